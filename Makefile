@@ -1,0 +1,102 @@
+# flinkish: `make help` lists what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The marker of a finished installation: newer than the files that say what to install.
+INSTALLED := $(VENV)/.installed
+# Spark's Ivy cache, in the home folder as Java sees it (that of the user, whatever HOME says); the file name holds both versions,
+# so a new pin fetches anew. Keep in step with setup.cfg.
+DELTA := io.delta:delta-spark_4.2_2.13:4.4.0
+DELTA_JAR := $(shell eval echo ~$$(id -un))/.ivy2.5.2/jars/$(subst :,-,$(subst io.delta:,io.delta_,$(DELTA))).jar
+
+# ruff cannot read setup.cfg: its settings are here.
+RUFF_FORMAT := --isolated --target-version py311 --line-length 130
+RUFF_CHECK := $(RUFF_FORMAT) --select E,F,I,UP,B,SIM,RUF,C4,PIE,PT
+# Rules of the house for flinkish/: clocks, random numbers and pickles have one home each (common/clock, ids, pickling).
+banned = $(foreach name,$(2),"$(name)".msg = "$(1)",)
+HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
+	--per-file-ignores 'flinkish/common/clock.py:TID251' \
+	--per-file-ignores 'flinkish/common/ids.py:TID251' \
+	--per-file-ignores 'flinkish/common/pickling.py:TID251' \
+	--config 'lint.flake8-tidy-imports.banned-api = { \
+		$(call banned,take a Clock as an argument,time.time time.time_ns datetime.datetime.now datetime.datetime.utcnow \
+			datetime.datetime.today datetime.date.today) \
+		$(call banned,take an IdSource as an argument,uuid.uuid1 uuid.uuid4) \
+		$(call banned,take a random.Random as an argument,random.choice random.randint random.random random.randrange \
+			random.sample random.shuffle random.uniform) \
+		$(call banned,use common/pickling.py,pickle cloudpickle) }'
+# Examples in the documentation of what users call.
+DOCTESTS := --doctest-modules flinkish/common flinkish/datastream flinkish/metrics
+CODE := flinkish tests jobs .ci
+
+# For a command that needs Java: found, or installed where that is possible, else one line that says what to install.
+WITH_JAVA = JAVA_HOME=$$(.ci/java.sh) && export JAVA_HOME &&
+MASTER ?= local[2]
+ARGS ?=
+PYTEST_ARGS ?=
+
+##@ Use
+
+.PHONY: run
+run: setup ## Run the main job, jobs/flight_delays.py, on real data
+	@$(WITH_JAVA) $(BIN)/python jobs/flight_delays.py $(ARGS)
+
+.PHONY: submit
+submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spark://...] [ARGS=...]
+	@test -n "$(JOB)" || { echo "make submit needs a script: make submit JOB=jobs/socket_word_count.py" >&2; exit 2; }
+	@test -f "$(JOB)" || { echo "make submit: there is no file $(JOB)" >&2; exit 2; }
+	@$(BIN)/python .ci/package.py build/flinkish.zip
+	@$(WITH_JAVA) SPARK_CONF_DIR=$(CURDIR)/conf PYSPARK_PYTHON=$(CURDIR)/$(BIN)/python \
+		$(BIN)/spark-submit --master '$(MASTER)' --packages $(DELTA) --py-files build/flinkish.zip '$(JOB)' $(ARGS)
+
+.PHONY: bench
+bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=... compares with PyFlink)
+	@$(WITH_JAVA) $(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: soak
+soak: setup ## Run 10,000 epochs and compare the first thousand with the last (about 40 minutes)
+	@$(WITH_JAVA) $(BIN)/python -m tests.bench.soak $(ARGS)
+
+##@ Work on it
+
+.PHONY: test
+test: setup ## Run all tests (PYTEST_ARGS='-k name' for some)
+	@$(WITH_JAVA) $(BIN)/python -m pytest tests $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes
+	$(BIN)/ruff check $(RUFF_CHECK) $(CODE)
+	@$(BIN)/ruff check $(HOUSE_RULES) flinkish
+	$(BIN)/ruff format $(RUFF_FORMAT) --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q $(PYTEST_ARGS)
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code and repair what ruff can
+	$(BIN)/ruff check $(RUFF_CHECK) --fix $(CODE)
+	$(BIN)/ruff format $(RUFF_FORMAT) $(CODE)
+
+.PHONY: setup
+setup: $(INSTALLED) ## Make the virtual environment, check for Java, fetch Delta's jars
+	@.ci/java.sh >/dev/null
+	@test -f '$(DELTA_JAR)' || { $(WITH_JAVA) $(BIN)/python .ci/fetch_jars.py '$(DELTA_JAR)'; }
+
+$(INSTALLED): setup.cfg pyproject.toml .ci/venv.sh
+	@.ci/venv.sh $(VENV)
+	@touch $@
+
+.PHONY: clean
+clean: ## Remove what the targets made, but for the downloaded jars
+	@rm -rf $(VENV) build dist out .cache *.egg-info spark-warehouse metastore_db derby.log
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find flinkish tests jobs .ci -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile

@@ -1,0 +1,254 @@
+"""Reading and writing of a checkpoint's files: the manifest, the marker of the newest version, and checks of state files."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.checkpoint import manifest as manifests
+from flinkish.checkpoint import paths
+from flinkish.checkpoint.delta_log import STATE_SCHEMA, DeltaLog
+from flinkish.checkpoint.manifest import Manifest
+from flinkish.checkpoint.signing import Signature, SigningKey
+from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
+from flinkish.runtime.protocol import StateFile
+
+_DAMAGED = "the table was damaged; restore from another checkpoint (path@id) or from a savepoint."
+_KIND = "coordinator"
+#: Read at once, so it is limited: positions of some millions of splits.
+MANIFEST_LIMIT = 1 << 30
+_COPY_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latest:
+    """The newest version that a table must have. Delta cannot tell a log whose last entry was lost from one that ends there."""
+
+    version: int
+    checkpoint_id: int
+    generation: int
+
+
+def manifest_rows(manifest: Manifest, key: SigningKey) -> bytes:
+    """Return a Parquet file with the manifest, its signature, and readable rows for people who use SQL."""
+    data = manifests.encode(manifest)
+    signature = key.sign(data)
+    splits = [(source.uid, split) for source in manifest.coordinator.sources for split in source.splits]
+    rows = 2 + len(splits)
+    columns: dict[str, list[Any]] = {
+        "operator_uid": [manifest.job_id, manifest.job_id, *(uid for uid, _ in splits)],
+        "state_name": ["manifest", "signature", *["split"] * len(splits)],
+        "state_kind": [_KIND] * rows,
+        "key_group": [-1] * rows,
+        "key": [None, signature.key_id.encode(), *(split.split_id.encode() for _, split in splits)],
+        "namespace": [None] * rows,
+        "user_key": [None] * rows,
+        "value": [data, signature.mac, *[None] * len(splits)],
+        "value_json": [manifests.to_json(manifest), None, *(manifests.readable_json(split.split) for _, split in splits)],
+        "checkpoint_id": [manifest.checkpoint_id] * rows,
+    }
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=STATE_SCHEMA), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def count_rows(manifest: Manifest) -> int:
+    """Return how many rows `manifest_rows` makes."""
+    return 2 + sum(len(source.splits) for source in manifest.coordinator.sources)
+
+
+def read_checkpoint(root: Path, log: DeltaLog, key: SigningKey) -> StoredCheckpoint | None:
+    """Read and check the checkpoint that a version of a table holds; None if it holds none.
+
+    Checks everything but the content of state files: those are read by the tasks, which check them (or see `verify_files`).
+    """
+    where = f"checkpoint table {root} version {log.version}"
+    if not log.has_state_schema:
+        raise ForeignCheckpointError(
+            f"{where}: a Delta table, but its columns are not those of a state table",
+            hint="execution.state-recovery.path must name a checkpoint or savepoint table made by flinkish.",
+        )
+    try:
+        active = log.files()
+    except Exception as error:
+        raise CorruptCheckpointError(f"{where}: the Delta log cannot be read: {error}", hint=_DAMAGED) from error
+    if not active:
+        return None
+    found = [path for path in active if paths.parse_manifest(path) is not None]
+    if len(found) != 1:
+        raise CorruptCheckpointError(f"{where}: expected one manifest, got {len(found)} among {len(active)} files", hint=_DAMAGED)
+    manifest, trusted = read_manifest(root, found[0], key, size=active[found[0]], where=where)
+    expected = {file.path: file.size for file in manifest.files}
+    listed = {path: size for path, size in active.items() if path != found[0]}
+    if expected != listed:
+        different = sorted(path for path in expected.keys() | listed.keys() if expected.get(path) != listed.get(path))
+        raise CorruptCheckpointError(
+            f"{where}: the Delta log and the manifest of checkpoint {manifest.checkpoint_id} "
+            f"list different files: {different[:5]}",
+            hint=_DAMAGED,
+        )
+    stored = StoredCheckpoint(manifest=manifest, root=root, version=log.version, manifest_path=found[0], trusted=trusted)
+    check_sizes(stored)
+    return stored
+
+
+def read_manifest(root: Path, path: str, key: SigningKey, *, size: int | None, where: str) -> tuple[Manifest, bool]:
+    """Read a manifest's file, check it against its name and decode it; also tells whether our key signed it."""
+    name = paths.parse_manifest(path)
+    if name is None:
+        raise CorruptCheckpointError(f"{where}: {path[:200]!r} is no name of a manifest", hint=_DAMAGED)
+    file = paths.resolve_inside(root, path)
+    try:
+        length = file.stat().st_size
+        if length > MANIFEST_LIMIT or (size is not None and length != size):
+            raise CorruptCheckpointError(f"{where}: {path} has {length} bytes, expected {size}", hint=_DAMAGED)
+        content = file.read_bytes()
+    except OSError as error:
+        raise CorruptCheckpointError(f"{where}: {path} cannot be read: {error}", hint=_DAMAGED) from error
+    got = manifests.sha256(content)
+    if got != name.sha256:
+        raise CorruptCheckpointError(f"{where}: {path} has SHA-256 {got}, expected {name.sha256}", hint=_DAMAGED)
+    data, signature = _unpack(content, where=f"{where}: {path}")
+    manifest = manifests.decode(data, where=where)
+    folder = paths.Folder(manifest.checkpoint_id, manifest.generation)
+    if folder != name.folder:
+        raise CorruptCheckpointError(
+            f"{where}: {path} holds checkpoint {folder.checkpoint_id} of generation {folder.generation}", hint=_DAMAGED
+        )
+    if signature.key_id != key.key_id:
+        return manifest, False
+    if not key.verify(data, signature):
+        raise CorruptCheckpointError(
+            f"{where}: the signature of checkpoint {manifest.checkpoint_id} is wrong, though its key is ours",
+            hint="the manifest was tampered with; do not restore from it.",
+        )
+    return manifest, True
+
+
+def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:
+    try:
+        table = pq.read_table(io.BytesIO(content), columns=["state_name", "state_kind", "key", "value"])
+        rows = {row["state_name"]: row for row in table.slice(0, 2).to_pylist() if row["state_kind"] == _KIND}
+        return rows["manifest"]["value"], Signature(rows["signature"]["key"].decode(), rows["signature"]["value"])
+    except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:
+        raise CorruptCheckpointError(f"{where}: not a manifest: {type(error).__name__}: {error}", hint=_DAMAGED) from error
+
+
+def check_sizes(checkpoint: StoredCheckpoint) -> None:
+    """Raise CorruptCheckpointError unless every state file is there with its length."""
+    for file in checkpoint.manifest.files:
+        try:
+            size = paths.resolve_inside(checkpoint.root, file.path).stat().st_size
+        except OSError as error:
+            raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
+        if size != file.size:
+            raise _damaged(checkpoint, file, f"has {size} bytes, expected {file.size}")
+
+
+def verify_files(checkpoint: StoredCheckpoint) -> None:
+    """Raise CorruptCheckpointError unless every state file has its length and SHA-256; reads all of them."""
+    check_sizes(checkpoint)
+    for file in checkpoint.manifest.files:
+        try:
+            with open(checkpoint.root / file.path, "rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
+        if digest != file.sha256:
+            raise _damaged(checkpoint, file, f"has SHA-256 {digest}, expected {file.sha256}")
+
+
+def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, target: Path) -> None:
+    """Copy a state file and make it durable; raises CorruptCheckpointError if what was read is not what the manifest says."""
+    digest = hashlib.sha256()
+    with open(paths.resolve_inside(checkpoint.root, file.path), "rb") as source, open(target, "xb") as copy:
+        while chunk := source.read(_COPY_CHUNK):
+            digest.update(chunk)
+            copy.write(chunk)
+        copy.flush()
+        os.fsync(copy.fileno())
+    if digest.hexdigest() != file.sha256:
+        raise _damaged(checkpoint, file, f"has SHA-256 {digest.hexdigest()}, expected {file.sha256}")
+
+
+def _damaged(checkpoint: StoredCheckpoint, file: StateFile, what: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        f"checkpoint {checkpoint.checkpoint_id} in {checkpoint.root}: {file.path} {what}; nothing was restored", hint=_DAMAGED
+    )
+
+
+def write_latest(root: Path, latest: Latest, sync: Callable[[Path], None]) -> None:
+    """Note the newest version of a table."""
+    body = msgspec.to_builtins(latest)
+    content = json.dumps({**body, "sha256": _digest(body)}).encode()
+    draft = root / f"{paths.LATEST}.{latest.generation}.new"
+    draft.write_bytes(content)
+    sync(draft)
+    os.replace(draft, root / paths.LATEST)
+    sync(root)
+
+
+def read_latest(root: Path) -> Latest | None:
+    """Return the newest version that a table must have; None if that was never noted (a savepoint, a table copied by hand)."""
+    file = root / paths.LATEST
+    try:
+        content = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CorruptCheckpointError(f"{file} cannot be read: {error}", hint=_DAMAGED) from error
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
+        body = json.loads(content)
+        digest = body.pop("sha256")
+        if digest == _digest(body):
+            return msgspec.convert(body, Latest)
+    raise CorruptCheckpointError(
+        f"{file} is damaged: it holds {len(content)} bytes that do not match their own hash",
+        hint="remove it to take the newest version of the table as it is, or restore from a savepoint.",
+    )
+
+
+def _digest(body: dict[str, Any]) -> str:
+    return manifests.sha256(json.dumps(body, sort_keys=True).encode())
+
+
+def read_newest(root: Path, open_log: Callable[[], DeltaLog], key: SigningKey) -> tuple[DeltaLog, StoredCheckpoint | None]:
+    """Open the newest version of a table and read its checkpoint; also if a driver commits and cleans up at the same time.
+
+    Raises CorruptCheckpointError as `read_checkpoint`, and if the log ends earlier than it once did.
+    """
+    while True:
+        # the marker first: it must not be newer than the log that it is compared with
+        latest = read_latest(root)
+        log = open_log()
+        try:
+            checkpoint = read_checkpoint(root, log, key)
+            if latest is not None:
+                _check_latest(root, log, checkpoint, latest)
+            return log, checkpoint
+        except CorruptCheckpointError:
+            # what was missing may have been replaced meanwhile
+            if open_log().version == log.version:
+                raise
+
+
+def _check_latest(root: Path, log: DeltaLog, checkpoint: StoredCheckpoint | None, latest: Latest) -> None:
+    got = 0 if checkpoint is None else checkpoint.checkpoint_id
+    if log.version < latest.version or got < latest.checkpoint_id:
+        raise CorruptCheckpointError(
+            f"checkpoint table {root}: its log ends with version {log.version} and checkpoint {got}, "
+            f"expected version {latest.version} and checkpoint {latest.checkpoint_id}: entries of _delta_log are lost",
+            hint=f"to go on from the older checkpoint all the same, give it in execution.state-recovery.path as {root}@{got}.",
+        )

@@ -1,0 +1,715 @@
+"""The checkpoint coordinator: the one shell round the decisions about checkpoints.
+
+What may start is decided by request_decider.py, who has acknowledged by pending.py, what a failure means by failure_manager.py.
+Here they meet the clock, the storage and the JobMaster.
+
+How the JobMaster uses it (times for waiting are milliseconds of `clock.monotonic()`):
+
+    coordinator = CheckpointCoordinator(job_id=..., settings=..., storage=..., clock=..., listener=job_master)
+    coordinator.begin_attempt(subtasks)                    # each attempt, once its tasks run
+    begin_epoch:   coordinator.expire_overdue()
+                   wait, at most until coordinator.next_trigger_time(); listener.wake_up() is called when that changes
+                   trigger = coordinator.trigger_if_due()           # -> Trigger | None
+                   command = EpochCommand(barrier=trigger.barrier, drain=trigger.drain,
+                                          **coordinator.take_notifications()._asdict(), ...)
+    finish_epoch:  for each acknowledgement: coordinator.receive_acknowledgement(ack)
+                   for each decline:         coordinator.receive_decline(decline)
+                   if the epoch had a barrier: coordinator.receive_coordinator_state(id, CoordinatorState(...))
+                   # the call that brings the last missing part commits, and calls listener.checkpoint_completed
+    attempt ends:  coordinator.end_attempt(FailureReason.JOB_FAILED)
+    job ends:      coordinator.shutdown(JobEnd.FINISHED)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, assert_never
+
+from flinkish.checkpoint import request_decider
+from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, Ignore, Tolerate
+from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState
+from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
+from flinkish.checkpoint.request_decider import Request, Start, Wait
+from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, deletes_checkpoints
+from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
+from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
+from flinkish.common.clock import Clock
+from flinkish.common.errors import (
+    CheckpointError,
+    CommitOutcomeUnknownError,
+    ConfigurationError,
+    InvalidArgumentError,
+    StaleGenerationError,
+)
+from flinkish.common.ids import CheckpointId
+from flinkish.runtime import faults
+from flinkish.runtime.protocol import Acknowledgement, Barrier, Decline
+
+_log = logging.getLogger(__name__)
+
+#: Most parts of a checkpoint that are named in a message.
+_NAMED = 5
+#: Aborted checkpoints whose late acknowledgements are still recognized; what comes even later is an orphan for the clean-up.
+_REMEMBERED = 100
+
+
+class CoordinatorListener(Protocol):
+    """The JobMaster, as the coordinator sees it. No call is made while the coordinator's lock is held."""
+
+    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
+        """Commit `checkpoint.manifest.committables` and notify the enumerators; the id is in `take_notifications()` by itself.
+
+        Called once for each recovery point (not for a savepoint in passing), in the order of ids, in the thread that brought
+        the last part. What it raises is raised by that `receive_...` call; the checkpoint stays completed.
+        """
+        ...
+
+    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
+        """Learn that a checkpoint will not complete."""
+        ...
+
+    def fail_job(self, error: CheckpointError) -> None:
+        """Fail the attempt. A StaleGenerationError must end this driver process's work for good, without any restart."""
+        ...
+
+    def wake_up(self) -> None:
+        """Look at `next_trigger_time()` again: a request has come in from another thread."""
+        ...
+
+
+class CheckpointHistory(Protocol):
+    """Takes notes of ended checkpoints for people; must not raise. See history.py."""
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """A checkpoint that starts with the next epoch."""
+
+    barrier: Barrier
+    kind: CheckpointKind
+    #: Goes into EpochCommand.drain: all sources end before the barrier.
+    drain: bool
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether the job is to stop when it has completed (watch the future of `trigger_savepoint`)."""
+        return self.kind.ends_job
+
+
+class Notifications(NamedTuple):
+    """What tasks are to be told with the next command; the names are fields of EpochCommand."""
+
+    completed_checkpoints: tuple[CheckpointId, ...]
+    aborted_checkpoints: tuple[CheckpointId, ...]
+
+
+class _Outbox(threading.local):
+    """Calls to make when the lock is released, by the very thread that caused them."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+
+class CheckpointCoordinator:
+    """Takes the checkpoints of one job, over all its attempts in this process.
+
+    Thread-safe. Acknowledgements and the like come from the JobMaster's thread, savepoint requests from any.
+    """
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        settings: CheckpointSettings,
+        storage: CheckpointStorage,
+        clock: Clock,
+        listener: CoordinatorListener,
+        history: CheckpointHistory | None = None,
+    ) -> None:
+        """`storage` must have been claimed. Checkpoint ids go on from the highest that the storage knows."""
+        self._job_id = job_id
+        self._settings = settings
+        self._storage = storage
+        self._clock = clock
+        self._listener = listener
+        self._history = history
+        self._lock = threading.RLock()
+        self._failures = CheckpointFailureManager(settings.tolerable_failures)
+        self._statistics = CheckpointStatistics()
+        self._pending: dict[CheckpointId, PendingCheckpoint] = {}
+        self._queue: tuple[Request, ...] = ()
+        self._futures: dict[int, Future[StoredCheckpoint]] = {}
+        self._request_of: dict[CheckpointId, int] = {}
+        self._sequence = 0
+        self._last_id = storage.last_id
+        self._subtasks: frozenset[Subtask] | None = None
+        self._next_due: int | None = None
+        self._last_completion: int | None = None
+        self._stopping = False
+        self._shut_down = False
+        # What writers prepared and no completed recovery point holds yet, by the checkpoint and subtask that brought it. A writer
+        # forgets what it prepared, so what an aborted checkpoint collected must go into the next one that completes.
+        self._uncommitted: dict[tuple[CheckpointId, Subtask], tuple[Committable, ...]] = {}
+        # whose acknowledgements of this attempt were looked at for that: a second copy of one must not bring the same again
+        self._seen: set[tuple[CheckpointId, Subtask]] = set()
+        # where the latest aborted checkpoints were written, for acknowledgements that come too late
+        self._aborted_locations: dict[CheckpointId, CheckpointLocation] = {}
+        self._completed_notices: list[CheckpointId] = []
+        self._aborted_notices: list[CheckpointId] = []
+        self._outbox = _Outbox()
+
+    # -- attempts ----------------------------------------------------------------------------------------------------------
+
+    def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
+        """Start triggering: all these subtasks run now, and each must acknowledge every checkpoint.
+
+        `restored` is the checkpoint that the attempt started from. The first periodic checkpoint is due one interval from now.
+        """
+        if not subtasks:
+            raise InvalidArgumentError("begin_attempt needs the subtasks of the job, got none")
+        with self._lock:
+            self._require_running_coordinator()
+            self._abandon(FailureReason.JOB_FAILED)
+            self._last_id = max(self._last_id, restored or self._last_id)
+            self._subtasks = frozenset(subtasks)
+            self._uncommitted.clear()
+            self._seen.clear()
+            self._completed_notices.clear()
+            self._aborted_notices.clear()
+            self._failures.restarted()
+            self._stopping = False
+            if restored is not None:
+                self._statistics.restored(restored)
+            interval = self._settings.effective_interval
+            self._next_due = None if interval is None else self._clock.monotonic() + interval
+        self._deliver()
+
+    def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
+        """Stop triggering and abort everything in progress: the tasks do not run any more."""
+        self.abort_all(reason)
+        with self._lock:
+            self._subtasks = None
+            self._next_due = None
+
+    def abort_all(self, reason: FailureReason) -> None:
+        """Abort every checkpoint in progress and every request that waits."""
+        with self._lock:
+            self._abandon(reason)
+        self._deliver()
+
+    def shutdown(self, end: JobEnd) -> None:
+        """End for good; deletes the job's checkpoints if its retention says so. A second call does nothing."""
+        with self._lock:
+            if self._shut_down:
+                return
+            self._abandon(FailureReason.JOB_ENDED)
+            self._shut_down = True
+            self._subtasks = None
+            self._next_due = None
+            if deletes_checkpoints(self._settings.retention, end):
+                self._storage.delete_all()
+        self._deliver()
+
+    # -- triggering --------------------------------------------------------------------------------------------------------
+
+    def next_trigger_time(self) -> int | None:
+        """Return when to call `trigger_if_due` or `expire_overdue` next (monotonic ms), at once if in the past; None: no need."""
+        with self._lock:
+            now = self._clock.monotonic()
+            times = [pending.deadline for pending in self._pending.values()]
+            if self._subtasks is not None and not self._stopping:
+                match self._choose(now):
+                    case Start():
+                        times.append(now)
+                    case Wait(until=until):
+                        if until is not None:
+                            times.append(until)
+                if self._next_due is not None and not self._periodic_waits():
+                    times.append(self._next_due)
+            return min(times, default=None)
+
+    def trigger_if_due(self) -> Trigger | None:
+        """Start a checkpoint if one is due and allowed; its barrier must go into the very next command.
+
+        Call it again in the next epoch for more: at most one barrier goes into one command.
+        """
+        trigger: Trigger | None = None
+        with self._lock:
+            if self._subtasks is not None and not self._stopping and not self._shut_down:
+                now = self._clock.monotonic()
+                self._enqueue_periodic(now)
+                match self._choose(now):
+                    case Start(request=request):
+                        self._queue = tuple(waiting for waiting in self._queue if waiting != request)
+                        trigger = self._start(request)
+                    case Wait():
+                        pass
+                    case unexpected:
+                        assert_never(unexpected)
+        self._deliver()
+        return trigger
+
+    def trigger_final(self) -> Trigger | None:
+        """Start the last checkpoint of a bounded job, whose input has ended; None if it could not be started (a failure then)."""
+        with self._lock:
+            self._require_running_coordinator()
+            if self._subtasks is None:
+                raise CheckpointError("the last checkpoint cannot be triggered: no attempt is running")
+            trigger = self._start(self._new_request(CheckpointKind.FINAL))
+        self._deliver()
+        return trigger
+
+    def trigger_checkpoint(self) -> Future[StoredCheckpoint]:
+        """Ask for a checkpoint soon, without regard to the interval and the pause. From any thread.
+
+        The future fails with CheckpointError, naming the FailureReason's sentence, if it does not complete.
+        """
+        return self._ask(CheckpointKind.REQUESTED)
+
+    def trigger_savepoint(
+        self, directory: str | None = None, *, stop: bool = False, drain: bool = False
+    ) -> Future[StoredCheckpoint]:
+        """Ask for a savepoint below `directory` (default: execution.checkpointing.savepoint-dir). From any thread.
+
+        With `stop` the job is to end when the future has a result; with `drain` its sources end before, so that timers
+        and windows fire. If stopping fails after the barrier went out, the future fails and `listener.fail_job` is called.
+        `result().root` is the path of the savepoint.
+        """
+        if drain and not stop:
+            raise InvalidArgumentError("drain=True is only possible with stop=True: input that was ended cannot go on")
+        target = directory or self._settings.savepoint_directory
+        if not target:
+            raise ConfigurationError(
+                "a savepoint needs a folder to be written to",
+                hint="pass a directory or set execution.checkpointing.savepoint-dir.",
+            )
+        return self._ask(CheckpointKind.STOP_SAVEPOINT if stop else CheckpointKind.SAVEPOINT, target=target, drain=drain)
+
+    # -- messages of the tasks ---------------------------------------------------------------------------------------------
+
+    def receive_acknowledgement(self, ack: Acknowledgement) -> AckResult:
+        """Take a subtask's part of a checkpoint. Never raises for an unknown checkpoint or subtask.
+
+        Raises what `listener.checkpoint_completed` raises if this was the last missing part.
+        """
+        with self._lock:
+            subtask = Subtask(ack.vertex, ack.subtask)
+            known = self._subtasks is not None and subtask in self._subtasks
+            if known:
+                self._keep_committables(ack, subtask)
+            pending = self._pending.get(ack.checkpoint_id)
+            if pending is None:
+                result = AckResult.DISCARDED if known else AckResult.UNKNOWN
+                self._discard_late(ack, result)
+            else:
+                result = pending.acknowledge(ack)
+                if result is AckResult.SUCCESS:
+                    acknowledged = len(pending.expected) - len(pending.missing)
+                    self._statistics.progressed(pending.checkpoint_id, acknowledged)
+                    self._complete_if_ready(pending)
+                elif result is AckResult.UNKNOWN:
+                    self._storage.discard_files(pending.location, ack.files)
+        self._deliver()
+        return result
+
+    def receive_decline(self, decline: Decline) -> bool:
+        """Abort the checkpoint that a subtask could not take; False if it is not in progress (any more)."""
+        with self._lock:
+            subtask = Subtask(decline.vertex, decline.subtask)
+            if self._subtasks is not None and subtask in self._subtasks:
+                self._keep_committables(decline, subtask)
+            pending = self._pending.get(decline.checkpoint_id)
+            if pending is not None:
+                detail = f"subtask {decline.subtask} of vertex {decline.vertex}: {decline.reason}"
+                self._abort(pending, FailureReason.DECLINED, detail, on_task=True)
+        self._deliver()
+        return pending is not None
+
+    def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
+        """Take the driver's own part of a checkpoint; False if it is not in progress. Raises as `receive_acknowledgement`."""
+        with self._lock:
+            pending = self._pending.get(checkpoint_id)
+            taken = pending is not None and pending.set_coordinator_state(state)
+            if pending is not None and taken:
+                self._complete_if_ready(pending)
+        self._deliver()
+        return taken
+
+    def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> bool:
+        """Abort a checkpoint because the driver's own part, such as an enumerator's snapshot, raised."""
+        with self._lock:
+            pending = self._pending.get(checkpoint_id)
+            if pending is not None:
+                self._abort(pending, FailureReason.SNAPSHOT_FAILED, f"on the driver: {_text(error)}", on_task=True)
+        self._deliver()
+        return pending is not None
+
+    def expire_overdue(self) -> tuple[CheckpointId, ...]:
+        """Abort the checkpoints whose timeout has passed and return their ids. From any thread."""
+        with self._lock:
+            now = self._clock.monotonic()
+            overdue = [pending for pending in self._pending.values() if pending.deadline <= now]
+            for pending in overdue:
+                missing = sorted(pending.missing)
+                names = ", ".join(f"vertex {task.vertex} subtask {task.subtask}" for task in missing[:_NAMED])
+                more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+                detail = f"after {self._settings.timeout} ms; not acknowledged by: {names or 'the driver itself'}{more}"
+                self._abort(pending, FailureReason.EXPIRED, detail, on_task=False)
+        self._deliver()
+        return tuple(pending.checkpoint_id for pending in overdue)
+
+    def check_generation(self) -> None:
+        """Look whether another driver has taken over the job, without waiting for the next checkpoint to be refused."""
+        with self._lock:
+            if not self._shut_down:
+                try:
+                    self._storage.check_generation()
+                except StaleGenerationError as error:
+                    self._superseded(error)
+                except Exception as error:  # the storage is not to be reached: the next checkpoint will tell
+                    _log.info("Whether job %s belongs to this driver could not be learned: %s", self._job_id, _text(error))
+        self._deliver()
+
+    def take_notifications(self) -> Notifications:
+        """Return, once, the ids that tasks have not been told about."""
+        with self._lock:
+            notices = Notifications(tuple(self._completed_notices), tuple(self._aborted_notices))
+            self._completed_notices.clear()
+            self._aborted_notices.clear()
+            return notices
+
+    # -- figures -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> CheckpointSettings:
+        return self._settings
+
+    @property
+    def pending(self) -> tuple[CheckpointId, ...]:
+        """Checkpoints in progress."""
+        with self._lock:
+            return tuple(self._pending)
+
+    @property
+    def statistics(self) -> CheckpointStatistics:
+        """Figures for people; read only."""
+        return self._statistics
+
+    def latest(self) -> StoredCheckpoint | None:
+        """Return what a new attempt of this job must be restored from, if it has completed a checkpoint."""
+        with self._lock:
+            return self._storage.latest()
+
+    # -- inside, with the lock held ----------------------------------------------------------------------------------------
+
+    def _require_running_coordinator(self) -> None:
+        if self._shut_down:
+            raise CheckpointError("the checkpoint coordinator was shut down: the job has ended")
+
+    def _new_request(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Request:
+        self._sequence += 1
+        return Request(sequence=self._sequence, kind=kind, requested_at=self._clock.monotonic(), target=target, drain=drain)
+
+    def _ask(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Future[StoredCheckpoint]:
+        future: Future[StoredCheckpoint] = Future()
+        future.set_running_or_notify_cancel()  # a barrier that went out cannot be called back: no cancelling
+        with self._lock:
+            request = self._new_request(kind, target, drain)
+            self._futures[request.sequence] = future
+            if self._shut_down or self._stopping:
+                self._refuse(request, FailureReason.TRIGGERING_STOPPED)
+            elif self._subtasks is None:
+                self._refuse(request, FailureReason.TASKS_NOT_RUNNING)
+            else:
+                self._admit(request)
+                self._outbox.calls.append(self._listener.wake_up)
+        self._deliver()
+        return future
+
+    def _admit(self, request: Request) -> None:
+        admission = request_decider.admit(self._queue, request, self._settings)
+        self._queue = admission.queue
+        if admission.dropped is not None:
+            self._refuse(admission.dropped, FailureReason.TOO_MANY_REQUESTS)
+
+    def _periodic_waits(self) -> bool:
+        return any(request.kind is CheckpointKind.PERIODIC for request in self._queue)
+
+    def _enqueue_periodic(self, now: int) -> None:
+        interval = self._settings.effective_interval
+        if self._next_due is None or interval is None or now < self._next_due:
+            return
+        if not self._periodic_waits():
+            self._admit(self._new_request(CheckpointKind.PERIODIC))
+        # at a fixed rate; what was missed meanwhile is not made up for
+        self._next_due += interval
+        if self._next_due <= now:
+            self._next_due = now + interval
+
+    def _choose(self, now: int) -> request_decider.Decision:
+        return request_decider.choose(
+            self._queue, pending=len(self._pending), now=now, last_completion=self._last_completion, settings=self._settings
+        )
+
+    def _start(self, request: Request) -> Trigger | None:
+        assert self._subtasks is not None
+        checkpoint_id = CheckpointId(self._last_id + 1)
+        target = request.target if request.kind is CheckpointKind.SAVEPOINT else None
+        # Also if its place cannot be made: a part of it may have been, under this id.
+        self._last_id = checkpoint_id
+        try:
+            location = self._storage.prepare(checkpoint_id, target)
+        except StaleGenerationError as error:
+            self._refuse(request, FailureReason.SUPERSEDED_DRIVER, _text(error))
+            self._superseded(error)
+            return None
+        except (OSError, CheckpointError) as error:
+            self._refuse(request, FailureReason.IO_ERROR, _text(error))
+            return None
+        now = self._clock.monotonic()
+        pending = PendingCheckpoint(
+            checkpoint_id=checkpoint_id,
+            kind=request.kind,
+            location=location,
+            trigger_time=self._clock.wall_time(),
+            started=now,
+            deadline=now + self._settings.timeout,
+            expected=self._subtasks,
+            target=request.target,
+        )
+        self._pending[checkpoint_id] = pending
+        self._request_of[checkpoint_id] = request.sequence
+        self._stopping = self._stopping or request.kind.ends_job or request.kind is CheckpointKind.FINAL
+        self._statistics.triggered(self._record(pending, CheckpointStatus.IN_PROGRESS))
+        _log.debug("Triggered %s checkpoint %d of job %s.", request.kind.value, checkpoint_id, self._job_id)
+        barrier = Barrier(
+            checkpoint_id=checkpoint_id, timestamp=pending.trigger_time, directory=location.directory, root=location.root
+        )
+        return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
+
+    def _keep_committables(self, message: Acknowledgement | Decline, subtask: Subtask) -> None:
+        key = (message.checkpoint_id, subtask)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        committables = tuple(
+            Committable(operator_uid=uid, subtask=message.subtask, data=data)
+            for uid, many in message.committables.items()
+            for data in many
+        )
+        if committables:
+            self._uncommitted[key] = committables
+
+    def _discard_late(self, ack: Acknowledgement, result: AckResult) -> None:
+        location = self._aborted_locations.get(ack.checkpoint_id)
+        if location is not None:
+            self._storage.discard_files(location, ack.files)
+        _log.info(
+            "Ignored the acknowledgement (%s) of checkpoint %d by vertex %d subtask %d of job %s: it is not in progress.",
+            result.value, ack.checkpoint_id, ack.vertex, ack.subtask, self._job_id,
+        )  # fmt: skip
+
+    def _complete_if_ready(self, pending: PendingCheckpoint) -> None:
+        if not pending.is_complete:
+            return
+        assert pending.coordinator_state is not None
+        faults.reach("P7")
+        keys = [key for key in sorted(self._uncommitted) if key[0] <= pending.checkpoint_id]
+        draft = CheckpointDraft(
+            checkpoint_id=pending.checkpoint_id,
+            kind=pending.kind,
+            trigger_time=pending.trigger_time,
+            location=pending.location,
+            coordinator=pending.coordinator_state,
+            files=pending.files,
+            committables=tuple(committable for key in keys for committable in self._uncommitted[key]),
+        )
+        commit = self._storage.commit if pending.kind.is_recovery_point else self._storage.commit_savepoint
+        try:
+            stored = commit(draft)
+        except StaleGenerationError as error:
+            self._abort(pending, FailureReason.SUPERSEDED_DRIVER, _text(error), on_task=False, keep_files=True)
+            self._superseded(error)
+        except CommitOutcomeUnknownError as error:
+            self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False, keep_files=True)
+        except Exception as error:  # whatever storage raises: the checkpoint failed, the job decides what that means
+            _log.warning("Checkpoint %d of job %s could not be committed.", pending.checkpoint_id, self._job_id, exc_info=True)
+            self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False)
+        else:
+            if pending.kind.is_recovery_point:
+                for key in keys:
+                    del self._uncommitted[key]
+            self._completed(pending, stored)
+
+    def _completed(self, pending: PendingCheckpoint, stored: StoredCheckpoint) -> None:
+        checkpoint_id = pending.checkpoint_id
+        del self._pending[checkpoint_id]
+        self._last_completion = self._clock.monotonic()
+        self._failures.succeeded(checkpoint_id)
+        record = self._record(pending, CheckpointStatus.COMPLETED, external_path=stored.external_path)
+        self._statistics.ended(record)
+        if pending.kind.is_recovery_point:
+            for older in [other for other in self._pending.values() if other.checkpoint_id < checkpoint_id]:
+                if not older.kind.is_savepoint:
+                    self._abort(older, FailureReason.SUBSUMED, f"by checkpoint {checkpoint_id}", on_task=False)
+            self._completed_notices.append(checkpoint_id)
+            self._seen = {key for key in self._seen if key[0] > checkpoint_id - _REMEMBERED}
+        self._outbox.calls.append(lambda: self._after_completion(pending, stored, record))
+        _log.info(
+            "Completed %s checkpoint %d of job %s (%d bytes, %d ms).",
+            pending.kind.value, checkpoint_id, self._job_id, record.state_size, record.duration,
+        )  # fmt: skip
+
+    def _abort(
+        self, pending: PendingCheckpoint, reason: FailureReason, detail: str, *, on_task: bool, keep_files: bool = False
+    ) -> None:
+        if not pending.abort(reason):
+            return
+        checkpoint_id = pending.checkpoint_id
+        self._pending.pop(checkpoint_id, None)
+        if not keep_files:
+            self._storage.discard(pending.location)
+            self._aborted_locations[checkpoint_id] = pending.location
+            while len(self._aborted_locations) > _REMEMBERED:
+                del self._aborted_locations[next(iter(self._aborted_locations))]
+        self._aborted_notices.append(checkpoint_id)
+        text = reason.sentence + (f" ({detail})" if detail else "")
+        record = self._record(pending, CheckpointStatus.FAILED, failure=text)
+        self._statistics.ended(record)
+        log = _log.warning if reason.counts else _log.info
+        log("Aborted %s checkpoint %d of job %s: %s.", pending.kind.value, checkpoint_id, self._job_id, text)
+        self._outbox.calls.append(lambda: self._listener.checkpoint_aborted(checkpoint_id, reason, detail))
+        if self._history is not None:
+            history = self._history
+            self._outbox.calls.append(lambda: history.checkpoint_ended(record))
+        failure = Failure(checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, on_task=on_task, detail=detail)
+        if pending.kind in (CheckpointKind.FINAL, CheckpointKind.STOP_SAVEPOINT):
+            self._stopping = False
+        self._settle(self._request_of.pop(checkpoint_id), failure)
+
+    def _refuse(self, request: Request, reason: FailureReason, detail: str = "") -> None:
+        """Turn away a request that no task has heard of."""
+        failure = Failure(checkpoint_id=None, kind=request.kind, reason=reason, on_task=False, detail=detail)
+        _log.info("No %s checkpoint of job %s: %s %s", request.kind.value, self._job_id, reason.sentence, detail)
+        self._settle(request.sequence, failure)
+
+    def _settle(self, sequence: int, failure: Failure) -> None:
+        """Judge a failure, and tell whoever waits for the request."""
+        error = CheckpointError(
+            f"{'checkpoint' if failure.checkpoint_id is None else f'checkpoint {failure.checkpoint_id}'} of job {self._job_id}: "
+            f"{failure.reason.sentence}{f' ({failure.detail})' if failure.detail else ''}"
+        )
+        future = self._futures.pop(sequence, None)
+        if future is not None:
+            self._outbox.calls.append(lambda: future.set_exception(error))
+        match self._failures.failed(failure):
+            case FailJob(message=message):
+                self._outbox.calls.append(lambda: self._listener.fail_job(CheckpointError(message)))
+            case Tolerate(failures=failures):
+                _log.warning(
+                    "%d of at most %d tolerated checkpoint failures in a row of job %s.",
+                    failures, self._settings.tolerable_failures, self._job_id,
+                )  # fmt: skip
+            case Ignore():
+                pass
+            case unexpected:
+                assert_never(unexpected)
+
+    def _superseded(self, error: StaleGenerationError) -> None:
+        self._next_due = None
+        self._subtasks = None
+        self._abandon(FailureReason.SUPERSEDED_DRIVER)
+        self._shut_down = True
+        self._outbox.calls.append(lambda: self._listener.fail_job(error))
+
+    def _abandon(self, reason: FailureReason) -> None:
+        for pending in list(self._pending.values()):
+            # a driver that was superseded deletes nothing any more
+            self._abort(pending, reason, "", on_task=False, keep_files=reason is FailureReason.SUPERSEDED_DRIVER)
+        waiting, self._queue = self._queue, ()
+        for request in waiting:
+            self._refuse(request, reason)
+
+    def _record(
+        self,
+        pending: PendingCheckpoint,
+        status: CheckpointStatus,
+        *,
+        failure: str | None = None,
+        external_path: str | None = None,
+    ) -> CheckpointRecord:
+        acknowledgements = pending.acknowledgements
+        files = pending.files
+        return CheckpointRecord(
+            checkpoint_id=pending.checkpoint_id,
+            kind=pending.kind,
+            status=status,
+            trigger_time=pending.trigger_time,
+            duration=None if status is CheckpointStatus.IN_PROGRESS else self._clock.monotonic() - pending.started,
+            state_size=sum(file.size for file in files),
+            state_rows=sum(file.rows for file in files),
+            files=len(files),
+            acknowledged=len(acknowledgements),
+            subtasks=len(pending.expected),
+            alignment_ms=max((ack.alignment_ms for ack in acknowledgements), default=0.0),
+            snapshot_ms=max((ack.snapshot_ms for ack in acknowledgements), default=0.0),
+            failure=failure,
+            external_path=external_path,
+        )
+
+    # -- what is done without the lock -------------------------------------------------------------------------------------
+
+    def _deliver(self) -> None:
+        """Make the calls that came due, oldest first; an error is raised after the others were made."""
+        first: BaseException | None = None
+        while self._outbox.calls:
+            call = self._outbox.calls.pop(0)
+            try:
+                call()
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _after_completion(self, pending: PendingCheckpoint, stored: StoredCheckpoint, record: CheckpointRecord) -> None:
+        future = self._futures.pop(self._request_of.pop(pending.checkpoint_id), None)
+        try:
+            if pending.kind.is_recovery_point:
+                faults.reach("P10")
+                self._listener.checkpoint_completed(stored)
+                faults.reach("P11")
+            if pending.kind.ends_job:
+                assert pending.target is not None
+                stored = self._export(stored, pending.target)
+        except Exception as error:
+            if future is not None:
+                future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self._job_id}: {_text(error)}"))
+            raise
+        faults.reach("P16")
+        if self._history is not None:
+            self._history.checkpoint_ended(record)
+        with self._lock:
+            self._storage.clean_up(tuple(self._pending))
+        if future is not None:
+            future.set_result(stored)
+
+    def _export(self, stored: StoredCheckpoint, target: str) -> StoredCheckpoint:
+        try:
+            with self._lock:
+                return self._storage.export_savepoint(stored, target)
+        except Exception as error:
+            message = f"The savepoint with which the job was to stop could not be written below {target}: {_text(error)}"
+            self._stopping = False
+            self._listener.fail_job(CheckpointError(message))
+            raise CheckpointError(message) from error
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

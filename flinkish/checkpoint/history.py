@@ -1,0 +1,132 @@
+"""A Delta table of what happened to a job, for people: checkpoints, attempts, exceptions, metrics. Never read for recovery.
+
+Notes are best effort: a failure to write them is logged and never harms the job. They are buffered and written in batches, and
+the table is cut down to the newest rows from time to time, so that it stays small however long the job runs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+
+from flinkish.checkpoint import paths
+from flinkish.checkpoint.statistics import CheckpointRecord
+from flinkish.common.clock import Clock
+from flinkish.common.ids import Generation
+
+_log = logging.getLogger(__name__)
+
+_SCHEMA = pa.schema(
+    [
+        ("time", pa.timestamp("ms", tz="UTC")),
+        ("generation", pa.int64()),
+        ("event", pa.string()),
+        ("checkpoint_id", pa.int64()),
+        ("message", pa.string()),
+        ("details", pa.string()),
+    ]
+)
+#: Notes are written when so many wait, or at the first one that comes so long after the last writing.
+_BATCH = 50
+_BATCH_MS = 60_000
+#: After so many batches the table is rewritten as one file with the newest rows.
+_BATCHES_PER_COMPACTION = 50
+_KEPT_ROWS = 100_000
+_PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 hours"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Note:
+    time: int
+    event: str
+    checkpoint_id: int | None
+    message: str
+    details: str
+
+
+class JobHistory:
+    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises for trouble with the storage."""
+
+    def __init__(self, directory: str | Path, job_id: str, *, generation: Generation, clock: Clock) -> None:
+        self._root = paths.job_folder(paths.local_path(str(directory), key="execution.checkpointing.dir"), job_id) / "history"
+        self._generation = generation
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._notes: list[_Note] = []
+        self._last_write = clock.monotonic()
+        self._batches = 0
+
+    @property
+    def root(self) -> Path:
+        """Folder of the Delta table."""
+        return self._root
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        """Note a checkpoint that completed or failed."""
+        details = {name: value for name, value in asdict(record).items() if name not in ("status", "kind", "failure")}
+        self.note(
+            f"checkpoint {record.status.value.lower()}",
+            record.failure or f"{record.kind.value} checkpoint of {record.state_size} bytes",
+            checkpoint_id=record.checkpoint_id,
+            details={"kind": record.kind.value, **details},
+        )
+
+    def note(
+        self, event: str, message: str = "", *, checkpoint_id: int | None = None, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Note any event, such as "attempt failed"; `details` is plain data."""
+        now = self._clock.monotonic()
+        with self._lock:
+            text = json.dumps(details or {}, default=str, sort_keys=True)
+            self._notes.append(
+                _Note(time=self._clock.wall_time(), event=event, checkpoint_id=checkpoint_id, message=message, details=text)
+            )
+            due = len(self._notes) >= _BATCH or now - self._last_write >= _BATCH_MS
+        if due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the notes that wait; called at the end of the job as well."""
+        with self._lock:
+            notes, self._notes = self._notes, []
+            self._last_write = self._clock.monotonic()
+            if not notes:
+                return
+            try:
+                self._append(notes)
+            except Exception:
+                _log.warning("%d notes about the job could not be written to %s.", len(notes), self._root, exc_info=True)
+
+    def _append(self, notes: list[_Note]) -> None:
+        rows = [{**asdict(note), "generation": self._generation} for note in notes]
+        table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+        self._root.parent.mkdir(parents=True, exist_ok=True)
+        write_deltalake(str(self._root), table, mode="append", name="flinkish history", configuration=_PROPERTIES)
+        self._batches += 1
+        if self._batches % _BATCHES_PER_COMPACTION == 0:
+            self._compact()
+
+    def _compact(self) -> None:
+        table = DeltaTable(str(self._root))
+        rows = table.to_pyarrow_table().sort_by("time")
+        rows = rows.slice(max(0, rows.num_rows - _KEPT_ROWS))
+        write_deltalake(
+            table,
+            rows,
+            mode="overwrite",
+            commit_properties=CommitProperties(custom_metadata={"flinkish.compaction": "true"}),
+            post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True),
+        )
+        table.update_incremental()
+        # nobody travels back in the history's own versions
+        table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        table.create_checkpoint()
+        table.cleanup_metadata()

@@ -1,0 +1,235 @@
+"""What a checkpoint is made of besides the rows of state: plain frozen data, stored as MessagePack in a row of the state table.
+
+The manifest is the truth about a checkpoint: a state file that it does not list does not belong to it, and one that it lists must
+have the size and the SHA-256 given here. Nothing in it is pickled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NoReturn
+
+import msgspec
+
+from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
+from flinkish.common.ids import CheckpointId, Generation, OperatorUid
+from flinkish.runtime.protocol import SplitState, StateFile
+
+#: Rises when an older flinkish could not read what is written any more.
+FORMAT_VERSION = 1
+
+
+class CheckpointKind(Enum):
+    """Why a checkpoint was taken; what it is good for follows from that."""
+
+    #: By the interval.
+    PERIODIC = "periodic"
+    #: Asked for by a person or by the JobMaster.
+    REQUESTED = "requested"
+    #: The last one of a bounded job, when all input has ended.
+    FINAL = "final"
+    #: A self-contained table of its own, owned by the user; the job goes on.
+    SAVEPOINT = "savepoint"
+    #: A savepoint after which the job stops; it is a checkpoint of the job as well, so that its sinks commit.
+    STOP_SAVEPOINT = "stop-savepoint"
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether a table at a path of the user's is written."""
+        return self in (CheckpointKind.SAVEPOINT, CheckpointKind.STOP_SAVEPOINT)
+
+    @property
+    def is_recovery_point(self) -> bool:
+        """Whether the job restarts from it: then it supersedes older ones, tasks are notified and sinks commit.
+
+        Flink (FLIP-203): a savepoint in passing belongs to the user, who may delete it; the job must not depend on it.
+        """
+        return self is not CheckpointKind.SAVEPOINT
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether the job is to end with it, so that its failure cannot be tolerated."""
+        return self is CheckpointKind.STOP_SAVEPOINT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorShape:
+    """An operator as it was when the checkpoint was taken."""
+
+    uid: OperatorUid
+    name: str
+    parallelism: int
+    max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """Positions of one source: what its enumerator remembers and every unfinished split that a reader has.
+
+    `generator` of a split is plain data; what was a tuple comes back as a list.
+    """
+
+    uid: OperatorUid
+    #: MessagePack of the enumerator's snapshot; None for a source that has none (one that is read on the driver).
+    enumerator: bytes | None
+    splits: tuple[SplitState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committable:
+    """What a sink writer prepared; `data` is MessagePack of the sink's committable type."""
+
+    operator_uid: OperatorUid
+    subtask: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorState:
+    """What only the driver knows at a barrier; the JobMaster gives it to the coordinator when the barrier's epoch has ended.
+
+    Sources' positions must be those of the very epoch that ended with the barrier.
+    """
+
+    job_name: str
+    sources: tuple[SourceState, ...]
+    operators: tuple[OperatorShape, ...]
+    #: Names the structure of the program; for people, a restore into another structure is allowed.
+    graph_fingerprint: str
+    attempt_id: str = ""
+    #: More plain data of the JobMaster, by name; MessagePack.
+    extra: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReference:
+    """A retained checkpoint: which version of the state table it is and which file holds its manifest (relative path)."""
+
+    checkpoint_id: CheckpointId
+    version: int
+    manifest_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Everything about one completed checkpoint. Times are milliseconds since the epoch."""
+
+    format_version: int = FORMAT_VERSION
+    job_id: str
+    generation: Generation
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+    trigger_time: int
+    completion_time: int
+    coordinator: CoordinatorState
+    #: Committed by the sinks once this checkpoint is complete, and again (idempotently) after a restore from it.
+    committables: tuple[Committable, ...]
+    files: tuple[StateFile, ...]
+    #: Older checkpoints that are retained beside this one, oldest first.
+    previous: tuple[CheckpointReference, ...] = ()
+    #: What wrote it, for people: versions of flinkish and Python.
+    written_by: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of all state files."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def parallelism(self) -> dict[OperatorUid, int]:
+        """Parallelism of each operator when the checkpoint was taken."""
+        return {shape.uid: shape.parallelism for shape in self.coordinator.operators}
+
+
+@functools.cache
+def _decoder() -> msgspec.msgpack.Decoder[Manifest]:
+    return msgspec.msgpack.Decoder(Manifest)
+
+
+# Text that is not UTF-8 comes as UnicodeDecodeError, a ValueError, not as an error of msgspec.
+_UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class _Header(msgspec.Struct):
+    format_version: int
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Return the manifest as MessagePack; the same manifest always gives the same bytes."""
+    return msgspec.msgpack.encode(manifest, order="deterministic")
+
+
+def decode(data: bytes, *, where: str) -> Manifest:
+    """Decode what `encode` made; `where` names the table and version for messages.
+
+    Raises ForeignCheckpointError for another format version and CorruptCheckpointError for anything that is not a manifest.
+    """
+    try:
+        version = msgspec.msgpack.decode(data, type=_Header).format_version
+    except _UNDECODABLE as error:
+        _not_a_manifest(where, error)
+    if version != FORMAT_VERSION:
+        raise ForeignCheckpointError(
+            f"{where}: the checkpoint has format {version}, this flinkish reads format {FORMAT_VERSION}",
+            hint="restore it with the version of flinkish that wrote it, take a savepoint, and see CHANGELOG.md for upgrades.",
+        )
+    try:
+        return _decoder().decode(data)
+    except _UNDECODABLE as error:
+        _not_a_manifest(where, error)
+
+
+def _not_a_manifest(where: str, error: BaseException) -> NoReturn:
+    raise CorruptCheckpointError(
+        f"{where}: the manifest cannot be decoded: {error}",
+        hint="the table was damaged or written by something else; restore from another checkpoint or savepoint.",
+    ) from error
+
+
+def to_json(manifest: Manifest) -> str:
+    """Return the manifest as JSON for people who read the table with SQL.
+
+    MessagePack inside it (enumerators, committables) is unfolded where it is plain data, else shown as hexadecimal. Splits are
+    only counted: they have rows of their own.
+    """
+    sources = manifest.coordinator.sources
+    short = tuple(dataclasses.replace(source, splits=()) for source in sources)
+    coordinator = dataclasses.replace(manifest.coordinator, sources=short)
+    plain = msgspec.to_builtins(dataclasses.replace(manifest, coordinator=coordinator), builtin_types=(bytes,))
+    for shown, source in zip(plain["coordinator"]["sources"], sources, strict=True):
+        shown["splits"] = len(source.splits)
+    return json.dumps(_readable(plain), sort_keys=True)
+
+
+def readable_json(data: bytes) -> str | None:
+    """Return MessagePack as JSON for people; None if it is not MessagePack."""
+    try:
+        return json.dumps(_readable(msgspec.msgpack.decode(data)), sort_keys=True)
+    except (*_UNDECODABLE, TypeError):
+        return None
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, bytes):
+        try:
+            return _readable(msgspec.msgpack.decode(value)) if value else ""
+        except _UNDECODABLE:
+            return value.hex()
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): _readable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(item) for item in value]
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    return str(value)
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,114 @@
+"""Names of files and folders of checkpoints, and the check that a name from outside stays where it belongs.
+
+<checkpoint dir>/<job id>/state/                    the Delta table of the job's checkpoints
+    _delta_log/                                     its log: one version for each completed checkpoint, one for each take-over
+    _latest.json                                    the newest version there must be
+    chk-<checkpoint id>-g<generation>/              one checkpoint
+        manifest-<sha256 of this file>.parquet      its manifest, as rows
+        *.parquet                                   state, written by the tasks
+<checkpoint dir>/<job id>/history/                  what happened, for people
+<savepoint dir>/savepoint-<job id>-<random>/        a savepoint: a table with the same inside, and one version
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
+from flinkish.common.ids import CheckpointId, Generation
+
+LATEST = "_latest.json"
+LOG = "_delta_log"
+
+_FOLDER = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})")
+_MANIFEST = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})/manifest-([0-9a-f]{64})\.parquet")
+# Neither a scheme, a drive, a backslash, a NUL nor a percent escape can be spelled with these characters.
+_RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class Folder(NamedTuple):
+    """What the name of a checkpoint's folder says."""
+
+    checkpoint_id: CheckpointId
+    generation: Generation
+
+
+class ManifestName(NamedTuple):
+    """What the name of a manifest's file says."""
+
+    folder: Folder
+    sha256: str
+
+
+def folder_name(checkpoint_id: CheckpointId, generation: Generation) -> str:
+    """Return the name of a checkpoint's folder; generations never share one."""
+    return f"chk-{checkpoint_id}-g{generation}"
+
+
+def parse_folder(name: str) -> Folder | None:
+    """Return what the name of a checkpoint's folder says, None for any other name."""
+    match = _FOLDER.fullmatch(name)
+    return None if match is None else Folder(CheckpointId(int(match[1])), Generation(int(match[2])))
+
+
+def manifest_name(folder: str, digest: str) -> str:
+    """Return the relative path of a manifest's file, whose name holds the hash of its content."""
+    return f"{folder}/manifest-{digest}.parquet"
+
+
+def parse_manifest(path: str) -> ManifestName | None:
+    """Return what the relative path of a manifest's file says, None for any other path."""
+    match = _MANIFEST.fullmatch(path)
+    if match is None:
+        return None
+    return ManifestName(Folder(CheckpointId(int(match[1])), Generation(int(match[2]))), match[3])
+
+
+def is_safe(path: str) -> bool:
+    """Tell whether a path is a plain relative one that names nothing outside of where it starts."""
+    return _RELATIVE.fullmatch(path) is not None and not any(set(part) == {"."} for part in path.split("/"))
+
+
+def resolve_inside(root: Path, path: str) -> Path:
+    """Return the file that a manifest names; raises CorruptCheckpointError if it would lie outside of its table."""
+    if is_safe(path):
+        file = root / path
+        if Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
+            return file
+    raise CorruptCheckpointError(
+        f"checkpoint table {root}: its manifest names the file {path[:200]!r}, which is not inside of the table",
+        hint="the table was tampered with; do not restore from it.",
+    )
+
+
+def local_path(text: str, *, key: str) -> Path:
+    """Return the folder that a configuration value or an argument names: a path, or a file: URL.
+
+    `key` names the value for messages. Raises ConfigurationError for other schemes and for what is no path.
+    """
+    value = text
+    if "://" in text or text.startswith("file:"):
+        parts = urlsplit(text)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            raise ConfigurationError(
+                f"{key} = {text!r}: checkpoints are kept in folders, not at {parts.scheme}://{parts.netloc}",
+                hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster).",
+            )
+        value = unquote(parts.path)
+    if not value.strip() or "\0" in value:
+        raise ConfigurationError(f"{key} = {text!r}: expected the path of a folder", hint="such as /data/checkpoints.")
+    return Path(os.path.abspath(os.path.expanduser(value)))
+
+
+def job_folder(directory: Path, job_id: str) -> Path:
+    """Return the folder of a job below the checkpoint directory."""
+    if _JOB_ID.fullmatch(job_id) is None:
+        raise ConfigurationError(
+            f"job id {job_id!r} cannot name a folder", hint="use letters, digits, '.', '_' and '-', at most 200, not '.' first."
+        )
+    return directory / job_id

@@ -1,0 +1,97 @@
+"""Signing of manifests: tells our own checkpoints from what somebody put into the storage.
+
+Only if the signature is good are pickled values in a checkpoint decoded. The key is a file outside of the storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flinkish.common.errors import ConfigurationError
+
+KEY_OPTION = "security.checkpoint.hmac-key-file"
+_CONTEXT = b"flinkish checkpoint manifest 1\0"
+_KEY_BYTES = 32
+_LEAST_KEY_BYTES = 16
+_MOST_KEY_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature, with the public name of the key that made it."""
+
+    key_id: str
+    mac: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """The secret key of whoever runs jobs here."""
+
+    secret: bytes = field(repr=False)
+    path: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not _LEAST_KEY_BYTES <= len(self.secret) <= _MOST_KEY_BYTES:
+            raise ConfigurationError(
+                f"{KEY_OPTION}: {self.path or 'the key'} holds {len(self.secret)} bytes, "
+                f"expected {_LEAST_KEY_BYTES} to {_MOST_KEY_BYTES}",
+                hint="remove the file to have a new key made, or write 32 random bytes to it.",
+            )
+
+    @property
+    def key_id(self) -> str:
+        """A name of the key that does not give it away."""
+        return hashlib.sha256(b"flinkish key id\0" + self.secret).hexdigest()[:16]
+
+    def sign(self, data: bytes) -> Signature:
+        """Sign the bytes of a manifest (HMAC-SHA256)."""
+        return Signature(self.key_id, hmac.new(self.secret, _CONTEXT + data, hashlib.sha256).digest())
+
+    def verify(self, data: bytes, signature: Signature) -> bool:
+        """Tell whether this key signed these bytes; takes the same time for every wrong signature."""
+        return hmac.compare_digest(self.sign(data).mac, signature.mac)
+
+    @staticmethod
+    def load(path: str | None = None, *, random_bytes: Callable[[int], bytes] = os.urandom) -> SigningKey:
+        """Read the key file, default ~/.flinkish/checkpoint.key; makes one, readable by its owner only, if there is none.
+
+        Raises ConfigurationError if others may read it, or if it cannot be read or made.
+        """
+        file = Path(os.path.expanduser(path or "~/.flinkish/checkpoint.key"))
+        try:
+            if not file.exists():
+                _make(file, random_bytes(_KEY_BYTES))
+            mode = stat.S_IMODE(file.stat().st_mode)
+            if mode & 0o077:
+                raise ConfigurationError(
+                    f"{KEY_OPTION}: {file} has mode {mode:04o}, others than its owner may use it", hint=f"chmod 600 {file}"
+                )
+            return SigningKey(file.read_bytes(), file)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{KEY_OPTION}: {file} cannot be read or made: {error}", hint=f"set {KEY_OPTION} to a file in a folder of yours."
+            ) from error
+
+
+def _make(file: Path, secret: bytes) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)  # with mode 0600
+    try:
+        with open(descriptor, "wb") as stream:
+            stream.write(secret)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # a link, unlike a rename, leaves the key of a process that was quicker as it is
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, file)
+    finally:
+        os.unlink(draft)

@@ -1,0 +1,103 @@
+"""Figures about checkpoints, for people: REST, the command line, logs."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from flinkish.checkpoint.manifest import CheckpointKind
+from flinkish.common.ids import CheckpointId
+
+#: How many past checkpoints are remembered in memory; Flink's web.checkpoints.history.
+HISTORY_LIMIT = 10
+
+
+class CheckpointStatus(Enum):
+    """Flink's words."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRecord:
+    """One checkpoint; times are milliseconds since the epoch, durations milliseconds, sizes bytes."""
+
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+    status: CheckpointStatus
+    trigger_time: int
+    duration: int | None = None
+    state_size: int = 0
+    state_rows: int = 0
+    files: int = 0
+    acknowledged: int = 0
+    subtasks: int = 0
+    #: Longest alignment and longest snapshot of a subtask.
+    alignment_ms: float = 0.0
+    snapshot_ms: float = 0.0
+    failure: str | None = None
+    external_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCounts:
+    """Since this driver process took over the job."""
+
+    triggered: int = 0
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+
+
+class CheckpointStatistics:
+    """Collects the figures; the coordinator holds its lock round every call."""
+
+    def __init__(self) -> None:
+        self._records: dict[CheckpointId, CheckpointRecord] = {}
+        self._past: deque[CheckpointRecord] = deque(maxlen=HISTORY_LIMIT)
+        self._counts = CheckpointCounts()
+        self.latest_completed: CheckpointRecord | None = None
+        self.latest_failed: CheckpointRecord | None = None
+        self.latest_savepoint: CheckpointRecord | None = None
+        self.latest_restored: CheckpointId | None = None
+
+    @property
+    def counts(self) -> CheckpointCounts:
+        """Return how many there were of each status."""
+        return replace(self._counts, in_progress=len(self._records))
+
+    @property
+    def history(self) -> tuple[CheckpointRecord, ...]:
+        """Return those in progress and the last ones that ended, newest first."""
+        return (*sorted(self._records.values(), key=lambda record: -record.checkpoint_id), *self._past)
+
+    def triggered(self, record: CheckpointRecord) -> None:
+        """Note a checkpoint that starts."""
+        self._counts = replace(self._counts, triggered=self._counts.triggered + 1)
+        self._records[record.checkpoint_id] = record
+
+    def progressed(self, checkpoint_id: CheckpointId, acknowledged: int) -> None:
+        """Note how many subtasks have acknowledged."""
+        self._records[checkpoint_id] = replace(self._records[checkpoint_id], acknowledged=acknowledged)
+
+    def ended(self, record: CheckpointRecord) -> None:
+        """Note a checkpoint that completed or failed."""
+        self._records.pop(record.checkpoint_id, None)
+        self._past.appendleft(record)
+        if record.status is CheckpointStatus.COMPLETED:
+            self._counts = replace(self._counts, completed=self._counts.completed + 1)
+            self.latest_completed = record
+            if record.kind.is_savepoint:
+                self.latest_savepoint = record
+        else:
+            self._counts = replace(self._counts, failed=self._counts.failed + 1)
+            self.latest_failed = record
+
+    def restored(self, checkpoint_id: CheckpointId) -> None:
+        """Note that an attempt started from a checkpoint."""
+        self._counts = replace(self._counts, restored=self._counts.restored + 1)
+        self.latest_restored = checkpoint_id

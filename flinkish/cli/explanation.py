@@ -1,0 +1,39 @@
+"""Stands in for the executor: shows the first job of a script instead of running it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from flinkish.datastream.executor_loader import Executor
+from flinkish.datastream.program import Program
+
+
+class Explained(BaseException):
+    """Ends the script once its job was shown.
+
+    As Flink's `info` does it: what comes after needs results that are not there. Not an Exception, so that the script does not
+    catch it.
+    """
+
+
+class ExplainingExecutor:
+    """An `Executor` that gives the text for a program to `show` and ends the script."""
+
+    def __init__(self, usual: Executor, show: Callable[[str], None], *, as_json: bool = False) -> None:
+        self._usual = usual
+        self._show = show
+        self._as_json = as_json
+
+    def execute_async(self, program: Program) -> NoReturn:
+        """Show the program and end the script."""
+        self._show(self.execution_plan_json(program) if self._as_json else self.explain(program))
+        raise Explained
+
+    def execution_plan_json(self, program: Program) -> str:
+        """Return what the usual executor returns: this does not run anything."""
+        return self._usual.execution_plan_json(program)
+
+    def explain(self, program: Program) -> str:
+        """Return what the usual executor returns: this does not run anything."""
+        return self._usual.explain(program)

@@ -1,0 +1,158 @@
+"""`flinkish run JOB`, `flinkish explain JOB`, `flinkish version`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flinkish.cli.explanation import Explained, ExplainingExecutor
+from flinkish.cli.script import line_of, run_script, without_launcher
+from flinkish.common.config_file import parse_properties
+from flinkish.common.errors import FlinkishError
+from flinkish.datastream import executor_loader
+from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+
+#: A property anywhere before `--`; the key tells it from other arguments of the script that begin with -D.
+_PROPERTY = re.compile(r"-D[A-Za-z][\w.-]*=")
+
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what `run` and `explain` share."""
+    options: Sequence[_Decorator] = (
+        click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key."),
+        click.option("--engine", type=click.Choice(["spark", "local"]), help="Short for -Dexecution.engine=..."),
+        click.option("-p", "--parallelism", type=click.IntRange(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
+        click.option("--traceback", "with_traceback", is_flag=True, help="Show where in flinkish an error arose, too."),
+        click.option("-v", "--verbose", is_flag=True, help="Log what happens."),
+        click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True)),
+        click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Run programs written with Flink's DataStream API on Spark Structured Streaming."""
+
+
+#: As with Flink: options before the script are ours, those after it the script's.
+_AS_FLINK = {"allow_interspersed_args": False}
+
+
+@cli.command(context_settings=_AS_FLINK)
+@_job_options
+def run(job: Path, **options: Any) -> None:
+    """Run the script JOB with its ARGUMENTS.
+
+    -Dkey=value may also stand behind JOB; what follows `--` is the script's in any case.
+    """
+    sys.exit(_run(job, **options))
+
+
+@cli.command(context_settings=_AS_FLINK)
+@click.option("--json", "as_json", is_flag=True, help="Flink's JSON, for its plan visualizer.")
+@_job_options
+def explain(job: Path, as_json: bool, **options: Any) -> None:
+    """Show the first job of the script JOB instead of running it.
+
+    Stream graph, job graph and execution plan as trees, then the plan of the engine. The script is run up to its execute().
+    """
+    before = executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), click.echo, as_json=as_json))
+    try:
+        code = _run(job, **options)
+    except Explained:
+        sys.exit(0)
+    finally:
+        executor_loader.replace_executor(before)
+    if code == 0:
+        _say(f"{job} executed no job: there is nothing to explain.\nHint: it must call execute() when it is run as a script.")
+    sys.exit(code or 1)
+
+
+@cli.command()
+def version() -> None:
+    """Print the versions of flinkish and of what it runs on."""
+    parts = [f"{package} {_version(package)}" for package in ("pyspark", "delta-spark", "deltalake", "pyarrow")]
+    click.echo(f"flinkish {_version('flinkish')} (Python {platform.python_version()}, {', '.join(parts)})")
+
+
+def main() -> None:
+    """Start the command line."""
+    cli(prog_name="flinkish")
+
+
+def _run(
+    job: Path,
+    *,
+    properties: Sequence[str],
+    engine: str | None,
+    parallelism: int | None,
+    with_traceback: bool,
+    verbose: bool,
+    arguments: Sequence[str],
+) -> int:
+    """Run a script with properties; return the exit code."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
+    )
+    of_script, behind = split_arguments(arguments)
+    short = [f"execution.engine={engine}"] if engine else []
+    short += [f"parallelism.default={parallelism}"] if parallelism else []
+    try:
+        _set_properties([*short, *properties, *behind])
+        run_script(job, of_script)
+    except FlinkishError as error:
+        if with_traceback:
+            traceback.print_exception(without_launcher(error, job))
+        else:
+            where = line_of(error, job)
+            _say(f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else ""))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        traceback.print_exception(without_launcher(error, job))
+        return 1
+    return 0
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the script's own arguments, and the properties that stand among them up to `--`, which is removed."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    properties = [given for given in arguments[:end] if _PROPERTY.match(given)]
+    own = [given for given in arguments[:end] if not _PROPERTY.match(given)]
+    return own + list(arguments[end + 1 :]), properties
+
+
+def _set_properties(properties: Sequence[str]) -> None:
+    """Hand properties to the environments that the script will make, and to processes that it starts."""
+    if properties:
+        parse_properties(properties)  # refused here, not somewhere in the script
+        before = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
+        os.environ[PROPERTIES_VARIABLE] = shlex.join([*before, *properties])
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _say(text: str) -> None:
+    click.secho(text, fg="red", err=True)

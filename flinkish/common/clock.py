@@ -1,0 +1,65 @@
+"""Time as an argument: the only place that reads the machine's clocks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time in milliseconds; tests pass one that they move by hand."""
+
+    def wall_time(self) -> int:
+        """Return milliseconds since the epoch; what processing time means to user programs."""
+        ...
+
+    def monotonic(self) -> int:
+        """Return milliseconds that never run backwards; for timeouts and durations."""
+        ...
+
+    def wait(self, condition: threading.Condition, timeout: int | None) -> None:
+        """Wait on a held condition for at most `timeout` milliseconds of this clock (None: until notified)."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_time(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wait(self, condition: threading.Condition, timeout: int | None) -> None:
+        condition.wait(None if timeout is None else timeout / 1000)
+
+
+class ManualClock:
+    """A clock that stands still until `advance` moves it."""
+
+    def __init__(self, now: int = 0) -> None:
+        self._now = now
+        self._waiting: set[threading.Condition] = set()
+
+    def wall_time(self) -> int:
+        return self._now
+
+    def monotonic(self) -> int:
+        return self._now
+
+    def wait(self, condition: threading.Condition, timeout: int | None) -> None:
+        deadline = None if timeout is None else self._now + timeout
+        if deadline is not None and deadline <= self._now:
+            return
+        self._waiting.add(condition)
+        condition.wait()
+        self._waiting.discard(condition)
+
+    def advance(self, milliseconds: int) -> None:
+        """Move time forward and wake whoever waits, so that it looks at the new time."""
+        self._now += milliseconds
+        for condition in list(self._waiting):
+            with condition:
+                condition.notify_all()

@@ -1,0 +1,176 @@
+"""Where a configuration comes from: conf/config.yaml, then `-Dkey=value`, then what the program sets itself.
+
+The file is YAML, nested (`execution: {checkpointing: {interval: 10 s}}`) or flat (`execution.checkpointing.interval: 10 s`).
+It is looked for in the folder that the variable FLINKISH_CONF_DIR names, else in ./conf; without one all defaults hold.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flinkish.common import config_options, options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ConfigurationError
+
+__all__ = ["CONFIG_FILE_NAME", "check_key", "load_configuration", "parse_properties", "read_config_file"]
+
+CONFIG_FILE_NAME = "config.yaml"
+_DIRECTORY_VARIABLE = "FLINKISH_CONF_DIR"
+_LOG = logging.getLogger(__name__)
+
+
+def load_configuration(
+    properties: Iterable[str] = (),
+    program: Configuration | None = None,
+    *,
+    environment: Mapping[str, str],
+    working_directory: Path | None = None,
+) -> Configuration:
+    """Return the configuration that holds: the file's entries, overridden by `-D` properties, overridden by the program's.
+
+    `properties` are as `parse_properties` takes them; `environment` is os.environ, or a dict in tests. Every key of the file and
+    of the properties is checked: an unknown one is logged as a warning with the nearest known key, a malformed value raises
+    ConfigurationError.
+    """
+    configuration = Configuration()
+    path = _config_file(environment, working_directory or Path.cwd())
+    if path is not None:
+        configuration.add_all(read_config_file(path))
+    configuration.add_all(parse_properties(properties))
+    for key in sorted(configuration.key_set()):
+        check_key(configuration, key)
+    if program is not None:
+        configuration.add_all(program)
+    return configuration
+
+
+def _config_file(environment: Mapping[str, str], working_directory: Path) -> Path | None:
+    directory = environment.get(_DIRECTORY_VARIABLE)
+    if directory:
+        path = Path(directory) / CONFIG_FILE_NAME
+        if not path.is_file():
+            raise ConfigurationError(
+                f"no {CONFIG_FILE_NAME} in the folder {directory}, which the environment variable {_DIRECTORY_VARIABLE} names",
+                hint=f"put the file there, or unset {_DIRECTORY_VARIABLE} to use ./conf or the defaults.",
+            )
+        return path
+    path = working_directory / "conf" / CONFIG_FILE_NAME
+    return path if path.is_file() else None
+
+
+def read_config_file(path: Path) -> Configuration:
+    """Read a YAML file of keys, nested or flat.
+
+    Raises ConfigurationError with file and line if it cannot be read, is not YAML, is not a mapping, or has a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the configuration file {path} cannot be read: {error}") from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        configuration = Configuration()
+        if root is None:
+            return configuration
+        if not isinstance(root, yaml.MappingNode):
+            raise ConfigurationError(
+                f"{path} line {_line(root)}: a configuration file holds keys with values; got {_kind(root)}",
+                hint="write one 'key: value' a line.",
+            )
+        for key, node in _entries(root, "", path):
+            where = f"{path} line {_line(node)}"
+            if configuration.contains_key(key):
+                raise ConfigurationError(f"{where}: the key '{key}' is given twice; first in {configuration.origin(key)}")
+            value = _construct(node)
+            if value is not None:
+                configuration.put(key, value, where)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path} line {mark.line + 1}" if mark is not None else str(path)
+        problem = getattr(error, "problem", None) or str(error)
+        raise ConfigurationError(f"{place}: not valid YAML: {problem}", hint="check the indentation and the colons.") from error
+    return configuration
+
+
+def _entries(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[str, yaml.Node]]:
+    """Yield dotted keys with the nodes of their values."""
+    for key_node, value_node in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise ConfigurationError(f"{path} line {_line(key_node)}: a key must be text; got {_kind(key_node)}")
+        key = f"{prefix}{key_node.value}"
+        # The value of an option of type map is a mapping itself.
+        option = options.OPTIONS_BY_ANY_KEY.get(key)
+        if isinstance(value_node, yaml.MappingNode) and (option is None or option.type is not config_options.MAP):
+            yield from _entries(value_node, f"{key}.", path)
+        else:
+            yield key, value_node
+
+
+def _construct(node: yaml.Node) -> Any:
+    """Return the value of a node with the safe loader's rules: no objects, only plain data."""
+    loader = yaml.SafeLoader("")
+    try:
+        value = loader.construct_document(node)
+    finally:
+        loader.dispose()
+    # Dates are text to every option: YAML makes one of 2013-01-01.
+    return node.value if isinstance(node, yaml.ScalarNode) and not isinstance(value, (str, int, float, type(None))) else value
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return repr(node.value)
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+
+
+def parse_properties(properties: Iterable[str]) -> Configuration:
+    """Read properties of a command line: `key=value`, with or without the leading -D. Values stay text.
+
+    Raises ConfigurationError for one without an equals sign or key.
+    """
+    configuration = Configuration()
+    for given in properties:
+        key, equals, value = given.removeprefix("-D").partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ConfigurationError(
+                f"bad property {given!r} on the command line: expected -Dkey=value",
+                hint="for example -Dexecution.checkpointing.interval=10s, without spaces around the equals sign.",
+            )
+        configuration.put(key, value.strip(), f"-D{key} on the command line")
+    return configuration
+
+
+def check_key(configuration: Configuration, key: str) -> None:
+    """Raise ConfigurationError for a malformed value; log a warning for an unknown key, with the nearest known one."""
+    option = options.OPTIONS_BY_ANY_KEY.get(key)
+    if option is not None:
+        configuration.get(option)
+        return
+    if key.startswith(options.PASSED_ON_PREFIXES):
+        return
+    near = difflib.get_close_matches(key, options.OPTIONS_BY_ANY_KEY, n=1, cutoff=0.8)
+    if near:
+        _LOG.warning(
+            "Unknown configuration key '%s' in %s is ignored; did you mean '%s'?", key, configuration.origin(key), near[0]
+        )
+    elif key.startswith(options.WITHOUT_EFFECT_PREFIXES):
+        _LOG.info("The configuration key '%s' in %s has no effect in flinkish.", key, configuration.origin(key))
+    else:
+        nearest = difflib.get_close_matches(key, options.OPTIONS_BY_ANY_KEY, n=1, cutoff=0.0)
+        _LOG.warning(
+            "Unknown configuration key '%s' in %s is ignored; the nearest known key is '%s'.",
+            key,
+            configuration.origin(key),
+            nearest[0],
+        )

@@ -1,0 +1,308 @@
+"""Typed configuration keys: what a value must look like and what it is if it is not given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import yaml
+
+from flinkish.common.errors import ConfigurationError, InvalidArgumentError
+from flinkish.common.time import Duration, Time, parse_duration
+
+__all__ = ["ConfigOption", "ConfigOptions", "OptionType"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionType(Generic[T]):
+    """How the values of an option are written.
+
+    `parse` takes what was given (text, or a Python value) and raises ValueError or TypeError if it is malformed.
+    """
+
+    #: For messages: "a duration such as '10 s'".
+    expected: str
+    parse: Callable[[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOption(Generic[T]):
+    """A configuration key with its type, default and older names; made with `ConfigOptions.key()`.
+
+    Read it with `configuration.get(option)`.
+    """
+
+    key: str
+    type: OptionType[Any]
+    default: T
+    description: str = ""
+    #: Older or shorter names, looked up in order if the key itself is not set.
+    fallback_keys: tuple[str, ...] = ()
+
+    def parse(self, value: Any, *, key: str | None = None, origin: str | None = None) -> Any:
+        """Return the typed value of what was given.
+
+        Raises ConfigurationError that names the key, the value, what it must be and where it came from.
+        """
+        try:
+            return self.type.parse(value)
+        except (ValueError, TypeError) as error:
+            place = f", from {origin}" if origin else ""
+            raise ConfigurationError(
+                f"bad value {value!r} for the configuration key '{key or self.key}'{place}: expected {self.type.expected}",
+                hint=None if self.default is None else f"the default is {self.default!r}.",
+            ) from error
+
+
+class ConfigOptions:
+    """Starts building options.
+
+    >>> option = ConfigOptions.key("tmp.dir").string_type().default_value("/tmp")
+    >>> option.key, option.default
+    ('tmp.dir', '/tmp')
+    """
+
+    @staticmethod
+    def key(key: str) -> OptionBuilder:
+        """Return a builder for the option of the given key."""
+        if not isinstance(key, str) or not key:
+            raise InvalidArgumentError(f"a configuration key must be a non-empty str; got {key!r}")
+        return OptionBuilder(key)
+
+
+class OptionBuilder:
+    """Asks for the type of an option."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def boolean_type(self) -> TypedConfigOptionBuilder[bool]:
+        """The value is true or false."""
+        return TypedConfigOptionBuilder(self._key, BOOLEAN)
+
+    def int_type(self) -> TypedConfigOptionBuilder[int]:
+        """The value is a whole number of 32 bits."""
+        return TypedConfigOptionBuilder(self._key, INT)
+
+    def long_type(self) -> TypedConfigOptionBuilder[int]:
+        """The value is a whole number of 64 bits."""
+        return TypedConfigOptionBuilder(self._key, LONG)
+
+    def float_type(self) -> TypedConfigOptionBuilder[float]:
+        """The value is a number."""
+        return TypedConfigOptionBuilder(self._key, DOUBLE)
+
+    def double_type(self) -> TypedConfigOptionBuilder[float]:
+        """The value is a number."""
+        return TypedConfigOptionBuilder(self._key, DOUBLE)
+
+    def string_type(self) -> TypedConfigOptionBuilder[str]:
+        """The value is text."""
+        return TypedConfigOptionBuilder(self._key, STRING)
+
+    def duration_type(self) -> TypedConfigOptionBuilder[int]:
+        """The value is a duration, read as milliseconds."""
+        return TypedConfigOptionBuilder(self._key, DURATION)
+
+    def memory_type(self) -> TypedConfigOptionBuilder[int]:
+        """The value is an amount of memory, read as bytes."""
+        return TypedConfigOptionBuilder(self._key, MEMORY)
+
+
+class TypedConfigOptionBuilder(Generic[T]):
+    """Asks for the default of an option."""
+
+    def __init__(self, key: str, option_type: OptionType[T]) -> None:
+        self._key = key
+        self._type = option_type
+
+    def default_value(self, value: T) -> ConfigOption[T]:
+        """Return the option, with a default of its own type."""
+        return ConfigOption(self._key, self._type, value)
+
+    def no_default_value(self) -> ConfigOption[T | None]:
+        """Return the option; it reads as None if it is not set."""
+        return ConfigOption(self._key, self._type, None)
+
+
+def _parse_boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "false"):
+        return text == "true"
+    raise ValueError(value)
+
+
+def _whole(low: int, high: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, str, float)):
+            raise TypeError(value)
+        if isinstance(value, float) and not value.is_integer():
+            raise ValueError(value)
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError(value)
+        return number
+
+    return parse
+
+
+def _parse_double(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, str, float)):
+        raise TypeError(value)
+    return float(value)
+
+
+def _parse_string(value: Any) -> str:
+    return to_text(value)
+
+
+def _parse_duration(value: Any) -> int:
+    if isinstance(value, Duration):
+        return value.to_millis()
+    if isinstance(value, Time):
+        return value.to_milliseconds()
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise TypeError(value)
+    if isinstance(value, int):
+        return value
+    # A negative number of milliseconds switches some things off; units are for amounts.
+    return int(value) if re.fullmatch(r"\s*-\d+\s*", value) else parse_duration(value).to_millis()
+
+
+_MEMORY_UNITS = {
+    unit: 1024**power
+    for power, units in enumerate(
+        (
+            ("", "b", "bytes"),
+            ("k", "kb", "kibibytes"),
+            ("m", "mb", "mebibytes"),
+            ("g", "gb", "gibibytes"),
+            ("t", "tb", "tebibytes"),
+        )
+    )
+    for unit in units
+}
+
+
+def _parse_memory(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise TypeError(value)
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(value).strip().lower())
+    if match is None or match[2] not in _MEMORY_UNITS:
+        raise ValueError(value)
+    unit: int = _MEMORY_UNITS[match[2]]
+    return int(match[1]) * unit
+
+
+def _parse_list(value: Any) -> list[str]:
+    return [to_text(item) for item in parse_list_value(value)]
+
+
+def parse_list_value(value: Any) -> list[Any]:
+    """Read a list: a Python list, a YAML list such as '[a, b]', or text separated by ';'."""
+    if not value:
+        return []
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if not isinstance(value, str):
+        raise TypeError(value)
+    if value.lstrip()[:1] in ("[", "-"):
+        try:
+            loaded = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ValueError(value) from error
+        if isinstance(loaded, list):
+            return loaded
+    return [item.strip() for item in value.split(";") if item.strip()]
+
+
+def _parse_map(value: Any) -> dict[str, str]:
+    if not value:
+        return {}
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("{"):
+            try:
+                value = yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                raise ValueError(value) from error
+        else:
+            value = {}
+            for entry in text.split(","):
+                key, colon, item = entry.partition(":")
+                if not colon:
+                    raise ValueError(text)
+                value[key.strip()] = item.strip()
+    if not isinstance(value, dict):
+        raise TypeError(value)
+    return {to_text(key): to_text(item) for key, item in value.items()}
+
+
+BOOLEAN: OptionType[bool] = OptionType("true or false", _parse_boolean)
+INT: OptionType[int] = OptionType("a whole number of 32 bits", _whole(-(2**31), 2**31 - 1))
+LONG: OptionType[int] = OptionType("a whole number of 64 bits", _whole(-(2**63), 2**63 - 1))
+DOUBLE: OptionType[float] = OptionType("a number", _parse_double)
+STRING: OptionType[str] = OptionType("text", _parse_string)
+#: Read as milliseconds.
+DURATION: OptionType[int] = OptionType("a duration such as '10 s', '5 min', 'PT1M' or a number of milliseconds", _parse_duration)
+#: Read as bytes.
+MEMORY: OptionType[int] = OptionType("an amount of memory such as '20 kb', '64 mb' or a number of bytes", _parse_memory)
+LIST: OptionType[list[str]] = OptionType("a list such as 'a;b' or '[a, b]'", _parse_list)
+MAP: OptionType[dict[str, str]] = OptionType("a map such as 'k1:v1,k2:v2' or '{k1: v1}'", _parse_map)
+
+
+def in_range(base: OptionType[T], minimum: Any, maximum: Any = None) -> OptionType[T]:
+    """Return a type whose values must be at least `minimum` and, if given, at most `maximum`."""
+
+    def parse(value: Any) -> T:
+        number: Any = base.parse(value)
+        if number < minimum or (maximum is not None and number > maximum):
+            raise ValueError(value)
+        result: T = number
+        return result
+
+    limit = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+    return OptionType(f"{base.expected}, {limit}", parse)
+
+
+def one_of(*choices: str) -> OptionType[str]:
+    """Return a type whose values are one of the choices; case and the sort of dash do not matter."""
+    normal = {_normalized(choice): choice for choice in choices}
+
+    def parse(value: Any) -> str:
+        try:
+            return normal[_normalized(to_text(value))]
+        except KeyError:
+            raise ValueError(value) from None
+
+    return OptionType(f"one of {', '.join(choices)}", parse)
+
+
+def _normalized(text: str) -> str:
+    return text.strip().lower().replace("-", "_")
+
+
+def to_text(value: Any) -> str:
+    """Return a value the way a configuration file writes it: true for True, milliseconds for a Duration."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Duration):
+        return f"{value.to_millis()} ms"
+    if isinstance(value, Time):
+        return f"{value.to_milliseconds()} ms"
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, (list, tuple)):
+        return ";".join(to_text(item) for item in value)
+    if isinstance(value, dict):
+        return ",".join(f"{to_text(key)}:{to_text(item)}" for key, item in value.items())
+    name = getattr(value, "name", None)
+    return name if isinstance(name, str) else str(value)

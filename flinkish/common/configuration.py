@@ -1,0 +1,255 @@
+"""Configuration: keys and values, typed reads, and where each value came from."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, overload
+
+from flinkish.common import config_options, options
+from flinkish.common.config_options import ConfigOption
+from flinkish.common.errors import InvalidArgumentError
+
+__all__ = ["Configuration"]
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+_IN_PROGRAM = "the program"
+
+
+class Configuration:
+    """Keys with values.
+
+    Values are kept as they were given (text, numbers, booleans, bytes, lists) and converted when they are read.
+
+    >>> configuration = Configuration().set_string("a", "5").set_boolean("b", True)
+    >>> configuration.get_integer("a", 0)
+    5
+    >>> configuration.to_dict()
+    {'a': '5', 'b': 'true'}
+
+    With an option from `flinkish.common.options` the read is typed and has the option's default; durations are milliseconds:
+
+    >>> from flinkish.common import options
+    >>> Configuration.from_dict({"execution.checkpointing.interval": "10 s"}).get(options.CHECKPOINTING_INTERVAL)
+    10000
+    """
+
+    __slots__ = ("_origins", "_values")
+
+    def __init__(self, other: Configuration | None = None, j_configuration: Any = None) -> None:
+        """Make an empty configuration or a copy of another. `j_configuration` is only there for PyFlink's signature."""
+        if j_configuration is not None:
+            raise InvalidArgumentError("there is no Java Configuration object to wrap in flinkish; use Configuration.from_dict()")
+        if other is not None and not isinstance(other, Configuration):
+            raise InvalidArgumentError(
+                f"expected a Configuration to copy; got {other!r}", hint="use Configuration.from_dict(...)."
+            )
+        self._values: dict[str, Any] = {} if other is None else dict(other._values)
+        self._origins: dict[str, str] = {} if other is None else dict(other._origins)
+
+    @classmethod
+    def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
+        """Return a configuration with the entries of a dict."""
+        configuration = cls()
+        for key, value in map.items():
+            configuration.put(key, value)
+        return configuration
+
+    # Our own typed access.
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """Return the typed value of an option, its default if neither it nor an older name of it is set.
+
+        Raises ConfigurationError for a malformed value, naming key, value, expected form and where the value came from.
+        """
+        key = self._key_of(option)
+        if key is None:
+            return option.default
+        result: T = option.parse(self._values[key], key=key, origin=self._origins.get(key, _IN_PROGRAM))
+        return result
+
+    def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
+        """Set an option, to a value in any form it can be written in. Raises ConfigurationError if the value is malformed."""
+        option.parse(value, origin=_IN_PROGRAM)
+        for key in option.fallback_keys:
+            self.remove_config(key)
+        return self.put(option.key, value)
+
+    def contains(self, option: ConfigOption[Any]) -> bool:
+        """Return whether an option is set, by its key or an older name."""
+        return self._key_of(option) is not None
+
+    def _key_of(self, option: ConfigOption[Any]) -> str | None:
+        if option.key in self._values:
+            return option.key
+        return next((key for key in option.fallback_keys if key in self._values), None)
+
+    def put(self, key: str, value: Any, origin: str | None = None) -> Configuration:
+        """Set a value of any form, with where it comes from for messages ("conf/config.yaml line 3"; else: the program)."""
+        if not isinstance(key, str):
+            raise InvalidArgumentError(f"a configuration key must be a str; got {key!r} of type {type(key).__name__}")
+        if value is None:
+            raise InvalidArgumentError(
+                f"the value of the configuration key '{key}' must not be None", hint="use remove_config()."
+            )
+        self._values[key] = value
+        if origin is None:
+            self._origins.pop(key, None)
+        else:
+            self._origins[key] = origin
+        return self
+
+    def origin(self, key: str) -> str:
+        """Return where the value of a key came from."""
+        return self._origins.get(key, _IN_PROGRAM)
+
+    # PyFlink's access by type.
+
+    def _read(self, key: str, option_type: config_options.OptionType[T], default: D) -> T | D:
+        if key not in self._values:
+            return default
+        result: T = ConfigOption(key, option_type, default).parse(self._values[key], origin=self.origin(key))
+        return result
+
+    @overload
+    def get_string(self, key: str, default_value: str) -> str: ...
+    @overload
+    def get_string(self, key: str, default_value: None) -> str | None: ...
+    def get_string(self, key: str, default_value: str | None) -> str | None:
+        """Return a value as text."""
+        return self._read(key, config_options.STRING, default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Set a text."""
+        if not isinstance(value, str):
+            raise InvalidArgumentError(f"set_string('{key}', ...) expects a str; got {value!r} of type {type(value).__name__}")
+        return self.put(key, value)
+
+    @overload
+    def get_integer(self, key: str, default_value: int) -> int: ...
+    @overload
+    def get_integer(self, key: str, default_value: None) -> int | None: ...
+    def get_integer(self, key: str, default_value: int | None) -> int | None:
+        """Return a value as a whole number. Raises ConfigurationError if it is none."""
+        return self._read(key, config_options.LONG, default_value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Set a whole number."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise InvalidArgumentError(f"set_integer('{key}', ...) expects an int; got {value!r} of type {type(value).__name__}")
+        return self.put(key, value)
+
+    @overload
+    def get_boolean(self, key: str, default_value: bool) -> bool: ...
+    @overload
+    def get_boolean(self, key: str, default_value: None) -> bool | None: ...
+    def get_boolean(self, key: str, default_value: bool | None) -> bool | None:
+        """Return a value as a boolean. Raises ConfigurationError if it is none."""
+        return self._read(key, config_options.BOOLEAN, default_value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Set a boolean."""
+        if not isinstance(value, bool):
+            raise InvalidArgumentError(f"set_boolean('{key}', ...) expects a bool; got {value!r} of type {type(value).__name__}")
+        return self.put(key, value)
+
+    @overload
+    def get_float(self, key: str, default_value: float) -> float: ...
+    @overload
+    def get_float(self, key: str, default_value: None) -> float | None: ...
+    def get_float(self, key: str, default_value: float | None) -> float | None:
+        """Return a value as a number. Raises ConfigurationError if it is none."""
+        return self._read(key, config_options.DOUBLE, default_value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Set a number."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise InvalidArgumentError(f"set_float('{key}', ...) expects a number; got {value!r} of type {type(value).__name__}")
+        return self.put(key, float(value))
+
+    def get_bytearray(self, key: str, default_value: bytes | bytearray) -> bytearray:
+        """Return a value as bytes. Raises ConfigurationError if it was not set as such."""
+        if key not in self._values:
+            return bytearray(default_value)
+        return ConfigOption(key, _BYTES, bytearray(default_value)).parse(self._values[key], origin=self.origin(key))  # type: ignore[no-any-return]
+
+    def set_bytearray(self, key: str, value: bytes | bytearray) -> Configuration:
+        """Set bytes."""
+        if not isinstance(value, (bytes, bytearray)):
+            raise InvalidArgumentError(f"set_bytearray('{key}', ...) expects bytes; got {value!r} of type {type(value).__name__}")
+        return self.put(key, bytes(value))
+
+    # The configuration as a whole.
+
+    def key_set(self) -> builtins.set[str]:
+        """Return all keys."""
+        return builtins.set(self._values)
+
+    def contains_key(self, key: str) -> bool:
+        """Return whether a key is set."""
+        return key in self._values
+
+    def remove_config(self, key: str) -> bool:
+        """Remove a key; return whether it was set."""
+        self._origins.pop(key, None)
+        return self._values.pop(key, None) is not None
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Take over all entries of another configuration, with `prefix` put before their keys.
+
+        What is taken over wins: where it has one name of an option, other names of that option are removed here.
+        """
+        if prefix is None and other is not self:
+            for key in other._values:
+                option = options.OPTIONS_BY_ANY_KEY.get(key)
+                if option is not None:
+                    for same in (option.key, *option.fallback_keys):
+                        self.remove_config(same)
+        for key, value in other._values.items():
+            self.put((prefix or "") + key, value, other._origins.get(key))
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
+        """Put all entries into a dict."""
+        target_dict.update(self._values)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return all entries as text."""
+        return {key: config_options.to_text(value) for key, value in self._values.items()}
+
+    @staticmethod
+    def parse_list_value(value: str) -> list[Any]:
+        """Read a list: '[a, b]' or 'a;b'."""
+        return config_options.parse_list_value(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Configuration:
+        return Configuration(self)
+
+    def __copy__(self) -> Configuration:
+        return Configuration(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(frozenset((key, config_options.to_text(value)) for key, value in self._values.items()))
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{key}={config_options.to_text(value)}" for key, value in self._values.items()) + "}"
+
+    def __repr__(self) -> str:
+        return f"Configuration({self})"
+
+
+def _parse_bytes(value: Any) -> bytearray:
+    if not isinstance(value, (bytes, bytearray)):
+        raise TypeError(value)
+    return bytearray(value)
+
+
+_BYTES: config_options.OptionType[bytearray] = config_options.OptionType("bytes", _parse_bytes)

@@ -1,0 +1,208 @@
+"""ExecutionConfig: settings of a program, as methods over its configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from flinkish.common import config_options, options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError
+
+__all__ = ["ExecutionConfig", "default_parallelism"]
+
+
+def default_parallelism() -> int:
+    """Return the number of cores that this process may use: the parallelism of what sets none."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ExecutionConfig:
+    """Settings of a program. Every setter returns the object itself; all is kept in one `Configuration`."""
+
+    PARALLELISM_DEFAULT = -1
+    PARALLELISM_UNKNOWN = -2
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        """Make one over a configuration, which it reads and changes; over a new one if none is given."""
+        self._configuration = Configuration() if configuration is None else configuration
+
+    def _set(self, option: config_options.ConfigOption[Any], value: Any) -> ExecutionConfig:
+        self._configuration.set(option, value)
+        return self
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        """Accepted; without effect: cloudpickle takes along only what a function uses."""
+        return self._set(options.CLOSURE_CLEANER_LEVEL, "RECURSIVE")
+
+    def disable_closure_cleaner(self) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.CLOSURE_CLEANER_LEVEL, "NONE")
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        """Return what was set."""
+        return self._configuration.get(options.CLOSURE_CLEANER_LEVEL) != "NONE"
+
+    def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
+        """Set how often periodic watermarks are emitted, in milliseconds; 0 switches them off."""
+        return self._set(options.AUTO_WATERMARK_INTERVAL, _at_least(interval, 0, "interval"))
+
+    def get_auto_watermark_interval(self) -> int:
+        """Return how often periodic watermarks are emitted, in milliseconds."""
+        return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
+
+    def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
+        """Set how often sources emit latency markers, in milliseconds; <= 0 switches them off."""
+        return self._set(options.LATENCY_INTERVAL, interval)
+
+    def get_latency_tracking_interval(self) -> int:
+        """Return how often sources emit latency markers, in milliseconds."""
+        return self._configuration.get(options.LATENCY_INTERVAL)
+
+    def get_parallelism(self) -> int:
+        """Return the parallelism of operators that set none."""
+        return self._configuration.get(options.DEFAULT_PARALLELISM) or default_parallelism()
+
+    def set_parallelism(self, parallelism: int) -> ExecutionConfig:
+        """Set the parallelism of operators that set none; -1 goes back to the default, -2 changes nothing."""
+        if parallelism == self.PARALLELISM_UNKNOWN:
+            return self
+        if parallelism == self.PARALLELISM_DEFAULT:
+            self._configuration.remove_config(options.DEFAULT_PARALLELISM.key)
+            return self
+        return self._set(options.DEFAULT_PARALLELISM, _at_least(parallelism, 1, "parallelism"))
+
+    def get_max_parallelism(self) -> int:
+        """Return the number of key groups; -1 if not set."""
+        return self._configuration.get(options.MAX_PARALLELISM)
+
+    def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
+        """Set the number of key groups (1 to 32768): the most that the job can ever be scaled to."""
+        if _at_least(max_parallelism, 1, "max_parallelism") > 32768:
+            raise InvalidArgumentError(f"max_parallelism must be at most 32768; got {max_parallelism}")
+        return self._set(options.MAX_PARALLELISM, max_parallelism)
+
+    def get_task_cancellation_interval(self) -> int:
+        """Return the setting, in milliseconds."""
+        return self._configuration.get(options.TASK_CANCELLATION_INTERVAL)
+
+    def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.TASK_CANCELLATION_INTERVAL, interval)
+
+    def get_task_cancellation_timeout(self) -> int:
+        """Return the setting, in milliseconds."""
+        return self._configuration.get(options.TASK_CANCELLATION_TIMEOUT)
+
+    def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.TASK_CANCELLATION_TIMEOUT, _at_least(timeout, 0, "timeout"))
+
+    def enable_force_kryo(self) -> ExecutionConfig:
+        """Accepted; without effect: there is no Kryo here."""
+        return self._set(options.FORCE_KRYO, True)
+
+    def disable_force_kryo(self) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.FORCE_KRYO, False)
+
+    def is_force_kryo_enabled(self) -> bool:
+        """Return what was set."""
+        return self._configuration.get(options.FORCE_KRYO)
+
+    def enable_force_avro(self) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.FORCE_AVRO, True)
+
+    def disable_force_avro(self) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.FORCE_AVRO, False)
+
+    def is_force_avro_enabled(self) -> bool:
+        """Return what was set."""
+        return self._configuration.get(options.FORCE_AVRO)
+
+    def enable_generic_types(self) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.GENERIC_TYPES, True)
+
+    def disable_generic_types(self) -> ExecutionConfig:
+        """Accepted; without effect."""
+        return self._set(options.GENERIC_TYPES, False)
+
+    def has_generic_types_disabled(self) -> bool:
+        """Return what was set."""
+        return not self._configuration.get(options.GENERIC_TYPES)
+
+    def enable_auto_generated_uids(self) -> ExecutionConfig:
+        """Give operators without a uid one that is derived from the program's structure."""
+        return self._set(options.AUTO_GENERATE_UIDS, True)
+
+    def disable_auto_generated_uids(self) -> ExecutionConfig:
+        """Refuse programs with operators that have no uid."""
+        return self._set(options.AUTO_GENERATE_UIDS, False)
+
+    def has_auto_generated_uids_enabled(self) -> bool:
+        """Return whether operators without a uid get one."""
+        return self._configuration.get(options.AUTO_GENERATE_UIDS)
+
+    def enable_object_reuse(self) -> ExecutionConfig:
+        """Accepted; records are never copied between chained operators."""
+        return self._set(options.OBJECT_REUSE, True)
+
+    def disable_object_reuse(self) -> ExecutionConfig:
+        """Accepted; records are never copied between chained operators."""
+        return self._set(options.OBJECT_REUSE, False)
+
+    def is_object_reuse_enabled(self) -> bool:
+        """Return what was set."""
+        return self._configuration.get(options.OBJECT_REUSE)
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        """Return what `RuntimeContext.get_job_parameter` reads."""
+        parameters = self._configuration.get(options.GLOBAL_JOB_PARAMETERS)
+        return dict(parameters or {})
+
+    def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
+        """Set what `RuntimeContext.get_job_parameter` reads; values become text."""
+        if not isinstance(global_job_parameters_dict, Mapping):
+            raise InvalidArgumentError(f"set_global_job_parameters() expects a dict; got {global_job_parameters_dict!r}")
+        parameters = {str(key): config_options.to_text(value) for key, value in global_job_parameters_dict.items()}
+        return self._set(options.GLOBAL_JOB_PARAMETERS, parameters)
+
+    def get_default_kryo_serializer_classes(self) -> dict[str, str]:
+        """Return nothing: there is no Kryo here."""
+        return {}
+
+    def get_registered_kryo_types(self) -> list[str]:
+        """Return nothing: there is no Kryo here."""
+        return []
+
+    def get_registered_pojo_types(self) -> list[str]:
+        """Return nothing: there are no POJOs here."""
+        return []
+
+    def is_use_snapshot_compression(self) -> bool:
+        """Return what was set."""
+        return self._configuration.get(options.SNAPSHOT_COMPRESSION)
+
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
+        """Accepted; state files are always compressed."""
+        return self._set(options.SNAPSHOT_COMPRESSION, use_snapshot_compression)
+
+    def to_configuration(self) -> Configuration:
+        """Return the configuration that this object reads and changes."""
+        return self._configuration
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
+
+    def __hash__(self) -> int:
+        return hash(self._configuration)
+
+
+def _at_least(value: Any, least: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgumentError(f"{what} must be an int of at least {least}; got {value!r} of type {type(value).__name__}")
+    return value

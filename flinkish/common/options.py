@@ -1,0 +1,429 @@
+"""Every configuration key that flinkish knows: Flink 2.x keys with Flink's defaults, and a few of our own.
+
+Read them with `configuration.get(options.NAME)`. Durations are read as whole milliseconds, amounts of memory as bytes, choices
+as the text listed with the option. None as a default means: not set.
+
+The Flink keys, their defaults and older names were compared with Flink 2.3.0; where a default differs, the description says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from flinkish.common.config_options import (
+    BOOLEAN,
+    DOUBLE,
+    DURATION,
+    INT,
+    LIST,
+    MAP,
+    MEMORY,
+    STRING,
+    ConfigOption,
+    OptionType,
+    in_range,
+    one_of,
+)
+
+T = TypeVar("T")
+
+_SECOND = 1000
+_MINUTE = 60 * _SECOND
+
+
+def _option(key: str, option_type: OptionType[T], default: T, description: str, *older: str) -> ConfigOption[T]:
+    return ConfigOption(key, option_type, default, description, older)
+
+
+def _unset(key: str, option_type: OptionType[T], description: str, *older: str) -> ConfigOption[T | None]:
+    return ConfigOption(key, option_type, None, description, older)
+
+
+# Engine and epochs (ours).
+
+ENGINE = _option("execution.engine", one_of("spark", "local"), "spark", "What runs the job: a Spark query, or this process.")
+EPOCH_TARGET_DURATION = _option(
+    "execution.epoch.target-duration",
+    in_range(DURATION, 1),
+    _SECOND,
+    "How long one micro-batch should take; sources are given as many records as fit.",
+)
+EPOCH_MAX_RECORDS = _option(
+    "execution.epoch.max-records", in_range(INT, 1), 200_000, "Most records that one source subtask reads in one micro-batch."
+)
+EPOCH_POLL_INTERVAL = _option(
+    "execution.epoch.poll-interval", in_range(DURATION, 1), 100, "How often sources without new data are asked again."
+)
+EPOCH_IDLE_INTERVAL = _option(
+    "execution.epoch.idle-interval",
+    in_range(DURATION, 1),
+    45 * _SECOND,
+    "Longest time between two micro-batches of an idle job; below the minute after which Spark ends idle Python workers.",
+)
+CHECKPOINT_HMAC_KEY_FILE = _unset(
+    "security.checkpoint.hmac-key-file",
+    STRING,
+    "File with the key that signs checkpoints; ~/.flinkish/checkpoint.key, made when first needed, if not set.",
+)
+
+# Pipeline.
+
+PIPELINE_NAME = _unset("pipeline.name", STRING, "Name of the job.")
+DEFAULT_PARALLELISM = _unset(
+    "parallelism.default", in_range(INT, 1), "Parallelism of operators that set none; the number of cores if not set."
+)
+MAX_PARALLELISM = _option(
+    "pipeline.max-parallelism", in_range(INT, -1, 32768), -1, "Number of key groups; -1: 128 or more, by the parallelism."
+)
+AUTO_WATERMARK_INTERVAL = _option(
+    "pipeline.auto-watermark-interval", in_range(DURATION, 0), 200, "How often periodic watermarks are emitted; 0: never."
+)
+OPERATOR_CHAINING = _option(
+    "pipeline.operator-chaining.enabled", BOOLEAN, True, "Whether operators are chained.", "pipeline.operator-chaining"
+)
+OPERATOR_CHAINING_CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM = _option(
+    "pipeline.operator-chaining.chain-operators-with-different-max-parallelism",
+    BOOLEAN,
+    True,
+    "Whether operators of different max parallelism may be chained.",
+)
+AUTO_GENERATE_UIDS = _option(
+    "pipeline.auto-generate-uids", BOOLEAN, True, "Whether operators without a uid get one; if not, a missing uid is an error."
+)
+OBJECT_REUSE = _option("pipeline.object-reuse", BOOLEAN, False, "Accepted; records are never copied between chained operators.")
+CLOSURE_CLEANER_LEVEL = _option(
+    "pipeline.closure-cleaner-level", one_of("NONE", "TOP_LEVEL", "RECURSIVE"), "RECURSIVE", "Accepted; without effect."
+)
+FORCE_AVRO = _option("pipeline.force-avro", BOOLEAN, False, "Accepted; without effect.")
+FORCE_KRYO = _option("pipeline.force-kryo", BOOLEAN, False, "Accepted; without effect.")
+GENERIC_TYPES = _option("pipeline.generic-types", BOOLEAN, True, "Accepted; without effect.")
+GLOBAL_JOB_PARAMETERS = _unset("pipeline.global-job-parameters", MAP, "What RuntimeContext.get_job_parameter() reads.")
+CACHED_FILES = _unset("pipeline.cached-files", LIST, "Files for the tasks, each as 'name:n,path:p[,executable:true]'.")
+JARS = _unset("pipeline.jars", LIST, "Jars for Spark's session.")
+CLASSPATHS = _unset("pipeline.classpaths", LIST, "More jars for Spark's session.")
+
+# Execution.
+
+RUNTIME_MODE = _option(
+    "execution.runtime-mode",
+    one_of("STREAMING", "BATCH", "AUTOMATIC"),
+    "STREAMING",
+    "STREAMING; BATCH is refused for now, and so is AUTOMATIC where all sources are bounded.",
+)
+BUFFER_TIMEOUT = _option(
+    "execution.buffer-timeout.interval",
+    in_range(DURATION, -1),
+    100,
+    "Accepted and shown by get_buffer_timeout(); records travel with the micro-batch they are read in.",
+    "execution.buffer-timeout",
+)
+BUFFER_TIMEOUT_ENABLED = _option("execution.buffer-timeout.enabled", BOOLEAN, True, "Accepted, as the interval.")
+JOB_RESULT_ATTACHED = _option("execution.attached", BOOLEAN, False, "Accepted; execute() waits, execute_async() does not.")
+
+# Checkpoints.
+
+CHECKPOINTING_INTERVAL = _unset(
+    "execution.checkpointing.interval", DURATION, "Time between two checkpoints; off if not set or < 1."
+)
+CHECKPOINTING_INTERVAL_DURING_BACKLOG = _unset(
+    "execution.checkpointing.interval-during-backlog",
+    DURATION,
+    "Time between two checkpoints while a source works off a backlog.",
+)
+CHECKPOINTING_CONSISTENCY_MODE = _option(
+    "execution.checkpointing.mode",
+    one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"),
+    "EXACTLY_ONCE",
+    "What holds after a restore. AT_LEAST_ONCE is as exact as EXACTLY_ONCE here: barriers are aligned at no cost.",
+)
+CHECKPOINTING_TIMEOUT = _option(
+    "execution.checkpointing.timeout", in_range(DURATION, 10), 10 * _MINUTE, "When a checkpoint that is not complete is given up."
+)
+MIN_PAUSE_BETWEEN_CHECKPOINTS = _option(
+    "execution.checkpointing.min-pause", in_range(DURATION, 0), 0, "Least time between the end of a checkpoint and the next one."
+)
+MAX_CONCURRENT_CHECKPOINTS = _option(
+    "execution.checkpointing.max-concurrent-checkpoints", in_range(INT, 1), 1, "How many checkpoints may be under way at once."
+)
+TOLERABLE_FAILURE_NUMBER = _option(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    in_range(INT, -1),
+    0,
+    "How many checkpoints in a row may fail before the job fails; -1: any number.",
+)
+EXTERNALIZED_CHECKPOINT_RETENTION = _option(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    one_of("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"),
+    "NO_EXTERNALIZED_CHECKPOINTS",
+    "What becomes of the checkpoints of a job that ends.",
+)
+CHECKPOINTS_DIRECTORY = _unset(
+    "execution.checkpointing.dir",
+    STRING,
+    "Folder of the checkpoints: a path or URI.",
+    "state.checkpoints.dir",
+    "state.backend.fs.checkpointdir",
+)
+SAVEPOINT_DIRECTORY = _unset(
+    "execution.checkpointing.savepoint-dir",
+    STRING,
+    "Folder of savepoints that name none: a path or URI.",
+    "state.savepoints.dir",
+    "savepoints.state.backend.fs.dir",
+)
+MAX_RETAINED_CHECKPOINTS = _option(
+    "execution.checkpointing.num-retained",
+    in_range(INT, 1),
+    1,
+    "How many completed checkpoints are kept.",
+    "state.checkpoints.num-retained",
+)
+CHECKPOINT_STORAGE = _unset(
+    "execution.checkpointing.storage",
+    one_of("jobmanager", "filesystem"),
+    "Accepted; checkpoints are always written to a folder.",
+    "state.checkpoint-storage",
+)
+INCREMENTAL_CHECKPOINTS = _option(
+    "execution.checkpointing.incremental",
+    BOOLEAN,
+    False,
+    "Accepted; checkpoints are full snapshots so far.",
+    "state.backend.incremental",
+)
+SNAPSHOT_COMPRESSION = _option(
+    "execution.checkpointing.snapshot-compression", BOOLEAN, False, "Accepted; state files are always compressed Parquet."
+)
+ENABLE_UNALIGNED = _option(
+    "execution.checkpointing.unaligned.enabled",
+    BOOLEAN,
+    False,
+    "Whether barriers overtake records. On Spark all records of an epoch have arrived before, so nothing is overtaken.",
+    "execution.checkpointing.unaligned",
+)
+FORCE_UNALIGNED = _option("execution.checkpointing.unaligned.forced", BOOLEAN, False, "Accepted, as unaligned.enabled.")
+ALIGNED_CHECKPOINT_TIMEOUT = _option(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    in_range(DURATION, 0),
+    0,
+    "How long alignment may take before an unaligned checkpoint is made instead.",
+    "execution.checkpointing.alignment-timeout",
+)
+ENABLE_CHECKPOINTS_AFTER_TASKS_FINISH = _option(
+    "execution.checkpointing.checkpoints-after-tasks-finish",
+    BOOLEAN,
+    True,
+    "Whether checkpoints go on after some tasks have finished.",
+    "execution.checkpointing.checkpoints-after-tasks-finish.enabled",
+)
+FS_SMALL_FILE_THRESHOLD = _option(
+    "execution.checkpointing.data-inline-threshold",
+    in_range(MEMORY, 0),
+    20 * 1024,
+    "Accepted; state files are never inlined.",
+    "state.storage.fs.memory-threshold",
+    "state.backend.fs.memory-threshold",
+)
+FS_WRITE_BUFFER_SIZE = _option(
+    "execution.checkpointing.write-buffer-size",
+    INT,
+    4096,
+    "Accepted; without effect.",
+    "state.storage.fs.write-buffer-size",
+    "state.backend.fs.write-buffer-size",
+)
+
+# State and recovery.
+
+STATE_BACKEND = _option(
+    "state.backend.type",
+    one_of("hashmap", "rocksdb"),
+    "hashmap",
+    "Where keyed state lives while the job runs. rocksdb is accepted and runs as hashmap so far.",
+    "state.backend",
+)
+ENABLE_STATE_CHANGE_LOG = _unset(
+    "state.changelog.enabled",
+    BOOLEAN,
+    "Accepted; state is always kept as a change log on Spark.",
+    "state.backend.changelog.enabled",
+)
+SAVEPOINT_PATH = _unset(
+    "execution.state-recovery.path",
+    STRING,
+    "Checkpoint or savepoint to start from: a path, with @id or #id for one of several checkpoints.",
+    "execution.savepoint.path",
+)
+SAVEPOINT_IGNORE_UNCLAIMED_STATE = _option(
+    "execution.state-recovery.ignore-unclaimed-state",
+    BOOLEAN,
+    False,
+    "Whether state of operators that the program no longer has may be dropped.",
+    "execution.savepoint.ignore-unclaimed-state",
+)
+RESTORE_MODE = _option(
+    "execution.state-recovery.claim-mode",
+    one_of("NO_CLAIM", "CLAIM"),
+    "NO_CLAIM",
+    "Whether the job may remove the checkpoint it started from.",
+    "execution.savepoint-restore-mode",
+)
+HA_CLUSTER_ID = _unset(
+    "high-availability.cluster-id",
+    STRING,
+    "Name by which a job is found again: the same program started with the same name resumes from its last completed checkpoint."
+    " Not set: every start is a new job. Flink's default is /default.",
+)
+HA_STORAGE_PATH = _unset(
+    "high-availability.storageDir",
+    STRING,
+    "Folder where generations of jobs are recorded; the checkpoint folder if not set.",
+)
+HA_MODE = _unset("high-availability.type", STRING, "Accepted; high availability is on if cluster-id is set.", "high-availability")
+
+# Restart strategy.
+
+_RESTART_NAMES = {
+    name: strategy
+    for strategy, names in {
+        "none": ("none", "off", "disable", "false"),
+        "fixed-delay": ("fixed-delay", "fixeddelay"),
+        "failure-rate": ("failure-rate", "failurerate"),
+        "exponential-delay": ("exponential-delay", "exponentialdelay"),
+    }.items()
+    for name in names
+}
+
+
+def _parse_restart_strategy(value: Any) -> str:
+    # YAML reads a bare `off` as false.
+    name = "false" if value is False else str(value).strip().lower()
+    if name not in _RESTART_NAMES:
+        raise ValueError(value)
+    return _RESTART_NAMES[name]
+
+
+RESTART_STRATEGY = _unset(
+    "restart-strategy.type",
+    OptionType("one of none, fixed-delay, failure-rate, exponential-delay", _parse_restart_strategy),
+    "What happens when a job fails; not set: exponential-delay if checkpoints are on, else none.",
+    "restart-strategy",
+)
+RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS = _option(
+    "restart-strategy.fixed-delay.attempts", in_range(INT, 0), 1, "How often a job is restarted."
+)
+RESTART_STRATEGY_FIXED_DELAY_DELAY = _option(
+    "restart-strategy.fixed-delay.delay", in_range(DURATION, 0), _SECOND, "Pause before each restart."
+)
+RESTART_STRATEGY_FAILURE_RATE_MAX_FAILURES_PER_INTERVAL = _option(
+    "restart-strategy.failure-rate.max-failures-per-interval", in_range(INT, 1), 1, "How many failures an interval may have."
+)
+RESTART_STRATEGY_FAILURE_RATE_FAILURE_RATE_INTERVAL = _option(
+    "restart-strategy.failure-rate.failure-rate-interval",
+    in_range(DURATION, 1),
+    _MINUTE,
+    "The interval that failures are counted in.",
+)
+RESTART_STRATEGY_FAILURE_RATE_DELAY = _option(
+    "restart-strategy.failure-rate.delay", in_range(DURATION, 0), _SECOND, "Pause before each restart."
+)
+RESTART_STRATEGY_EXPONENTIAL_DELAY_INITIAL_BACKOFF = _option(
+    "restart-strategy.exponential-delay.initial-backoff", in_range(DURATION, 1), _SECOND, "Pause before the first restart."
+)
+RESTART_STRATEGY_EXPONENTIAL_DELAY_MAX_BACKOFF = _option(
+    "restart-strategy.exponential-delay.max-backoff", in_range(DURATION, 1), _MINUTE, "Longest pause."
+)
+RESTART_STRATEGY_EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER = _option(
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    in_range(DOUBLE, 1.0),
+    1.5,
+    "By what each pause is longer than the last.",
+)
+RESTART_STRATEGY_EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD = _option(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    in_range(DURATION, 1),
+    60 * _MINUTE,
+    "Time without a failure after which the pause starts anew at the initial one.",
+)
+RESTART_STRATEGY_EXPONENTIAL_DELAY_JITTER_FACTOR = _option(
+    "restart-strategy.exponential-delay.jitter-factor", in_range(DOUBLE, 0.0, 1.0), 0.1, "By what part a pause varies by chance."
+)
+RESTART_STRATEGY_EXPONENTIAL_DELAY_ATTEMPTS = _option(
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    in_range(INT, 1),
+    2**31 - 1,
+    "How many restarts are made until the pause is reset.",
+)
+
+# Tasks, metrics, Python.
+
+TASK_CANCELLATION_INTERVAL = _option(
+    "task.cancellation.interval", DURATION, 30 * _SECOND, "Accepted; shown by ExecutionConfig.", "task.cancellation-interval"
+)
+TASK_CANCELLATION_TIMEOUT = _option("task.cancellation.timeout", DURATION, 180 * _SECOND, "Accepted; shown by ExecutionConfig.")
+LATENCY_INTERVAL = _option("metrics.latency.interval", DURATION, 0, "How often sources emit latency markers; 0: never.")
+TMP_DIRS = _unset(
+    "io.tmp.dirs", STRING, "Folder for scratch files of running attempts; the system's if not set.", "taskmanager.tmp.dirs"
+)
+PYTHON_FILES = _unset("python.files", STRING, "Python files, folders and zips for the tasks' sys.path, separated by commas.")
+PYTHON_REQUIREMENTS = _unset("python.requirements", STRING, "Not supported: a program that sets it is refused.")
+PYTHON_ARCHIVES = _unset("python.archives", STRING, "Archives unpacked in the tasks' folder: 'a.zip,b.zip#target'.")
+PYTHON_EXECUTABLE = _unset("python.executable", STRING, "Python interpreter of the tasks.")
+PYTHON_CLIENT_EXECUTABLE = _unset("python.client.executable", STRING, "Accepted; without effect.")
+
+
+def _registered() -> dict[str, ConfigOption[Any]]:
+    return {option.key: option for option in globals().values() if isinstance(option, ConfigOption)}
+
+
+#: All options by their key.
+OPTIONS: Mapping[str, ConfigOption[Any]] = MappingProxyType(_registered())
+
+#: All options by each of their keys, older names included.
+OPTIONS_BY_ANY_KEY: Mapping[str, ConfigOption[Any]] = MappingProxyType(
+    {older: option for option in OPTIONS.values() for older in option.fallback_keys} | dict(OPTIONS)
+)
+
+#: Keys that are handed on as they are: Spark's own settings.
+PASSED_ON_PREFIXES = ("spark.",)
+
+#: Flink's keys for what Spark's cluster manager does here, or Java does there; they are accepted without effect.
+WITHOUT_EFFECT_PREFIXES = (
+    "akka.",
+    "classloader.",
+    "cluster.",
+    "env.",
+    "execution.async-state.",
+    "execution.batch.",
+    "execution.batch-",
+    "execution.checkpointing.",
+    "execution.job-",
+    "execution.program-config.",
+    "execution.shutdown-",
+    "execution.sort",
+    "execution.state-recovery.",
+    "execution.submit-",
+    "execution.target",
+    "fs.",
+    "high-availability.",
+    "historyserver.",
+    "jobmanager.",
+    "kubernetes.",
+    "metrics.",
+    "parallelism.",
+    "pekko.",
+    "pipeline.",
+    "plugin.",
+    "python.",
+    "rest.",
+    "slot.",
+    "slotmanager.",
+    "state.",
+    "table.",
+    "taskmanager.",
+    "web.",
+    "yarn.",
+    "zookeeper.",
+)

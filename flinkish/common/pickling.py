@@ -1,0 +1,140 @@
+"""The only module that pickles. What is unpickled here was made by this job: commands, frames, logs, programs.
+
+Checkpoints are not: they are decoded by type (runtime/state/codec.py), and pickled values in them only after their signature was
+checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+import sys
+import types
+from typing import Any
+
+import cloudpickle
+
+from flinkish.common.errors import NotSerializableError
+
+_PROTOCOL = 5
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle a value; falls back to cloudpickle (4x slower) where plain pickle cannot, such as for a lambda in a record."""
+    try:
+        return pickle.dumps(value, _PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        result: bytes = cloudpickle.dumps(value, _PROTOCOL)
+        return result
+
+
+def loads(data: bytes) -> Any:
+    """Unpickle what `dumps` made in this job."""
+    return pickle.loads(data)
+
+
+class _ProgramPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Notes the classes of the job script that travel by value, so that the receiver can give them their home back."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, _PROTOCOL)
+        self.main_classes: dict[str, type] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and obj.__module__ == "__main__" and "<locals>" not in obj.__qualname__:
+            self.main_classes[obj.__qualname__] = obj
+        return super().reducer_override(obj)
+
+
+def dump_program(program: Any) -> bytes:
+    """Pickle a program with its functions by value, for `load_program` in another process."""
+    buffer = io.BytesIO()
+    pickler = _ProgramPickler(buffer)
+    pickler.dump(program)
+    classes = pickler.main_classes
+    result: bytes = cloudpickle.dumps((classes, program), _PROTOCOL)
+    return result
+
+
+def load_program(data: bytes) -> Any:
+    """Unpickle a program and register the job script's classes in this process's `__main__`.
+
+    Plain pickle finds a class by module and name; the module of the script's classes is `__main__`, which here is another one.
+    """
+    classes, program = pickle.loads(data)
+    main = sys.modules["__main__"]
+    for qualified_name, cls in classes.items():
+        if "." not in qualified_name:
+            setattr(main, qualified_name, cls)
+    return program
+
+
+def copies(program: Any, count: int) -> list[Any]:
+    """Return copies of a program that share no function object, for slots that run in this process."""
+    data = cloudpickle.dumps(program, _PROTOCOL)
+    return [pickle.loads(data) for _ in range(count)]
+
+
+def check_serializable(value: Any, what: str) -> None:
+    """Raise NotSerializableError, naming the attribute at fault, unless `value` can be sent to the tasks.
+
+    `what` names the thing for the message, such as "the MapFunction of map()".
+    """
+    error = _pickling_error(value)
+    if error is None:
+        return
+    path, culprit = _find_culprit(value)
+    where = f"its attribute `{path}` ({_describe(culprit)})" if path else _describe(value)
+    raise NotSerializableError(
+        f"{what} cannot be pickled because of {where}: {type(error).__name__}: {error}",
+        hint="make such a thing in open(), which runs in the task, and keep it out of what the constructor or a closure holds.",
+    ) from error
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, types.FunctionType):
+        return f"function {value.__module__}.{value.__qualname__} line {value.__code__.co_firstlineno}"
+    return f"an instance of {type(value).__module__}.{type(value).__qualname__}"
+
+
+def _pickling_error(value: Any) -> BaseException | None:
+    try:
+        cloudpickle.dumps(value, _PROTOCOL)
+    except Exception as error:
+        return error
+    return None
+
+
+def _find_culprit(value: Any, depth: int = 6) -> tuple[str, Any]:
+    """Walk attributes, closures and containers to the innermost part that does not pickle."""
+    for name, part in _parts(value):
+        if depth and _pickling_error(part) is not None:
+            rest, culprit = _find_culprit(part, depth - 1)
+            return f"{name}{'.' if rest and not rest.startswith('[') else ''}{rest}", culprit
+    return "", value
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, types.MethodType):
+        parts.append(("self", value.__self__))
+    if isinstance(value, types.FunctionType):
+        names = value.__code__.co_freevars
+        for name, cell in zip(names, value.__closure__ or (), strict=True):
+            try:
+                parts.append((name, cell.cell_contents))
+            except ValueError:  # a variable of the enclosing function that is not set yet
+                continue
+        used = set(value.__code__.co_names)
+        if value.__module__ == "__main__":
+            parts.extend((name, part) for name, part in value.__globals__.items() if name in used)
+    elif isinstance(value, dict):
+        parts.extend((f"[{key!r}]", part) for key, part in value.items())
+    elif isinstance(value, (list, tuple)):
+        parts.extend((f"[{index}]", part) for index, part in enumerate(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts.extend((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    elif hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType)):
+        parts.extend(vars(value).items())
+    return parts

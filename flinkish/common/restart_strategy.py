@@ -1,0 +1,165 @@
+"""RestartStrategies: what happens when a job fails, as objects; Flink 2.x has configuration keys for it (restart-strategy.*)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from typing import Any
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.time import Duration, Time
+
+__all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
+
+
+class RestartStrategyConfiguration(ABC):
+    """Base of the strategies."""
+
+    @abstractmethod
+    def get_description(self) -> str:
+        """Return the strategy in words."""
+
+    @abstractmethod
+    def to_configuration(self) -> Configuration:
+        """Return the configuration keys that say the same."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, *vars(self).values()))
+
+
+class RestartStrategies:
+    """Makes strategies. Times are milliseconds or `timedelta`.
+
+    >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_restart_attempts()
+    3
+    """
+
+    class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """The first failure fails the job."""
+
+        def get_description(self) -> str:
+            return "Restart deactivated."
+
+        def to_configuration(self) -> Configuration:
+            return Configuration().set(options.RESTART_STRATEGY, "none")
+
+    class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """So many restarts, each after the same pause."""
+
+        def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | timedelta) -> None:
+            self._attempts = _count(restart_attempts, "restart_attempts", 0)
+            self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
+
+        def get_restart_attempts(self) -> int:
+            """Return how often the job is restarted."""
+            return self._attempts
+
+        def get_delay_between_attempts_interval(self) -> timedelta:
+            """Return the pause."""
+            return timedelta(milliseconds=self._delay)
+
+        def get_description(self) -> str:
+            return f"Restart with fixed delay ({self._delay} ms). #{self._attempts} restart attempts."
+
+        def to_configuration(self) -> Configuration:
+            return (
+                Configuration()
+                .set(options.RESTART_STRATEGY, "fixed-delay")
+                .set(options.RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS, self._attempts)
+                .set(options.RESTART_STRATEGY_FIXED_DELAY_DELAY, self._delay)
+            )
+
+    class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """Restarts as long as an interval has no more failures than so many."""
+
+        def __init__(
+            self, max_failure_rate: int, failure_interval: int | timedelta, delay_between_attempts_interval: int | timedelta
+        ) -> None:
+            self._rate = _count(max_failure_rate, "max_failure_rate", 1)
+            self._interval = _milliseconds(failure_interval, "failure_interval")
+            self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
+
+        def get_max_failure_rate(self) -> int:
+            """Return how many failures an interval may have."""
+            return self._rate
+
+        def get_failure_interval(self) -> timedelta:
+            """Return the interval."""
+            return timedelta(milliseconds=self._interval)
+
+        def get_delay_between_attempts_interval(self) -> timedelta:
+            """Return the pause before each restart."""
+            return timedelta(milliseconds=self._delay)
+
+        def get_description(self) -> str:
+            return (
+                f"Failure rate restart with maximum of {self._rate} failures within interval {self._interval} ms"
+                f" and fixed delay {self._delay} ms."
+            )
+
+        def to_configuration(self) -> Configuration:
+            return (
+                Configuration()
+                .set(options.RESTART_STRATEGY, "failure-rate")
+                .set(options.RESTART_STRATEGY_FAILURE_RATE_MAX_FAILURES_PER_INTERVAL, self._rate)
+                .set(options.RESTART_STRATEGY_FAILURE_RATE_FAILURE_RATE_INTERVAL, self._interval)
+                .set(options.RESTART_STRATEGY_FAILURE_RATE_DELAY, self._delay)
+            )
+
+    class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
+        """Whatever conf/config.yaml says."""
+
+        def get_description(self) -> str:
+            return "Cluster level default restart strategy"
+
+        def to_configuration(self) -> Configuration:
+            return Configuration()
+
+    @staticmethod
+    def no_restart() -> RestartStrategies.NoRestartStrategyConfiguration:
+        """Return the strategy that never restarts."""
+        return RestartStrategies.NoRestartStrategyConfiguration()
+
+    @staticmethod
+    def fall_back_restart() -> RestartStrategies.FallbackRestartStrategyConfiguration:
+        """Return the strategy that leaves it to the configuration."""
+        return RestartStrategies.FallbackRestartStrategyConfiguration()
+
+    @staticmethod
+    def fixed_delay_restart(
+        restart_attempts: int, delay_between_attempts: int | timedelta
+    ) -> RestartStrategies.FixedDelayRestartStrategyConfiguration:
+        """Return a strategy of so many restarts, each after the same pause."""
+        return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
+    ) -> RestartStrategies.FailureRateRestartStrategyConfiguration:
+        """Return a strategy that gives up when an interval has more than so many failures."""
+        return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
+
+
+def _count(value: Any, what: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidArgumentError(f"{what} must be an int of at least {least}; got {value!r}")
+    return value
+
+
+def _milliseconds(value: Any, what: str) -> int:
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if isinstance(value, Duration):
+        return value.to_millis()
+    if isinstance(value, Time):
+        return value.to_milliseconds()
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgumentError(
+            f"{what} must be milliseconds (int) or a timedelta; got {value!r} of type {type(value).__name__}"
+        )
+    return value

@@ -1,0 +1,162 @@
+"""Schemas and encoders: between records and bytes."""
+
+from __future__ import annotations
+
+import codecs
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
+from flinkish.common.text import text_function
+from flinkish.common.typeinfo import TypeInformation, Types
+
+__all__ = [
+    "BulkWriterFactory",
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
+
+
+class SerializationSchema:
+    """Turns records into bytes; subclass it and implement `serialize`. (In PyFlink it wraps a Java object.)"""
+
+    def open(self) -> None:
+        """Get ready; called once in each task."""
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the bytes of a record."""
+        raise NotImplementedError(f"{type(self).__name__} must implement serialize(element) -> bytes")
+
+
+class DeserializationSchema:
+    """Turns bytes into records; subclass it and implement `deserialize`. (In PyFlink it wraps a Java object.)"""
+
+    def open(self) -> None:
+        """Get ready; called once in each task."""
+
+    def deserialize(self, message: bytes) -> Any:
+        """Return the record of some bytes; raises ValueError if they are none."""
+        raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
+
+    def is_end_of_stream(self, next_element: Any) -> bool:
+        """Return whether a record says that its stream ends before it."""
+        return False
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the records."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Text in a character set.
+
+    >>> SimpleStringSchema().deserialize(b"gr\\xc3\\xbcn")
+    'grün'
+    """
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        self._charset = _checked_charset(charset)
+
+    def serialize(self, element: Any) -> bytes:
+        if not isinstance(element, str):
+            raise TypeMismatchError(f"SimpleStringSchema writes str; got {element!r} of type {type(element).__name__}")
+        return element.encode(self._charset)
+
+    def deserialize(self, message: bytes) -> str:
+        return bytes(message).decode(self._charset)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, element: Any) -> bytes:
+        if not isinstance(element, (bytes, bytearray)):
+            raise TypeMismatchError(f"ByteArraySchema writes bytes; got {element!r} of type {type(element).__name__}")
+        return bytes(element)
+
+    def deserialize(self, message: bytes) -> bytes:
+        return bytes(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """Takes the bytes of one field of a row; for example as the key of a message."""
+
+    def __init__(self, field_index: int) -> None:
+        if isinstance(field_index, bool) or not isinstance(field_index, int) or field_index < 0:
+            raise InvalidArgumentError(f"field_index must be an int of at least 0; got {field_index!r}")
+        self._field_index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        try:
+            value = element[self._field_index]
+        except (IndexError, TypeError, KeyError) as error:
+            raise TypeMismatchError(
+                f"no field {self._field_index} in {element!r}, which RowFieldExtractorSchema is to write"
+            ) from error
+        if value is None:
+            return b""
+        if not isinstance(value, (bytes, bytearray)):
+            raise TypeMismatchError(
+                f"RowFieldExtractorSchema needs bytes in field {self._field_index}; got {value!r} of type {type(value).__name__}"
+            )
+        return bytes(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RowFieldExtractorSchema) and self._field_index == other._field_index
+
+    def __hash__(self) -> int:
+        return hash((RowFieldExtractorSchema, self._field_index))
+
+    def __repr__(self) -> str:
+        return f"RowFieldExtractorSchema({self._field_index})"
+
+
+class Encoder:
+    """Writes records into a file, one after another; what FileSink.for_row_format takes."""
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """Return an encoder of lines: the printed form of each record and a line feed."""
+        return _SimpleStringEncoder(charset_name)
+
+    @abstractmethod
+    def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
+        """Return what makes the bytes of a record of the given type."""
+        raise NotImplementedError(f"{type(self).__name__} must implement encode_function(type_info)")
+
+
+class _SimpleStringEncoder(Encoder):
+    def __init__(self, charset_name: str) -> None:
+        self._charset = _checked_charset(charset_name)
+
+    def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
+        text = text_function(type_info)
+        charset = self._charset
+        return lambda value: (text(value) + "\n").encode(charset)
+
+
+class BulkWriterFactory:
+    """Makes writers of formats that hold many records together, such as Parquet; what FileSink.for_bulk_format takes.
+
+    The formats are in flinkish.datastream.formats and flinkish.datastream.connectors.file_system.
+    """
+
+
+def _checked_charset(charset: Any) -> str:
+    try:
+        return codecs.lookup(charset).name
+    except (LookupError, TypeError):
+        raise InvalidArgumentError(
+            f"unknown character set {charset!r}", hint="use a name that Python's codecs know, such as 'UTF-8'."
+        ) from None

@@ -1,0 +1,241 @@
+"""The text of records, as Flink prints them and writes them into text files.
+
+Values of a declared type look as the Java objects that Flink has for them: `+I[a, 1]`, `(a,1)`, `{k=1}`, `true`, `1.0E10`. Values
+without one are Python's `str`. The functions are built once per type; nothing is looked up per record.
+"""
+
+from __future__ import annotations
+
+import datetime
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    ExternalTypeInfo,
+    ListTypeInfo,
+    LocalTimeTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+
+__all__ = ["print_function", "text_function", "to_text"]
+
+TextFunction = Callable[[Any], str]
+
+
+def to_text(value: Any, type_info: TypeInformation) -> str:
+    """Return what `print()` shows of a value. For many values use `print_function`, which is built once.
+
+    >>> to_text(("a", 1), Types.TUPLE([Types.STRING(), Types.INT()]))
+    '(a,1)'
+    """
+    return print_function(type_info)(value)
+
+
+def print_function(type_info: TypeInformation) -> TextFunction:
+    """Return the function that makes the text which `print()` shows.
+
+    It is that of `text_function`, but for rows, whose fields PyFlink prints as Python does and without a space: `+I[a,None]`.
+    """
+    if isinstance(type_info, ExternalTypeInfo):
+        return print_function(type_info.type_info)
+    if isinstance(type_info, RowTypeInfo):
+        return _printed_row
+    return text_function(type_info)
+
+
+def text_function(type_info: TypeInformation) -> TextFunction:
+    """Return the function that makes the text of a value as Flink's Java objects do; used for text files.
+
+    >>> from flinkish.common.types import Row
+    >>> text_function(Types.ROW([Types.STRING(), Types.DOUBLE()]))(Row("a", 1e10))
+    '+I[a, 1.0E10]'
+    """
+    if isinstance(type_info, PickledBytesTypeInfo):
+        return str
+    return _nullable(_function(type_info))
+
+
+def _printed_row(row: Any) -> str:
+    if row is None:
+        return "null"
+    return f"{row._row_kind}[{','.join(map(str, row._values))}]"
+
+
+def _nullable(function: TextFunction) -> TextFunction:
+    if function is str:
+        return lambda value: "null" if value is None else str(value)
+    return lambda value: "null" if value is None else function(value)
+
+
+def _function(type_info: TypeInformation) -> TextFunction:
+    """Return the function for values that are not None."""
+    match type_info:
+        case ExternalTypeInfo():
+            return _function(type_info.type_info)
+        case BasicTypeInfo():
+            return _BASIC[type_info.basic_type]
+        case RowTypeInfo():
+            return _row_function(type_info)
+        case TupleTypeInfo():
+            fields = [text_function(field) for field in type_info.field_types]
+            return lambda value: f"({','.join([text(item) for text, item in zip(fields, value, strict=False)])})"
+        case PrimitiveArrayTypeInfo() if type_info.element_type == Types.BYTE():
+            return _bytes_text
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            element = text_function(type_info.element_type)
+            return lambda value: f"[{', '.join([element(item) for item in value])}]"
+        case MapTypeInfo():
+            key_text, value_text = text_function(type_info.key_type), text_function(type_info.value_type)
+            return lambda value: "{" + ", ".join([f"{key_text(key)}={value_text(item)}" for key, item in value.items()]) + "}"
+        case DateTypeInfo():
+            return _date_text
+        case TimeTypeInfo():
+            return lambda value: f"{value:%H:%M:%S}"
+        case TimestampTypeInfo():
+            return _timestamp_text
+        case LocalTimeTypeInfo():
+            return _LOCAL[type_info.time_type]
+        case _:
+            return str
+
+
+def _row_function(type_info: RowTypeInfo) -> TextFunction:
+    fields = [text_function(field) for field in type_info.field_types]
+
+    def text(row: Any) -> str:
+        items = [field(item) for field, item in zip(fields, row._values, strict=False)]
+        return f"{row._row_kind}[{', '.join(items)}]"
+
+    return text
+
+
+def _boolean_text(value: Any) -> str:
+    return "true" if value else "false"
+
+
+def double_text(value: float) -> str:
+    """Return a 64-bit number as Java's Double.toString."""
+    magnitude = abs(value)
+    if 1e-3 <= magnitude < 1e7:
+        return repr(float(value))
+    return _special_text(value) or _scientific(Decimal(repr(float(value))))
+
+
+def float_text(value: float) -> str:
+    """Return a 32-bit number as Java's Float.toString: the fewest digits that give the same 32 bits."""
+    special = _special_text(value)
+    if special is not None:
+        return special
+    digits = repr(value)
+    bits = _bits(value)
+    for precision in range(1, 10):
+        shorter = f"{value:.{precision}g}"
+        if bits is not None and _bits(float(shorter)) == bits:
+            digits = shorter
+            break
+    if 1e-3 <= abs(value) < 1e7:
+        plain = f"{Decimal(digits):f}"
+        return plain if "." in plain else f"{plain}.0"
+    return _scientific(Decimal(digits))
+
+
+_FLOAT = struct.Struct("<f")
+
+
+def _bits(value: float) -> bytes | None:
+    """Return a number as 32 bits; None for one that is too large, as the largest ones are when they are rounded up."""
+    try:
+        return _FLOAT.pack(value)
+    except OverflowError:
+        return None
+
+
+def _special_text(value: float) -> str | None:
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return repr(float(value))
+    return None
+
+
+def _scientific(number: Decimal) -> str:
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits))
+    power = len(text) + exponent - 1
+    rest = text[1:].rstrip("0") or "0"
+    return f"{'-' if sign else ''}{text[0]}.{rest}E{power}"
+
+
+def _bytes_text(value: Any) -> str:
+    return f"[{', '.join([str(byte - 256 if byte > 127 else byte) for byte in bytes(value)])}]"
+
+
+def _date_text(value: Any) -> str:
+    return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
+
+
+def _timestamp_text(value: datetime.datetime) -> str:
+    fraction = f"{value.microsecond:06d}".rstrip("0") or "0"
+    return f"{_date_text(value)} {value:%H:%M:%S}.{fraction}"
+
+
+def _fraction(nanos: int) -> str:
+    """Return a fraction of a second in groups of three digits, as java.time does."""
+    if nanos == 0:
+        return ""
+    digits = f"{nanos:09d}"
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return f".{digits}"
+
+
+def _instant_text(value: Instant) -> str:
+    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value.seconds)
+    return f"{_date_text(moment)}T{moment:%H:%M:%S}{_fraction(value.nanos)}Z"
+
+
+def _local_time_text(value: Any) -> str:
+    if value.second == 0 and value.microsecond == 0:
+        return f"{value:%H:%M}"
+    return f"{value:%H:%M:%S}{_fraction(value.microsecond * 1000)}"
+
+
+_LOCAL: dict[LocalTimeTypeInfo.TimeType, TextFunction] = {
+    LocalTimeTypeInfo.TimeType.LOCAL_DATE: _date_text,
+    LocalTimeTypeInfo.TimeType.LOCAL_TIME: _local_time_text,
+    LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME: lambda value: f"{_date_text(value)}T{_local_time_text(value)}",
+}
+
+_BASIC: dict[BasicType, TextFunction] = {
+    BasicType.STRING: str,
+    BasicType.CHAR: str,
+    BasicType.BYTE: str,
+    BasicType.SHORT: str,
+    BasicType.INT: str,
+    BasicType.LONG: str,
+    BasicType.BIG_INT: str,
+    BasicType.BIG_DEC: str,
+    BasicType.BOOLEAN: _boolean_text,
+    BasicType.FLOAT: float_text,
+    BasicType.DOUBLE: double_text,
+    BasicType.INSTANT: _instant_text,
+}

@@ -1,0 +1,239 @@
+"""Amounts of time and points in time, with PyFlink's names."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError
+
+__all__ = ["Duration", "Instant", "Time"]
+
+_NANOS_PER_MILLI = 1_000_000
+_NANOS_PER_SECOND = 1_000_000_000
+
+
+def _whole_number(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgumentError(f"{what} must be a whole number (int); got {value!r} of type {type(value).__name__}")
+    return value
+
+
+@functools.total_ordering
+class Duration:
+    """An amount of time, kept in nanoseconds.
+
+    >>> Duration.of_seconds(20).to_millis()
+    20000
+    >>> Duration.of_minutes(1) == Duration.of_seconds(60)
+    True
+    """
+
+    __slots__ = ("_nanos",)
+
+    def __init__(self, nanos: int) -> None:
+        self._nanos = _whole_number(nanos, "a Duration's nanoseconds")
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        """Return a duration of days of 24 hours."""
+        return Duration.of_hours(_whole_number(days, "days") * 24)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        """Return a duration of hours."""
+        return Duration.of_minutes(_whole_number(hours, "hours") * 60)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        """Return a duration of minutes."""
+        return Duration.of_seconds(_whole_number(minutes, "minutes") * 60)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        """Return a duration of seconds."""
+        return Duration(_whole_number(seconds, "seconds") * _NANOS_PER_SECOND)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        """Return a duration of milliseconds."""
+        return Duration(_whole_number(millis, "milliseconds") * _NANOS_PER_MILLI)
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        """Return a duration of nanoseconds."""
+        return Duration(nanos)
+
+    def to_millis(self) -> int:
+        """Return whole milliseconds, rounded down."""
+        return self._nanos // _NANOS_PER_MILLI
+
+    def to_nanos(self) -> int:
+        """Return nanoseconds."""
+        return self._nanos
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Duration) and self._nanos == other._nanos
+
+    def __lt__(self, other: Duration) -> bool:
+        if not isinstance(other, Duration):
+            return NotImplemented
+        return self._nanos < other._nanos
+
+    def __hash__(self) -> int:
+        return hash((Duration, self._nanos))
+
+    def __str__(self) -> str:
+        """Return the ISO 8601 form, such as PT1M30S."""
+        if self._nanos == 0:
+            return "PT0S"
+        sign = "-" if self._nanos < 0 else ""
+        seconds, nanos = divmod(abs(self._nanos), _NANOS_PER_SECOND)
+        minutes, seconds = divmod(seconds, 60)
+        hours, minutes = divmod(minutes, 60)
+        text = "PT"
+        if hours:
+            text += f"{sign}{hours}H"
+        if minutes:
+            text += f"{sign}{minutes}M"
+        if seconds or nanos:
+            fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+            text += f"{sign}{seconds}{fraction}S"
+        return text
+
+    def __repr__(self) -> str:
+        return f"Duration<{self}>"
+
+
+class Instant:
+    """A point in time: seconds since 1970-01-01 UTC and nanoseconds (0 to 999,999,999) of that second."""
+
+    __slots__ = ("nanos", "seconds")
+
+    def __init__(self, seconds: int, nanos: int) -> None:
+        self.seconds = seconds
+        self.nanos = nanos
+
+    def to_epoch_milli(self) -> int:
+        """Return milliseconds since the epoch, rounded down.
+
+        Differs from Flink: PyFlink is wrong by the last digits for times before 1970.
+        """
+        return self.seconds * 1000 + self.nanos // _NANOS_PER_MILLI
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        """Return the point in time so many milliseconds after the epoch."""
+        seconds, millis = divmod(epoch_milli, 1000)
+        return Instant(seconds, millis * _NANOS_PER_MILLI)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instant) and self.seconds == other.seconds and self.nanos == other.nanos
+
+    def __lt__(self, other: Instant) -> bool:
+        if not isinstance(other, Instant):
+            return NotImplemented
+        return (self.seconds, self.nanos) < (other.seconds, other.nanos)
+
+    def __hash__(self) -> int:
+        return hash((self.seconds, self.nanos))
+
+    def __repr__(self) -> str:
+        return f"Instant<{self.seconds}, {self.nanos}>"
+
+
+class Time:
+    """An amount of time in milliseconds; what windows and state time-to-live are given in.
+
+    >>> Time.seconds(5).to_milliseconds()
+    5000
+    """
+
+    __slots__ = ("_milliseconds",)
+
+    def __init__(self, milliseconds: int) -> None:
+        self._milliseconds = _whole_number(milliseconds, "a Time's milliseconds")
+
+    def to_milliseconds(self) -> int:
+        """Return milliseconds."""
+        return self._milliseconds
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """Return an amount of milliseconds."""
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """Return an amount of seconds."""
+        return Time(_whole_number(seconds, "seconds") * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """Return an amount of minutes."""
+        return Time.seconds(_whole_number(minutes, "minutes") * 60)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """Return an amount of hours."""
+        return Time.minutes(_whole_number(hours, "hours") * 60)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """Return an amount of days of 24 hours."""
+        return Time.hours(_whole_number(days, "days") * 24)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Time) and self._milliseconds == other._milliseconds
+
+    def __hash__(self) -> int:
+        return hash((Time, self._milliseconds))
+
+    def __str__(self) -> str:
+        return f"{self._milliseconds} ms"
+
+    def __repr__(self) -> str:
+        return f"Time({self._milliseconds} ms)"
+
+
+_UNIT_NANOS = {
+    unit: nanos
+    for nanos, units in (
+        (86_400 * _NANOS_PER_SECOND, ("d", "day", "days")),
+        (3_600 * _NANOS_PER_SECOND, ("h", "hour", "hours")),
+        (60 * _NANOS_PER_SECOND, ("m", "min", "minute", "minutes")),
+        (_NANOS_PER_SECOND, ("s", "sec", "secs", "second", "seconds")),
+        (_NANOS_PER_MILLI, ("", "ms", "milli", "millis", "millisecond", "milliseconds")),
+        (1_000, ("µs", "us", "micro", "micros", "microsecond", "microseconds")),
+        (1, ("ns", "nano", "nanos", "nanosecond", "nanoseconds")),
+    )
+    for unit in units
+}
+_NUMBER_AND_UNIT = re.compile(r"(\d+)\s*([a-zµ]*)")
+_ISO = re.compile(
+    r"(?P<sign>[-+]?)P(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,9}))?S)?)?",
+    re.IGNORECASE,
+)
+
+
+def parse_duration(text: str) -> Duration:
+    """Read a duration as Flink's configuration writes it: '10 s', '5 min', '100' (milliseconds), or ISO 8601 such as 'PT10S'.
+
+    Raises ValueError for anything else.
+
+    >>> parse_duration("5 min")
+    Duration<PT5M>
+    """
+    text = text.strip()
+    match = _NUMBER_AND_UNIT.fullmatch(text.lower())
+    if match is not None and match[2] in _UNIT_NANOS:
+        return Duration(int(match[1]) * _UNIT_NANOS[match[2]])
+    iso = _ISO.fullmatch(text)
+    if iso is not None and any(iso[part] is not None for part in ("days", "hours", "minutes", "seconds")):
+        days, hours, minutes, seconds = (int(iso[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
+        nanos = int((iso["fraction"] or "").ljust(9, "0"))
+        total = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * _NANOS_PER_SECOND + nanos
+        return Duration(-total if iso["sign"] == "-" else total)
+    raise ValueError(f"not a duration: {text!r}")

@@ -1,0 +1,667 @@
+"""The type system: what a stream's records, keys and states are declared to be.
+
+A type decides how values are checked and converted (common/conversion.py), printed (common/text.py), stored in checkpoints
+(runtime/state/codec.py) and written to tables by sinks. Values without a declared type are pickled.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.time import Instant
+from flinkish.common.types import Row, RowKind
+
+__all__ = [
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
+    "DateTypeInfo",
+    "ExternalTypeInfo",
+    "InstantTypeInfo",
+    "ListTypeInfo",
+    "LocalTimeTypeInfo",
+    "MapTypeInfo",
+    "ObjectArrayTypeInfo",
+    "PickledBytesTypeInfo",
+    "PrimitiveArrayTypeInfo",
+    "RowTypeInfo",
+    "SqlTimeTypeInfo",
+    "TimeTypeInfo",
+    "TimestampTypeInfo",
+    "TupleTypeInfo",
+    "TypeInformation",
+    "Types",
+]
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH_ORDINAL = _EPOCH.toordinal()
+
+
+class TypeInformation:
+    """Base of all types. Immutable, comparable, hashable; made by the methods of `Types`."""
+
+    def get_java_type_info(self) -> Any:
+        """Not available: there is no Java side here."""
+        raise UnsupportedError("get_java_type_info() has no Java type to return: flinkish keeps its types in Python")
+
+    def need_conversion(self) -> bool:
+        """Return whether the plain form of values differs from the values themselves."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """Return the plain form of a value: numbers, text, tuples."""
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        """Return the value of a plain form."""
+        return obj
+
+    def _parts(self) -> tuple[Any, ...]:
+        """What makes two types of one class equal."""
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeInformation) and type(self) is type(other) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._parts()))
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class BasicType(Enum):
+    """The kinds of BasicTypeInfo; the values are the names Flink prints."""
+
+    STRING = "String"
+    BYTE = "Byte"
+    BOOLEAN = "Boolean"
+    SHORT = "Short"
+    INT = "Integer"
+    LONG = "Long"
+    FLOAT = "Float"
+    DOUBLE = "Double"
+    CHAR = "Char"
+    BIG_INT = "BigInteger"
+    BIG_DEC = "BigDecimal"
+    INSTANT = "Instant"
+
+
+class BasicTypeInfo(TypeInformation):
+    """Text, booleans, numbers and points in time."""
+
+    def __init__(self, basic_type: BasicType) -> None:
+        if not isinstance(basic_type, BasicType):
+            raise InvalidArgumentError(f"BasicTypeInfo expects a BasicType; got {basic_type!r}")
+        self._basic_type = basic_type
+
+    @property
+    def basic_type(self) -> BasicType:
+        """Which of the basic types this is."""
+        return self._basic_type
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._basic_type,)
+
+    def __hash__(self) -> int:
+        return hash(self._basic_type.name)
+
+    def __repr__(self) -> str:
+        return self._basic_type.value
+
+    @staticmethod
+    def STRING_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.STRING)
+
+    @staticmethod
+    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BOOLEAN)
+
+    @staticmethod
+    def BYTE_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BYTE)
+
+    @staticmethod
+    def SHORT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.SHORT)
+
+    @staticmethod
+    def INT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.INT)
+
+    @staticmethod
+    def LONG_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.LONG)
+
+    @staticmethod
+    def FLOAT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.FLOAT)
+
+    @staticmethod
+    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.DOUBLE)
+
+    @staticmethod
+    def CHAR_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.CHAR)
+
+    @staticmethod
+    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BIG_INT)
+
+    @staticmethod
+    def BIG_DEC_TYPE_INFO() -> BasicTypeInfo:
+        return BasicTypeInfo(BasicType.BIG_DEC)
+
+    @staticmethod
+    def INSTANT_TYPE_INFO() -> InstantTypeInfo:
+        return InstantTypeInfo(BasicType.INSTANT)
+
+
+class InstantTypeInfo(BasicTypeInfo):
+    """`Instant`; the plain form is microseconds since the epoch, at a resolution of milliseconds."""
+
+    def __init__(self, basic_type: BasicType = BasicType.INSTANT) -> None:
+        super().__init__(basic_type)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.to_epoch_milli() * 1000
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else Instant.of_epoch_milli(obj // 1000)
+
+
+class SqlTimeTypeInfo(TypeInformation):
+    """Factory of the three SQL time types."""
+
+    @staticmethod
+    def DATE() -> DateTypeInfo:
+        return DateTypeInfo()
+
+    @staticmethod
+    def TIME() -> TimeTypeInfo:
+        return TimeTypeInfo()
+
+    @staticmethod
+    def TIMESTAMP() -> TimestampTypeInfo:
+        return TimestampTypeInfo()
+
+
+class DateTypeInfo(TypeInformation):
+    """`datetime.date`; the plain form is days since the epoch."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.toordinal() - _EPOCH_ORDINAL
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else datetime.date.fromordinal(obj + _EPOCH_ORDINAL)
+
+
+class TimeTypeInfo(TypeInformation):
+    """`datetime.time`; the plain form is microseconds since midnight."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        return ((obj.hour * 60 + obj.minute) * 60 + obj.second) * 1_000_000 + obj.microsecond
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        seconds, microsecond = divmod(obj, 1_000_000)
+        minutes, second = divmod(seconds, 60)
+        hour, minute = divmod(minutes, 60)
+        return datetime.time(hour, minute, second, microsecond)
+
+
+class TimestampTypeInfo(TypeInformation):
+    """`datetime.datetime` without zone; the plain form is microseconds since 1970-01-01T00:00 on the same clock.
+
+    Differs from Flink: the plain form does not go through the machine's time zone, so that it means the same everywhere.
+    """
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        if obj.tzinfo is not None:
+            obj = obj.astimezone(datetime.UTC).replace(tzinfo=None)
+        return (obj - _EPOCH) // datetime.timedelta(microseconds=1)
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else _EPOCH + datetime.timedelta(microseconds=obj)
+
+
+class _ArrayTypeInfo(TypeInformation):
+    def __init__(self, element_type: TypeInformation) -> None:
+        self._element_type = _checked_type(element_type, f"element type of {type(self).__name__}")
+
+    @property
+    def element_type(self) -> TypeInformation:
+        """Type of the elements."""
+        return self._element_type
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._element_type,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}<{self._element_type!r}>"
+
+
+_PRIMITIVES = frozenset(
+    (
+        BasicType.BOOLEAN,
+        BasicType.BYTE,
+        BasicType.SHORT,
+        BasicType.INT,
+        BasicType.LONG,
+        BasicType.FLOAT,
+        BasicType.DOUBLE,
+        BasicType.CHAR,
+    )
+)
+
+
+class PrimitiveArrayTypeInfo(_ArrayTypeInfo):
+    """Arrays of numbers, booleans or characters without None; lists in user code, `bytes` for BYTE."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        super().__init__(element_type)
+        _check_element(element_type, _PRIMITIVES, "PRIMITIVE_ARRAY")
+
+
+class BasicArrayTypeInfo(_ArrayTypeInfo):
+    """Arrays of numbers, booleans, characters or text that may hold None; lists in user code."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        super().__init__(element_type)
+        _check_element(element_type, _PRIMITIVES | {BasicType.STRING}, "BASIC_ARRAY")
+
+
+class ObjectArrayTypeInfo(_ArrayTypeInfo):
+    """Arrays of any type that may hold None; lists in user code."""
+
+
+class ListTypeInfo(TypeInformation):
+    """Lists; like PyFlink's, the element type is the attribute `elem_type`."""
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        self.elem_type = _checked_type(element_type, "element type of LIST")
+
+    @property
+    def element_type(self) -> TypeInformation:
+        """Type of the elements."""
+        return self.elem_type
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self.elem_type,)
+
+    def __repr__(self) -> str:
+        return f"ListTypeInfo<{self.elem_type!r}>"
+
+
+class MapTypeInfo(TypeInformation):
+    """Dicts with keys of one type and values of another; values may be None."""
+
+    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+        self._key_type_info = _checked_type(key_type_info, "key type of MAP")
+        self._value_type_info = _checked_type(value_type_info, "value type of MAP")
+
+    @property
+    def key_type(self) -> TypeInformation:
+        """Type of the keys."""
+        return self._key_type_info
+
+    @property
+    def value_type(self) -> TypeInformation:
+        """Type of the values."""
+        return self._value_type_info
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._key_type_info, self._value_type_info)
+
+    def __repr__(self) -> str:
+        return f"MapTypeInfo<{self._key_type_info!r}, {self._value_type_info!r}>"
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """Any Python object; travels and is stored pickled."""
+
+    def __repr__(self) -> str:
+        return "PickledByteArrayTypeInfo"
+
+
+class RowTypeInfo(TypeInformation):
+    """`Row` with fields of given types and names (f0, f1, ... if not given). Names do not count in comparisons."""
+
+    def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
+        self._field_types = _checked_types(field_types, "ROW")
+        self._names_given = field_names is not None
+        self._field_names = _checked_names(field_names, len(self._field_types))
+
+    def get_field_names(self) -> list[str]:
+        """Return the names of the fields."""
+        return list(self._field_names)
+
+    def get_field_index(self, field_name: str) -> int:
+        """Return the position of a field, -1 if there is none of that name.
+
+        Differs from Flink: PyFlink raises ValueError for an unknown name, and returns -1 for any name if none were given.
+        """
+        return self._field_names.index(field_name) if field_name in self._field_names else -1
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """Return the types of the fields."""
+        return list(self._field_types)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The names of the fields, one tuple for all rows."""
+        return self._field_names
+
+    @property
+    def field_types(self) -> tuple[TypeInformation, ...]:
+        """The types of the fields."""
+        return self._field_types
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """Return (kind as int, values...) of a Row, dict, list, tuple or object with attributes."""
+        if obj is None:
+            return None
+        kind = RowKind.INSERT
+        values: Sequence[Any]
+        if isinstance(obj, Row):
+            kind = obj.get_row_kind()
+            values = obj.get_fields_by_names(self._field_names)
+        elif isinstance(obj, dict):
+            values = [obj.get(name) for name in self._field_names]
+        elif isinstance(obj, (list, tuple)):
+            values = obj
+        elif hasattr(obj, "__dict__"):
+            values = [vars(obj).get(name) for name in self._field_names]
+        else:
+            raise ValueError(f"expected a Row, dict, list, tuple or an object with attributes for {self!r}; got {obj!r}")
+        return (kind.value, *(t.to_internal_type(value) for t, value in zip(self._field_types, values, strict=True)))
+
+    def from_internal_type(self, obj: Any) -> Any:
+        return None if obj is None else tuple(obj)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._field_types
+
+    def __repr__(self) -> str:
+        if self._names_given:
+            fields = (f"{name}: {t!r}" for name, t in zip(self._field_names, self._field_types, strict=True))
+        else:
+            fields = (repr(t) for t in self._field_types)
+        return f"RowTypeInfo({', '.join(fields)})"
+
+
+class TupleTypeInfo(TypeInformation):
+    """Tuples with fields of given types; no field may be None."""
+
+    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
+        self._field_types = _checked_types(field_types, "TUPLE")
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """Return the types of the fields."""
+        return list(self._field_types)
+
+    @property
+    def field_types(self) -> tuple[TypeInformation, ...]:
+        """The types of the fields."""
+        return self._field_types
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        if not isinstance(obj, (list, tuple, Row)):
+            raise ValueError(f"expected a tuple, list or Row for {self!r}; got {obj!r}")
+        return tuple(t.to_internal_type(value) for t, value in zip(self._field_types, obj, strict=True))
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        return tuple(t.from_internal_type(value) for t, value in zip(self._field_types, obj, strict=True))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._field_types
+
+    def __repr__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(repr, self._field_types))})"
+
+
+class LocalTimeTypeInfo(TypeInformation):
+    """`datetime.date`, `datetime.time` or `datetime.datetime`, as Java's LocalDate, LocalTime and LocalDateTime."""
+
+    class TimeType(Enum):
+        """Which of the three."""
+
+        LOCAL_DATE = 0
+        LOCAL_TIME = 1
+        LOCAL_DATE_TIME = 2
+
+    def __init__(self, time_type: LocalTimeTypeInfo.TimeType) -> None:
+        if not isinstance(time_type, LocalTimeTypeInfo.TimeType):
+            raise InvalidArgumentError(f"LocalTimeTypeInfo expects a LocalTimeTypeInfo.TimeType; got {time_type!r}")
+        self._time_type = time_type
+
+    @property
+    def time_type(self) -> LocalTimeTypeInfo.TimeType:
+        """Which of the three."""
+        return self._time_type
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._time_type.value,)
+
+    def __repr__(self) -> str:
+        return f"LocalTimeTypeInfo<{self._time_type.name}>"
+
+
+class ExternalTypeInfo(TypeInformation):
+    """Another type as the Table API passes it on; behaves like the type it wraps."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type_info = _checked_type(type_info, "type of ExternalTypeInfo")
+
+    @property
+    def type_info(self) -> TypeInformation:
+        """The type it wraps."""
+        return self._type_info
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._type_info,)
+
+    def __repr__(self) -> str:
+        return f"ExternalTypeInfo<{self._type_info!r}>"
+
+
+class Types:
+    """Makes types.
+
+    >>> Types.ROW_NAMED(["id", "tags"], [Types.LONG(), Types.LIST(Types.STRING())])
+    RowTypeInfo(id: Long, tags: ListTypeInfo<String>)
+    """
+
+    @staticmethod
+    def STRING() -> TypeInformation:
+        """Return the type of `str`."""
+        return BasicTypeInfo.STRING_TYPE_INFO()
+
+    @staticmethod
+    def BYTE() -> TypeInformation:
+        """Return the type of `int` from -128 to 127."""
+        return BasicTypeInfo.BYTE_TYPE_INFO()
+
+    @staticmethod
+    def BOOLEAN() -> TypeInformation:
+        """Return the type of `bool`."""
+        return BasicTypeInfo.BOOLEAN_TYPE_INFO()
+
+    @staticmethod
+    def SHORT() -> TypeInformation:
+        """Return the type of `int` of 16 bits."""
+        return BasicTypeInfo.SHORT_TYPE_INFO()
+
+    @staticmethod
+    def INT() -> TypeInformation:
+        """Return the type of `int` of 32 bits."""
+        return BasicTypeInfo.INT_TYPE_INFO()
+
+    @staticmethod
+    def LONG() -> TypeInformation:
+        """Return the type of `int` of 64 bits."""
+        return BasicTypeInfo.LONG_TYPE_INFO()
+
+    @staticmethod
+    def FLOAT() -> TypeInformation:
+        """Return the type of `float` rounded to 32 bits."""
+        return BasicTypeInfo.FLOAT_TYPE_INFO()
+
+    @staticmethod
+    def DOUBLE() -> TypeInformation:
+        """Return the type of `float`."""
+        return BasicTypeInfo.DOUBLE_TYPE_INFO()
+
+    @staticmethod
+    def CHAR() -> TypeInformation:
+        """Return the type of `str` of one character."""
+        return BasicTypeInfo.CHAR_TYPE_INFO()
+
+    @staticmethod
+    def BIG_INT() -> TypeInformation:
+        """Return the type of `int` of any size."""
+        return BasicTypeInfo.BIG_INT_TYPE_INFO()
+
+    @staticmethod
+    def BIG_DEC() -> TypeInformation:
+        """Return the type of `decimal.Decimal`."""
+        return BasicTypeInfo.BIG_DEC_TYPE_INFO()
+
+    @staticmethod
+    def INSTANT() -> TypeInformation:
+        """Return the type of `Instant`."""
+        return BasicTypeInfo.INSTANT_TYPE_INFO()
+
+    @staticmethod
+    def SQL_DATE() -> TypeInformation:
+        """Return the type of `datetime.date`."""
+        return SqlTimeTypeInfo.DATE()
+
+    @staticmethod
+    def SQL_TIME() -> TypeInformation:
+        """Return the type of `datetime.time`."""
+        return SqlTimeTypeInfo.TIME()
+
+    @staticmethod
+    def SQL_TIMESTAMP() -> TypeInformation:
+        """Return the type of `datetime.datetime`."""
+        return SqlTimeTypeInfo.TIMESTAMP()
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> TypeInformation:
+        """Return the type of any Python object."""
+        return PickledBytesTypeInfo()
+
+    @staticmethod
+    def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
+        """Return the type of `Row` with fields f0, f1, ... of the given types."""
+        return RowTypeInfo(field_types)
+
+    @staticmethod
+    def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[TypeInformation]) -> RowTypeInfo:
+        """Return the type of `Row` with fields of the given names and types."""
+        return RowTypeInfo(field_types, field_names)
+
+    @staticmethod
+    def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
+        """Return the type of tuples with fields of the given types."""
+        return TupleTypeInfo(field_types)
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> PrimitiveArrayTypeInfo:
+        """Return the type of arrays of numbers, booleans or characters, without None."""
+        return PrimitiveArrayTypeInfo(element_type)
+
+    @staticmethod
+    def BASIC_ARRAY(element_type: TypeInformation) -> BasicArrayTypeInfo:
+        """Return the type of arrays of numbers, booleans, characters or text, with None allowed."""
+        return BasicArrayTypeInfo(element_type)
+
+    @staticmethod
+    def OBJECT_ARRAY(element_type: TypeInformation) -> ObjectArrayTypeInfo:
+        """Return the type of arrays of any type, with None allowed."""
+        return ObjectArrayTypeInfo(element_type)
+
+    @staticmethod
+    def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
+        """Return the type of dicts."""
+        return MapTypeInfo(key_type_info, value_type_info)
+
+    @staticmethod
+    def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
+        """Return the type of lists."""
+        return ListTypeInfo(element_type_info)
+
+
+def _checked_type(type_info: Any, what: str) -> TypeInformation:
+    if isinstance(type_info, TypeInformation):
+        return type_info
+    forgotten = callable(type_info) and getattr(Types, getattr(type_info, "__name__", ""), None) is type_info
+    raise InvalidArgumentError(
+        f"{what} must be a TypeInformation; got {type_info!r} of type {type(type_info).__name__}",
+        hint=f"call it: Types.{type_info.__name__}()." if forgotten else "use the methods of Types, such as Types.STRING().",
+    )
+
+
+def _checked_types(types: Any, what: str) -> tuple[TypeInformation, ...]:
+    if isinstance(types, TypeInformation) or not isinstance(types, Sequence) or isinstance(types, str):
+        raise InvalidArgumentError(f"{what} expects a list of types; got {types!r} of type {type(types).__name__}")
+    return tuple(_checked_type(t, f"field {position} of {what}") for position, t in enumerate(types))
+
+
+def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"f{position}" for position in range(count))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgumentError(f"the field names of a row must be a list of str; got {names!r}")
+    if len(names) != count:
+        raise InvalidArgumentError(
+            f"a row needs as many field names as types; got {len(names)} names {list(names)} for {count} types"
+        )
+    if len(set(names)) != count:
+        repeated = sorted({name for name in names if list(names).count(name) > 1})
+        raise InvalidArgumentError(
+            f"the field names of a row must be different; {repeated} stand more than once in {list(names)}"
+        )
+    return tuple(names)
+
+
+def _check_element(element_type: TypeInformation, allowed: frozenset[BasicType], what: str) -> None:
+    if not isinstance(element_type, BasicTypeInfo) or element_type.basic_type not in allowed:
+        names = ", ".join(sorted(basic.name for basic in allowed))
+        raise InvalidArgumentError(
+            f"{what} holds elements of the types {names}; got {element_type!r}",
+            hint="use OBJECT_ARRAY or LIST for other elements.",
+        )

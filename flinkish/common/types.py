@@ -1,0 +1,222 @@
+"""Row and RowKind: records with positions, optional field names and a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any
+
+__all__ = ["Row", "RowKind"]
+
+
+class RowKind(Enum):
+    """What a row says about a changing table; the numbers are Flink's."""
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    def __str__(self) -> str:
+        return _SHORT_NAMES[self]
+
+
+_SHORT_NAMES = {RowKind.INSERT: "+I", RowKind.UPDATE_BEFORE: "-U", RowKind.UPDATE_AFTER: "+U", RowKind.DELETE: "-D"}
+_INSERT = RowKind.INSERT
+
+
+class Row:
+    """A record of a fixed number of values, with field names or without.
+
+    Values are read by position, slice, name or attribute, and replaced by position, slice or name:
+
+    >>> row = Row(name="Alice", age=11)
+    >>> row
+    Row(name='Alice', age=11)
+    >>> row[0], row["age"], row.name
+    ('Alice', 11, 'Alice')
+    >>> row["age"] = 12
+    >>> row.as_dict()
+    {'name': 'Alice', 'age': 12}
+    >>> Row(1, "x")
+    <Row(1, 'x')>
+
+    A row of names makes rows with those names:
+
+    >>> Person = Row("name", "age")
+    >>> Person("Bob", 7)
+    Row(name='Bob', age=7)
+
+    Two rows are equal if kind and values are; named rows are compared name by name, and a named row never equals an unnamed one.
+    """
+
+    # No __dict__: an attribute that is not one of these cannot be set (AttributeError), and creating a row is 2x faster.
+    __slots__ = ("_fields", "_from_dict", "_row_kind", "_values")
+
+    _fields: tuple[Any, ...] | None
+    _values: list[Any]
+    _row_kind: RowKind
+    _from_dict: bool
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if kwargs:
+            if args:
+                raise ValueError("a Row takes either positional values or named ones; got both")
+            self._fields = tuple(kwargs)
+            self._values = list(kwargs.values())
+            self._from_dict = True
+        else:
+            self._fields = None
+            self._values = list(args)
+            self._from_dict = False
+        self._row_kind = _INSERT
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """Make a row of the given kind."""
+        row = Row(*args, **kwargs)
+        row._row_kind = row_kind
+        return row
+
+    def as_dict(self, recursive: bool = False) -> dict[Any, Any]:
+        """Return a dict from names to values; with `recursive`, rows inside become dicts too.
+
+        Raises TypeError for a row without names.
+        """
+        if self._fields is None:
+            raise TypeError(f"{self!r} has no field names, so it cannot become a dict; name them with set_field_names()")
+        values: Iterable[Any] = map(_to_plain, self._values) if recursive else self._values
+        return dict(zip(self._fields, values, strict=False))
+
+    def get_row_kind(self) -> RowKind:
+        """Return the kind; INSERT unless set."""
+        return self._row_kind
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        """Set the kind."""
+        self._row_kind = row_kind
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Name the fields, in order."""
+        self._fields = tuple(field_names)
+
+    def get_field_names(self) -> list[str] | None:
+        """Return the names of the fields, None for a row without."""
+        return None if self._fields is None else list(self._fields)
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """Return the values of the named fields, in the order of `names`; all values for a row without names.
+
+        Raises ValueError if a name is not a field of the row.
+        """
+        fields = self._fields
+        names = tuple(names)
+        if fields is None or fields == names:
+            return self._values
+        missing = [name for name in names if name not in fields]
+        if missing:
+            raise ValueError(f"fields {missing} do not exist in a row with the fields {list(fields)}")
+        return [self._values[fields.index(name)] for name in names]
+
+    def _is_retract_msg(self) -> bool:
+        return self._row_kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE)
+
+    def _is_accumulate_msg(self) -> bool:
+        return self._row_kind in (RowKind.UPDATE_AFTER, RowKind.INSERT)
+
+    def __call__(self, *args: Any) -> Row:
+        if len(args) > len(self._values):
+            raise ValueError(f"expected at most {len(self._values)} values for the fields of {self!r}; got {len(args)}: {args}")
+        return _restore_row(tuple(self._values), list(args), self._row_kind)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in (self._values if self._fields is None else self._fields)
+
+    def _position(self, name: Any) -> int:
+        fields = self._fields
+        if fields is None:
+            raise ValueError(f"no field {name!r}: {self!r} has no field names")
+        try:
+            return fields.index(name)
+        except ValueError:
+            raise ValueError(f"no field {name!r} in a row with the fields {list(fields)}") from None
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, (int, slice)):
+            return self._values[item]
+        return self._values[self._position(item)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, (int, slice)):
+            self._values[key] = value
+        elif self._fields is None:
+            raise KeyError(key)
+        else:
+            self._values[self._position(key)] = value
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called for what is not a slot or method, so for fields. Names with an underscore are never fields here: copy and
+        # pickle look for such ones on rows that are not filled yet.
+        if name[:1] != "_":
+            fields = self._fields
+            if fields is not None and name in fields:
+                return self._values[fields.index(name)]
+        raise AttributeError(
+            f"a Row with the fields {list(self._fields or ())} has no attribute {name!r}" if name[:1] != "_" else name
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._row_kind is _INSERT:
+            return _restore_row, (self._fields, self._values)
+        return _restore_row, (self._fields, self._values, self._row_kind)
+
+    def __copy__(self) -> Row:
+        return _restore_row(self._fields, list(self._values), self._row_kind)
+
+    def __repr__(self) -> str:
+        if self._fields is not None:
+            return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self._values, strict=False))})"
+        return f"<Row({', '.join(map(repr, self._values))})>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Row) or self.__class__ is not other.__class__ or self._row_kind is not other._row_kind:
+            return False
+        mine, theirs = self._fields, other._fields
+        if mine == theirs:
+            return self._values == other._values
+        if mine is None or theirs is None or len(mine) != len(theirs) or set(mine) != set(theirs):
+            return False
+        return all(value == other._values[theirs.index(name)] for name, value in zip(mine, self._values, strict=False))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._values))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _restore_row(fields: tuple[Any, ...] | None, values: list[Any], row_kind: RowKind = _INSERT) -> Row:
+    """Make a row of parts that it may keep: the list of values is not copied."""
+    row = Row.__new__(Row)
+    row._fields = fields
+    row._values = values
+    row._row_kind = row_kind
+    row._from_dict = False
+    return row
+
+
+#: For the hot path: a row that takes over the list of values and shares the tuple of names.
+make_row = _restore_row
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict(True)
+    if isinstance(value, list):
+        return [_to_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _to_plain(item) for key, item in value.items()}
+    return value

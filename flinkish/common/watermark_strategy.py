@@ -1,0 +1,245 @@
+"""How event time is taken from records and how watermarks are made of it."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.time import Duration
+
+__all__ = [
+    "AssignerWithPeriodicWatermarksWrapper",
+    "BoundedOutOfOrdernessGenerator",
+    "NoWatermarksGenerator",
+    "TimestampAssigner",
+    "WatermarkAlignment",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
+
+_NO_TIMESTAMP = -(2**63)
+
+
+class TimestampAssigner(ABC):
+    """Takes the event time from a record."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Return the event time of a record in milliseconds since the epoch.
+
+        `record_timestamp` is the time the record has already, -2**63 if it has none.
+        """
+
+
+class WatermarkOutput(Protocol):
+    """Takes what a generator says."""
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Say that no record with event time <= `timestamp` (milliseconds) is expected any more.
+
+        A watermark that is not above the last one is ignored.
+        """
+        ...
+
+    def mark_idle(self) -> None:
+        """Say that this input is idle and holds back nobody until its next watermark or record."""
+        ...
+
+
+class WatermarkGenerator(ABC):
+    """Makes watermarks from the event times it sees; one for each split of a source.
+
+    A generator that emits in `on_event` is called punctuated: its watermarks go out at once, between the records. What is
+    emitted in `on_periodic_emit` goes out every `pipeline.auto-watermark-interval`, at the end of an epoch.
+
+    Differs from Flink: PyFlink offers no generators written in Python. `get_state` and `set_state` carry a generator from one
+    process to the next; keep in them all that later watermarks depend on.
+    """
+
+    @abstractmethod
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        """See one record with its event time in milliseconds (-2**63 if it has none)."""
+
+    @abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Emit a watermark if there is a new one."""
+
+    def get_state(self) -> Any:
+        """Return what must be remembered, as plain data; here: all attributes."""
+        return dict(vars(self))
+
+    def set_state(self, state: Any) -> None:
+        """Go on from what `get_state` returned."""
+        vars(self).update(state)
+
+
+class BoundedOutOfOrdernessGenerator(WatermarkGenerator):
+    """Follows the highest event time at a fixed distance: highest - bound - 1, as Flink's BoundedOutOfOrdernessWatermarks."""
+
+    def __init__(self, max_out_of_orderness: int) -> None:
+        """Make one with the bound in milliseconds."""
+        self._delay = max_out_of_orderness + 1
+        #: Highest event time seen, in milliseconds; -2**63 before the first.
+        self.highest = _NO_TIMESTAMP
+
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        if timestamp > self.highest:
+            self.highest = timestamp
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        # Before the first event there is nothing to say. (Flink emits Long.MIN here, which nobody can tell from nothing.)
+        if self.highest != _NO_TIMESTAMP:
+            output.emit_watermark(max(self.highest - self._delay, _NO_TIMESTAMP))
+
+    def get_state(self) -> Any:
+        return self.highest
+
+    def set_state(self, state: Any) -> None:
+        self.highest = state
+
+
+class NoWatermarksGenerator(WatermarkGenerator):
+    """Never emits."""
+
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        pass
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+    def get_state(self) -> Any:
+        return None
+
+    def set_state(self, state: Any) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkAlignment:
+    """Sources of one group wait for each other when they run ahead by more than `max_drift_ms`."""
+
+    group: str
+    max_drift_ms: int
+    update_interval_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """How to assign event times and generate watermarks. Immutable: each `with_...` method returns a new strategy.
+
+    >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_idleness(Duration.of_minutes(1))
+    >>> strategy.idleness_ms
+    60000
+
+    Differs from Flink: `with_idleness` and `with_watermark_alignment` keep the timestamp assigner (PyFlink 2.3 drops it without
+    a word), and `with_timestamp_assigner` returns a new strategy, as documented, where PyFlink changes the one it is called on.
+    """
+
+    generator_supplier: Callable[[], WatermarkGenerator]
+    timestamp_assigner: TimestampAssigner | None = None
+    #: Milliseconds without a record after which a split is idle; None: never.
+    idleness_ms: int | None = None
+    alignment: WatermarkAlignment | None = None
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """Return a strategy for event times that never go back within a split."""
+        return WatermarkStrategy(functools.partial(BoundedOutOfOrdernessGenerator, 0))
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+        """Return a strategy for event times that are late by at most `max_out_of_orderness`."""
+        bound = _milliseconds(max_out_of_orderness, "max_out_of_orderness")
+        if bound < 0:
+            raise InvalidArgumentError(f"max_out_of_orderness must not be negative; got {max_out_of_orderness}")
+        return WatermarkStrategy(functools.partial(BoundedOutOfOrdernessGenerator, bound))
+
+    @staticmethod
+    def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+        """Return a strategy with the user's own generator; the supplier, often the class itself, makes one for each split."""
+        if not callable(generator_supplier) or isinstance(generator_supplier, WatermarkGenerator):
+            raise InvalidArgumentError(
+                "for_generator() expects a function or class that makes a WatermarkGenerator when called;"
+                f" got {generator_supplier!r} of type {type(generator_supplier).__name__}",
+                hint="pass the class (MyGenerator) or a lambda (lambda: MyGenerator(5)), not an instance.",
+            )
+        return WatermarkStrategy(generator_supplier)
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """Return a strategy without watermarks, for jobs that only use processing time."""
+        return WatermarkStrategy(NoWatermarksGenerator)
+
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+        """Return this strategy with event times taken by `timestamp_assigner`."""
+        if not callable(getattr(timestamp_assigner, "extract_timestamp", None)) or isinstance(timestamp_assigner, type):
+            raise InvalidArgumentError(
+                "with_timestamp_assigner() expects a TimestampAssigner;"
+                f" got {timestamp_assigner!r} of type {type(timestamp_assigner).__name__}",
+                hint="subclass TimestampAssigner, implement extract_timestamp(value, record_timestamp) and pass an instance.",
+            )
+        return replace(self, timestamp_assigner=timestamp_assigner)
+
+    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+        """Return this strategy with splits idle after `idle_timeout` without a record, so that they hold back no watermark."""
+        timeout = _milliseconds(idle_timeout, "idle_timeout")
+        if timeout <= 0:
+            raise InvalidArgumentError(f"idle_timeout must be at least 1 ms; got {idle_timeout}")
+        return replace(self, idleness_ms=timeout)
+
+    def with_watermark_alignment(
+        self, watermark_group: str, max_allowed_watermark_drift: Duration, update_interval: Duration | None = None
+    ) -> WatermarkStrategy:
+        """Return this strategy with reading held back while it is ahead of the slowest of its group by more than the drift.
+
+        `update_interval` is how often watermarks are compared; one second if not given.
+        """
+        if not isinstance(watermark_group, str):
+            raise InvalidArgumentError(f"watermark_group must be a str; got {watermark_group!r}")
+        alignment = WatermarkAlignment(
+            group=watermark_group,
+            max_drift_ms=_milliseconds(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
+            update_interval_ms=1000 if update_interval is None else _milliseconds(update_interval, "update_interval"),
+        )
+        return replace(self, alignment=alignment)
+
+    @property
+    def generates_watermarks(self) -> bool:
+        """Whether there will ever be a watermark before the end of the input: False for `no_watermarks()`."""
+        return self.generator_supplier is not NoWatermarksGenerator
+
+    def create_generator(self) -> WatermarkGenerator:
+        """Make a generator, for one split.
+
+        Raises InvalidArgumentError if the user's supplier returns something else.
+        """
+        generator = self.generator_supplier()
+        if not isinstance(generator, WatermarkGenerator):
+            raise InvalidArgumentError(
+                f"the supplier given to WatermarkStrategy.for_generator() must return a WatermarkGenerator; got {generator!r}"
+            )
+        return generator
+
+
+class AssignerWithPeriodicWatermarksWrapper:
+    """Stands for a Java object in PyFlink; there is none here."""
+
+    def __init__(self, *_: Any) -> None:
+        raise UnsupportedError(
+            "AssignerWithPeriodicWatermarksWrapper wraps a Java class, and flinkish runs no Java user code",
+            hint="write a TimestampAssigner, and a WatermarkGenerator for WatermarkStrategy.for_generator().",
+        )
+
+
+def _milliseconds(duration: Any, what: str) -> int:
+    if not isinstance(duration, Duration):
+        raise InvalidArgumentError(
+            f"{what} must be a Duration; got {duration!r} of type {type(duration).__name__}",
+            hint="write for example Duration.of_seconds(5).",
+        )
+    return duration.to_millis()

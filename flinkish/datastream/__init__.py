@@ -1,0 +1,160 @@
+"""The DataStream API; the names of pyflink.datastream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.errors import UnsupportedError
+from flinkish.datastream.async_data_stream import AsyncDataStream
+from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from flinkish.datastream.checkpoint import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from flinkish.datastream.checkpoint_config import CheckpointConfig
+from flinkish.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from flinkish.datastream.checkpointing_mode import CheckpointingMode
+from flinkish.datastream.closeable_iterator import CloseableIterator
+from flinkish.datastream.data_stream import ConnectedStreams, DataStream, DataStreamSink, KeyedStream
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from flinkish.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessAllWindowFunction,
+    ProcessFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RuntimeContext,
+    SinkFunction,
+    SourceFunction,
+    WindowFunction,
+)
+from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from flinkish.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
+from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+from flinkish.datastream.time_domain import TimeDomain
+from flinkish.datastream.timerservice import TimerService
+from flinkish.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
+from flinkish.datastream.windowed_stream import AllWindowedStream, WindowedStream
+
+__all__ = [
+    "AggregateFunction",
+    "AllWindowFunction",
+    "AllWindowedStream",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
+    "CheckpointConfig",
+    "CheckpointListener",
+    "CheckpointStorage",
+    "CheckpointedFunction",
+    "CheckpointingMode",
+    "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "ConnectedStreams",
+    "CountWindow",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
+    "DataStream",
+    "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
+    "FilterFunction",
+    "FlatMapFunction",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
+    "GlobalWindow",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "MapFunction",
+    "MemorySize",
+    "MergingWindowAssigner",
+    "OutputTag",
+    "Partitioner",
+    "PredefinedOptions",
+    "ProcessAllWindowFunction",
+    "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SinkFunction",
+    "SlotSharingGroup",
+    "SourceFunction",
+    "StateBackend",
+    "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimeWindow",
+    "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowFunction",
+    "WindowedStream",
+]
+
+#: Names of Flink that are not here yet, with what they belong to.
+_LATER = {
+    "CachedDataStream": "caching",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Tell for a name of Flink that is not here yet what is missing, rather than that it is unknown."""
+    if name in _LATER:
+        raise UnsupportedError(f"flinkish.datastream.{name} is not supported yet; it belongs to {_LATER[name]}.")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

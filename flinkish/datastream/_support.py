@@ -1,0 +1,61 @@
+"""Marks for what Flink has and flinkish has not, or not yet."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
+from flinkish.common.time import Duration, Time
+
+MethodT = TypeVar("MethodT", bound=Callable[..., Any])
+
+
+def not_supported(reason: str, *, see: str | None = None) -> Callable[[MethodT], MethodT]:
+    """Have a method raise UnsupportedError with the reason; its signature stays visible.
+
+    `see` says what to write instead. The reason stands in the method's `__not_supported__`, for the table of what is supported.
+    """
+
+    def mark(method: MethodT) -> MethodT:
+        @functools.wraps(method)
+        def refuse(*_: Any, **__: Any) -> NoReturn:
+            raise UnsupportedError(f"{method.__qualname__} is not supported: {reason}.", hint=see)
+
+        refuse.__not_supported__ = reason  # type: ignore[attr-defined]
+        return refuse  # type: ignore[return-value]
+
+    return mark
+
+
+def refused(reason: str, *, see: str | None = None) -> Callable[[MethodT], MethodT]:
+    """Have a method raise InvalidProgramError: inherited, but without meaning on this class, as in Flink."""
+
+    def mark(method: MethodT) -> MethodT:
+        @functools.wraps(method)
+        def refuse(*_: Any, **__: Any) -> NoReturn:
+            raise InvalidProgramError(reason, hint=see)
+
+        refuse.__refused__ = reason  # type: ignore[attr-defined]
+        return refuse  # type: ignore[return-value]
+
+    return mark
+
+
+def check(condition: bool, message: str, *, hint: str | None = None) -> None:
+    """Raise InvalidProgramError unless the condition holds."""
+    if not condition:
+        raise InvalidProgramError(message, hint=hint)
+
+
+def milliseconds(value: object, argument: str) -> int:
+    """Return an amount of time in milliseconds; raises InvalidArgumentError for what is neither a Time nor a Duration."""
+    if isinstance(value, Time):
+        return value.to_milliseconds()
+    if isinstance(value, Duration):
+        return value.to_millis()
+    raise InvalidArgumentError(
+        f"{argument} must be a Time or a Duration; got {value!r} of type {type(value).__name__}.",
+        hint="for example Time.seconds(5), or Time.milliseconds(-100).",
+    )

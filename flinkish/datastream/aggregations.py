@@ -1,0 +1,130 @@
+"""The rolling aggregations sum, min, max, min_by and max_by, as reduce functions.
+
+Flink's rules: min and max change only the chosen field and keep the others of the first record; min_by and max_by keep whole
+records, the first of equal ones.
+"""
+
+from __future__ import annotations
+
+import copy
+from enum import Enum
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
+from flinkish.common.typeinfo import (
+    ListTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from flinkish.common.types import Row
+from flinkish.datastream.functions import ReduceFunction
+
+
+class Aggregation(Enum):
+    """What is made of the chosen field."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    MIN_BY = "min_by"
+    MAX_BY = "max_by"
+
+
+class AggregatingReduceFunction(ReduceFunction):
+    """Reduces records by one field, or as a whole if they are scalars.
+
+    Differs from Flink: a Row or list is copied, not changed in place, so that records that were emitted stay as they were.
+    """
+
+    def __init__(self, aggregation: Aggregation, position: int | str) -> None:
+        self._aggregation = aggregation
+        self._position = position
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        if not isinstance(value2, (tuple, list, Row)):
+            if self._position != 0:
+                raise TypeMismatchError(
+                    f"{self._aggregation.value}({self._position!r}) was called on records without fields, such as {value2!r}; "
+                    "on these only position 0 is possible, which stands for the whole record."
+                )
+            return self._choose(value1, value2, value1, value2)
+        position: Any = self._position
+        first, second = value1[position], value2[position]
+        match self._aggregation:
+            case Aggregation.MIN_BY:
+                return value2 if second < first else value1
+            case Aggregation.MAX_BY:
+                return value2 if second > first else value1
+        result = self._choose(first, second, first, second)
+        if isinstance(value1, tuple):
+            index = position % len(value1)
+            # A named tuple stays one.
+            return _make_like(value1, [*value1[:index], result, *value1[index + 1 :]])
+        value1 = copy.copy(value1)
+        value1[position] = result
+        return value1
+
+    def _choose(self, first: Any, second: Any, left: Any, right: Any) -> Any:
+        match self._aggregation:
+            case Aggregation.SUM:
+                return first + second
+            case Aggregation.MIN | Aggregation.MIN_BY:
+                return right if second < first else left
+            case _:
+                return right if second > first else left
+
+
+def _make_like(original: tuple[Any, ...], values: list[Any]) -> tuple[Any, ...]:
+    make = getattr(original, "_make", tuple)
+    result: tuple[Any, ...] = make(values)
+    return result
+
+
+def aggregating_function(aggregation: Aggregation, position: object, record_type: TypeInformation) -> AggregatingReduceFunction:
+    """Return the reduce function of an aggregation, having checked the position against the type of the records.
+
+    Raises InvalidArgumentError for what is neither int nor str, InvalidProgramError for a field that does not exist. Records
+    without a declared type are checked when the second one of a key arrives.
+    """
+    method = aggregation.value
+    if isinstance(position, bool) or not isinstance(position, (int, str)):
+        raise InvalidArgumentError(
+            f"{method}() needs the position of a field (int) or its name (str); got {position!r} of type "
+            f"{type(position).__name__}."
+        )
+    match record_type:
+        case RowTypeInfo():
+            names = record_type.get_field_names()
+            if isinstance(position, str):
+                if position not in names:
+                    raise InvalidProgramError(f"{method}({position!r}): there is no such field; the records have {names}.")
+            else:
+                _check_index(method, position, len(names), record_type)
+        case TupleTypeInfo():
+            if isinstance(position, str):
+                raise InvalidProgramError(
+                    f"{method}({position!r}): the records are tuples ({record_type!r}), whose fields have no names.",
+                    hint="give the position of the field, from 0 on.",
+                )
+            _check_index(method, position, len(record_type.get_field_types()), record_type)
+        case PickledBytesTypeInfo() | ListTypeInfo():
+            pass
+        case _ if not hasattr(record_type, "get_field_types") and position != 0 and _is_scalar(record_type):
+            raise InvalidProgramError(
+                f"{method}({position!r}): the records are of type {record_type!r}, without fields.",
+                hint="on these only position 0 is possible, which stands for the whole record.",
+            )
+    return AggregatingReduceFunction(aggregation, position)
+
+
+def _is_scalar(record_type: TypeInformation) -> bool:
+    from flinkish.common.typeinfo import BasicTypeInfo
+
+    return isinstance(record_type, BasicTypeInfo)
+
+
+def _check_index(method: str, position: int, fields: int, record_type: TypeInformation) -> None:
+    if not -fields <= position < fields:
+        raise InvalidProgramError(f"{method}({position}): the records have {fields} fields, 0 to {fields - 1}: {record_type!r}.")

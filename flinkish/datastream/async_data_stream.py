@@ -1,0 +1,146 @@
+"""Asynchronous functions on streams."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.pickling import check_serializable
+from flinkish.datastream import data_stream as streams
+from flinkish.datastream._support import milliseconds
+from flinkish.datastream.async_retry_strategies import NO_RETRY_STRATEGY, NoRetryStrategy
+from flinkish.datastream.functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from flinkish.datastream.operators import AsyncWaitConfig
+
+if TYPE_CHECKING:
+    from flinkish.common.time import Time
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.data_stream import DataStream
+
+__all__ = ["AsyncDataStream"]
+
+
+class AsyncDataStream:
+    """Calls services for each record, many at a time.
+
+    `timeout` is for a whole call, with all its tries; Time.milliseconds(0) means none. `capacity` is how many calls of one
+    subtask run at the same time. A call that times out gives what the function's `timeout()` returns. Calls are made again when
+    the job goes on from a checkpoint that was taken before them.
+
+    Differs from Flink: an epoch waits for its calls, so its length is at least that of the slowest; the time of a call should be
+    well below execution.checkpointing.timeout.
+
+    Example:
+
+        >>> from flinkish.common import Time, Types
+        >>> from flinkish.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
+        >>> class Lookup(AsyncFunction):
+        ...     async def async_invoke(self, value):
+        ...         return [value + 1]
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([1, 2], Types.INT())
+        >>> AsyncDataStream.unordered_wait(numbers, Lookup(), Time.seconds(5), capacity=10, output_type=Types.INT()).get_name()
+        'async wait operator'
+    """
+
+    @staticmethod
+    def unordered_wait(
+        data_stream: DataStream,
+        async_function: AsyncFunction,
+        timeout: Time,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit results as they come; none passes a watermark."""
+        return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=False)
+
+    @staticmethod
+    def unordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: AsyncFunction,
+        timeout: Time,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit results as they come, none passing a watermark; try again what the strategy says."""
+        return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=False)
+
+    @staticmethod
+    def ordered_wait(
+        data_stream: DataStream,
+        async_function: AsyncFunction,
+        timeout: Time,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit results in the order of the records."""
+        return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=True)
+
+    @staticmethod
+    def ordered_wait_with_retry(
+        data_stream: DataStream,
+        async_function: AsyncFunction,
+        timeout: Time,
+        async_retry_strategy: AsyncRetryStrategy,
+        capacity: int = 100,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Emit results in the order of the records; try again what the strategy says."""
+        return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=True)
+
+
+def _wait(
+    data_stream: DataStream,
+    function: AsyncFunction,
+    timeout: Time,
+    strategy: AsyncRetryStrategy,
+    capacity: int,
+    output_type: TypeInformation | None,
+    *,
+    ordered: bool,
+) -> DataStream:
+    method = "ordered_wait" if ordered else "unordered_wait"
+    if not isinstance(data_stream, streams.DataStream):
+        raise InvalidArgumentError(f"{method}() needs a DataStream; got {data_stream!r}.")
+    _check_function(function, method)
+    milli = milliseconds(timeout, f"timeout of {method}()")
+    _check_strategy(strategy, milli)
+    if streams._int(capacity, "capacity") < 1:
+        raise InvalidArgumentError(f"capacity must be at least 1; got {capacity}.")
+    config = AsyncWaitConfig(
+        function=function, timeout=max(milli, 0), capacity=capacity, retry_strategy=strategy, ordered=ordered
+    )
+    return data_stream._one_input("async wait operator", config, streams._type(output_type, method), keyed=False)
+
+
+def _check_function(function: object, method: str) -> None:
+    """Refuse what is no AsyncFunction; the texts are Flink's where it has one."""
+    if not inspect.iscoroutinefunction(getattr(function, "async_invoke", None)) and hasattr(function, "async_invoke"):
+        raise InvalidArgumentError(
+            f"Method 'async_invoke' of class '{type(function)}' should be declared as 'async def'.",
+            hint="what blocks goes into a MapFunction, or `await asyncio.to_thread(...)`.",
+        )
+    streams._check_kind(function, AsyncFunction, method, hint="a class with `async def async_invoke(self, value)`.")
+    for name in ("open", "close", "timeout"):
+        if inspect.iscoroutinefunction(getattr(function, name)):
+            raise InvalidArgumentError(
+                f"Method '{name}' of class '{type(function)}' must not be declared as 'async def'.",
+                hint="clients that need the event loop are made in async_invoke, when it is called first.",
+            )
+
+
+def _check_strategy(strategy: object, timeout: int) -> None:
+    if strategy is None:
+        raise InvalidArgumentError("Async retry strategy should not be None.", hint="AsyncRetryStrategy.no_restart().")
+    if not isinstance(strategy, AsyncRetryStrategy):
+        raise InvalidArgumentError(f"async_retry_strategy must be an AsyncRetryStrategy; got {strategy!r}.")
+    if not isinstance(strategy, NoRetryStrategy) and timeout <= 0:
+        raise InvalidArgumentError("Timeout should be configured when do async with retry.")
+    predicate = strategy.get_retry_predicate()
+    if predicate is None:
+        raise InvalidArgumentError(f"Retry predicate of the async retry strategy '{type(strategy)}' is None.")
+    if not isinstance(predicate, AsyncRetryPredicate):
+        raise InvalidArgumentError(f"get_retry_predicate() must return an AsyncRetryPredicate; got {predicate!r}.")
+    check_serializable(strategy, f"the retry strategy {type(strategy).__name__}")

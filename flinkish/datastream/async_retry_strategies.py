@@ -1,0 +1,127 @@
+"""When and how often the call of an asynchronous function is tried again, with PyFlink's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.datastream.functions import AsyncRetryPredicate, AsyncRetryStrategy
+
+__all__ = [
+    "NO_RETRY_STRATEGY",
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]
+
+ResultPredicate = Callable[[list[Any]], bool] | None
+ExceptionPredicate = Callable[[Exception], bool] | None
+
+
+class RetryPredicate(AsyncRetryPredicate):
+    """Holds the two predicates."""
+
+    def __init__(self, result_predicate: ResultPredicate, exception_predicate: ExceptionPredicate) -> None:
+        for name, predicate in (("result_predicate", result_predicate), ("exception_predicate", exception_predicate)):
+            if predicate is not None and not callable(predicate):
+                raise InvalidArgumentError(f"{name} must be None or callable; got {predicate!r}.")
+        self._result_predicate = result_predicate
+        self._exception_predicate = exception_predicate
+
+    def result_predicate(self) -> ResultPredicate:
+        return self._result_predicate
+
+    def exception_predicate(self) -> ExceptionPredicate:
+        return self._exception_predicate
+
+
+class NoRetryStrategy(AsyncRetryStrategy):
+    """Each call is made once."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return False
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return -1
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return RetryPredicate(None, None)
+
+
+class FixedDelayRetryStrategy(AsyncRetryStrategy):
+    """Tries again up to `max_attempts` times, each after the same pause.
+
+    >>> strategy = FixedDelayRetryStrategy(2, 100, lambda results: not results, None)
+    >>> [strategy.can_retry(attempt) for attempt in (1, 2, 3)], strategy.get_backoff_time_millis(2)
+    ([True, True, False], 100)
+    """
+
+    def __init__(
+        self,
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: ResultPredicate,
+        exception_predicate: ExceptionPredicate,
+    ) -> None:
+        self._max_attempts = _positive(max_attempts, "max_attempts")
+        self._backoff_time_millis = _positive(backoff_time_millis, "backoff_time_millis")
+        self._predicate = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return int(self._backoff_time_millis)
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return self._predicate
+
+
+class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
+    """Tries again up to `max_attempts` times, after pauses that grow by a factor up to a longest one.
+
+    Differs from Flink: the pause depends on the number of the attempt only; there the pauses of calls that run at the same time
+    get mixed up, as the strategy remembers the last one for all of them.
+
+    >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 1000, 3, None, lambda error: True)
+    >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 4)]
+    [100, 300, 900, 1000]
+    """
+
+    def __init__(
+        self,
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: ResultPredicate,
+        exception_predicate: ExceptionPredicate,
+    ) -> None:
+        self._max_attempts = _positive(max_attempts, "max_attempts")
+        self._initial_delay = _positive(initial_delay, "initial_delay")
+        self._max_retry_delay = _positive(max_retry_delay, "max_retry_delay")
+        self._multiplier = _positive(multiplier, "multiplier")
+        self._predicate = RetryPredicate(result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        delay = int(self._initial_delay)
+        for _ in range(current_attempts - 1):
+            delay = int(min(delay * self._multiplier, self._max_retry_delay))
+        return delay
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        return self._predicate
+
+
+def _positive(value: float, argument: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
+        raise InvalidArgumentError(f"{argument} should be greater than zero; got {value!r}.")
+    return value
+
+
+NO_RETRY_STRATEGY: AsyncRetryStrategy = NoRetryStrategy()

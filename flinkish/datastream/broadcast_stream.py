@@ -1,0 +1,125 @@
+"""Broadcast streams, which fill state that every subtask of another stream's operator reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.pickling import check_serializable
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream import operators
+from flinkish.datastream.data_stream import DataStream, KeyedStream, _check_kind, _type
+from flinkish.datastream.function_wrappers import describe
+from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from flinkish.datastream.state import MapStateDescriptor
+from flinkish.datastream.transformations import BroadcastStateTransformation
+
+__all__ = ["BroadcastConnectedStream", "BroadcastStream"]
+
+
+class BroadcastStream:
+    """A stream of which each element goes to all subtasks, with the states that it fills; made by `DataStream.broadcast`.
+
+    Attributes: `input_stream`, `broadcast_state_descriptors` (a list).
+    """
+
+    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
+        self.input_stream = input_stream
+        self.broadcast_state_descriptors = list(_checked(broadcast_state_descriptors))
+
+
+def _checked(descriptors: Iterable[object]) -> tuple[MapStateDescriptor, ...]:
+    by_name: dict[str, MapStateDescriptor] = {}
+    for descriptor in descriptors:
+        if not isinstance(descriptor, MapStateDescriptor):
+            raise InvalidArgumentError(
+                f"broadcast() needs a MapStateDescriptor for each state; got {descriptor!r} of type {type(descriptor).__name__}.",
+                hint='MapStateDescriptor("rules", Types.STRING(), Types.LONG()).',
+            )
+        if descriptor.get_name() in by_name:
+            raise InvalidProgramError(
+                f"broadcast() got two states with the name {descriptor.get_name()!r}.", hint="give each a name of its own."
+            )
+        by_name[descriptor.get_name()] = descriptor
+    if not by_name:
+        raise InvalidArgumentError("a BroadcastStream needs at least one MapStateDescriptor; got none.")
+    return tuple(by_name.values())
+
+
+class BroadcastConnectedStream:
+    """A stream, keyed or not, beside a broadcast one; made by `DataStream.connect`.
+
+    Records and broadcast elements come in no particular order. In batch mode all broadcast elements come first.
+
+    Example:
+
+        >>> from flinkish.common import Types
+        >>> from flinkish.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from flinkish.datastream.state import MapStateDescriptor
+        >>> names = MapStateDescriptor("names", Types.STRING(), Types.STRING())
+        >>> class Spell(BroadcastProcessFunction):
+        ...     def process_element(self, code, ctx):
+        ...         yield ctx.get_broadcast_state(names).get(code)
+        ...     def process_broadcast_element(self, pair, ctx):
+        ...         ctx.get_broadcast_state(names).put(*pair)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> airports = env.from_collection([("JFK", "Kennedy")]).broadcast(names)
+        >>> env.from_collection(["JFK"]).connect(airports).process(Spell(), Types.STRING()).get_name()
+        'Co-Process-Broadcast'
+    """
+
+    def __init__(
+        self,
+        non_broadcast_stream: DataStream,
+        broadcast_stream: BroadcastStream,
+        broadcast_state_descriptors: list[MapStateDescriptor],
+    ) -> None:
+        self.non_broadcast_stream = non_broadcast_stream
+        self.broadcast_stream = broadcast_stream
+        self.broadcast_state_descriptors = broadcast_state_descriptors
+
+    def process(
+        self, func: BroadcastProcessFunction | KeyedBroadcastProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Handle the records of both streams.
+
+        The function is a KeyedBroadcastProcessFunction if the stream beside the broadcast one is keyed, else a
+        BroadcastProcessFunction.
+        """
+        stream = self.non_broadcast_stream
+        result_type = _type(output_type, "process")
+        descriptors = _checked(self.broadcast_state_descriptors)
+        check_serializable(descriptors, "the state descriptors of broadcast()")
+        if isinstance(stream, KeyedStream):
+            if isinstance(func, BroadcastProcessFunction):
+                raise InvalidArgumentError(
+                    f"process() got the BroadcastProcessFunction {describe(func)}, but the stream is keyed.",
+                    hint="on a KeyedStream it is a KeyedBroadcastProcessFunction.",
+                )
+            _check_kind(func, KeyedBroadcastProcessFunction, "process")
+            keyed = operators.KeyedBroadcastProcessConfig(function=func, state_descriptors=descriptors)
+            return self._add("Keyed-Co-Process-Broadcast", keyed, result_type, stream._key_fields())
+        if isinstance(func, KeyedBroadcastProcessFunction):
+            raise InvalidArgumentError(
+                f"process() got the KeyedBroadcastProcessFunction {describe(func)}, but the stream is not keyed.",
+                hint="call key_by() on it before connect().",
+            )
+        _check_kind(func, BroadcastProcessFunction, "process")
+        operator = operators.BroadcastProcessConfig(function=func, state_descriptors=descriptors)
+        return self._add("Co-Process-Broadcast", operator, result_type, {})
+
+    def _add(
+        self, name: str, operator: operators.OperatorConfig, output_type: TypeInformation, key_fields: dict[str, Any]
+    ) -> DataStream:
+        stream = self.non_broadcast_stream
+        identifier = stream._environment._builder.add(
+            BroadcastStateTransformation,
+            name=name,
+            output_type=output_type,
+            regular_input=stream._id,
+            broadcast_input=self.broadcast_stream.input_stream._id,
+            operator=operator,
+            **key_fields,
+        )
+        return DataStream(stream._environment, identifier)

@@ -1,0 +1,211 @@
+"""CheckpointConfig: the checkpointing settings of a program, as methods over its configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from flinkish.common import options
+from flinkish.common.config_options import ConfigOption
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.time import Duration
+from flinkish.datastream._support import check
+from flinkish.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage, configuration_of_storage
+from flinkish.datastream.checkpointing_mode import CheckpointingMode
+from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+
+__all__ = ["CheckpointConfig"]
+
+T = TypeVar("T")
+
+#: Flink refuses shorter intervals and timeouts, in milliseconds.
+_MINIMAL_CHECKPOINT_TIME: Final = 10
+_UNLIMITED: Final = 2**31 - 1
+
+
+class CheckpointConfig:
+    """Settings of the checkpoints of a program. Times are milliseconds; every setter returns the object itself.
+
+    Raises InvalidArgumentError (a TypeError) for an argument of a wrong type, InvalidProgramError (a ValueError) for a value
+    out of range.
+    """
+
+    DEFAULT_MODE: Final = CheckpointingMode.EXACTLY_ONCE
+    DEFAULT_TIMEOUT: Final = 10 * 60 * 1000
+    DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: Final = 0
+    DEFAULT_MAX_CONCURRENT_CHECKPOINTS: Final = 1
+    UNDEFINED_TOLERABLE_CHECKPOINT_NUMBER: Final = -1
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        """Make one over a configuration, which it reads and changes; over a new one if none is given."""
+        self._configuration = Configuration() if configuration is None else configuration
+
+    def _set(self, option: ConfigOption[Any], value: Any) -> CheckpointConfig:
+        self._configuration.set(option, value)
+        return self
+
+    def is_checkpointing_enabled(self) -> bool:
+        """Return whether checkpoints are made."""
+        return self.get_checkpoint_interval() > 0
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return what holds after a restore; AT_LEAST_ONCE as long as no checkpoints are made, as in Flink."""
+        if not self.is_checkpointing_enabled():
+            return CheckpointingMode.AT_LEAST_ONCE
+        return CheckpointingMode[self._configuration.get(options.CHECKPOINTING_CONSISTENCY_MODE)]
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        """Set what holds after a restore."""
+        _instance(checkpointing_mode, CheckpointingMode, "checkpointing_mode")
+        return self._set(options.CHECKPOINTING_CONSISTENCY_MODE, checkpointing_mode.name)
+
+    def get_checkpoint_interval(self) -> int:
+        """Return the time between two checkpoints; -1 if none are made."""
+        interval = self._configuration.get(options.CHECKPOINTING_INTERVAL)
+        return -1 if interval is None or interval <= 0 else interval
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
+        """Set the time between the starts of two checkpoints, at least 10 ms; this switches checkpointing on."""
+        interval = _int(checkpoint_interval, "checkpoint_interval")
+        check(
+            interval >= _MINIMAL_CHECKPOINT_TIME,
+            f"checkpoint_interval must be at least {_MINIMAL_CHECKPOINT_TIME} ms; got {interval} ms.",
+            hint="leave it unset to run without checkpoints.",
+        )
+        return self._set(options.CHECKPOINTING_INTERVAL, interval)
+
+    def get_checkpoint_timeout(self) -> int:
+        """Return after what time a checkpoint that is not complete is given up."""
+        return self._configuration.get(options.CHECKPOINTING_TIMEOUT)
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        """Set after what time a checkpoint that is not complete is given up; at least 10 ms."""
+        timeout = _int(checkpoint_timeout, "checkpoint_timeout")
+        check(
+            timeout >= _MINIMAL_CHECKPOINT_TIME,
+            f"checkpoint_timeout must be at least {_MINIMAL_CHECKPOINT_TIME} ms; got {timeout} ms.",
+        )
+        return self._set(options.CHECKPOINTING_TIMEOUT, timeout)
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        """Return the least time between the end of one checkpoint and the start of the next."""
+        return self._configuration.get(options.MIN_PAUSE_BETWEEN_CHECKPOINTS)
+
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
+        """Set the least time between the end of one checkpoint and the start of the next.
+
+        With a pause there is never more than one checkpoint at a time.
+        """
+        pause = _int(min_pause_between_checkpoints, "min_pause_between_checkpoints")
+        check(pause >= 0, f"min_pause_between_checkpoints must not be negative; got {pause} ms.")
+        return self._set(options.MIN_PAUSE_BETWEEN_CHECKPOINTS, pause)
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        """Return how many checkpoints may be under way at once."""
+        return self._configuration.get(options.MAX_CONCURRENT_CHECKPOINTS)
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        """Set how many checkpoints may be under way at once, at least one."""
+        count = _int(max_concurrent_checkpoints, "max_concurrent_checkpoints")
+        check(count >= 1, f"max_concurrent_checkpoints must be at least 1; got {count}.")
+        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, count)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Return whether the first failed checkpoint fails the job."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """Have the first failed checkpoint fail the job, or none ever."""
+        _instance(fail_on_checkpointing_errors, bool, "fail_on_checkpointing_errors")
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _UNLIMITED)
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        """Return how many checkpoints in a row may fail before the job fails."""
+        return self._configuration.get(options.TOLERABLE_FAILURE_NUMBER)
+
+    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
+        """Set how many checkpoints in a row may fail before the job fails."""
+        number = _int(tolerable_checkpoint_failure_number, "tolerable_checkpoint_failure_number")
+        check(number >= 0, f"tolerable_checkpoint_failure_number must not be negative; got {number}.")
+        return self._set(options.TOLERABLE_FAILURE_NUMBER, number)
+
+    def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
+        """Set what becomes of the last checkpoints when the job ends."""
+        _instance(retention_mode, ExternalizedCheckpointRetention, "retention_mode")
+        return self._set(options.EXTERNALIZED_CHECKPOINT_RETENTION, retention_mode.name)
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        """Return whether checkpoints may stay behind when the job ends."""
+        return self.get_externalized_checkpoint_retention() is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        """Return what becomes of the last checkpoints when the job ends."""
+        return ExternalizedCheckpointRetention[self._configuration.get(options.EXTERNALIZED_CHECKPOINT_RETENTION)]
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return whether barriers overtake records; never in mode AT_LEAST_ONCE."""
+        return self._configuration.get(options.ENABLE_UNALIGNED) and (
+            self._configuration.get(options.CHECKPOINTING_CONSISTENCY_MODE) == CheckpointingMode.EXACTLY_ONCE.name
+        )
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Let barriers overtake records.
+
+        Differs from Flink: on Spark the records of an epoch have arrived before its barrier, so there is nothing to overtake.
+        """
+        _instance(enabled, bool, "enabled")
+        return self._set(options.ENABLE_UNALIGNED, enabled)
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Have barriers wait for the records before them."""
+        return self.enable_unaligned_checkpoints(False)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Set how long alignment may take before an unaligned checkpoint is made instead; 0: unaligned at once."""
+        _instance(alignment_timeout, Duration, "alignment_timeout")
+        check(alignment_timeout.to_millis() >= 0, f"alignment_timeout must not be negative; got {alignment_timeout}.")
+        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """Return how long alignment may take before an unaligned checkpoint is made instead."""
+        return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+        """Do what `set_aligned_checkpoint_timeout` does; the older name."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """Return what `get_aligned_checkpoint_timeout` returns; the older name."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
+        """Have unaligned checkpoints also where Flink advises against them; as `enable_unaligned_checkpoints`."""
+        _instance(force_unaligned_checkpoints, bool, "force_unaligned_checkpoints")
+        return self._set(options.FORCE_UNALIGNED, force_unaligned_checkpoints)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Return what was set."""
+        return self._configuration.get(options.FORCE_UNALIGNED)
+
+    # Flink 1.x, for programs that still use it.
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
+        """Set where checkpoints are written; Flink 1.x, now the key execution.checkpointing.dir."""
+        _instance(storage, CheckpointStorage, "storage")
+        self._configuration.add_all(configuration_of_storage(storage))
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """Set the folder of the checkpoints; Flink 1.x, now the key execution.checkpointing.dir."""
+        return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
+
+
+def _int(value: int, argument: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
+    return value
+
+
+def _instance(value: object, kind: type, argument: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"{argument} must be a {kind.__name__}; got {value!r} of type {type(value).__name__}.")

@@ -1,0 +1,149 @@
+"""Where checkpoints are written, as objects; Flink 2.x has configuration keys for it (execution.checkpointing.dir)."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.datastream._support import check
+
+__all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
+
+
+class CheckpointStorage(ABC):  # noqa: B024 - a common base, as in PyFlink
+    """Base of the places where checkpoints are written.
+
+    All of flinkish's checkpoints are versions of a Delta table in a folder; what differs is who names the folder.
+    """
+
+
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """Checkpoints in a folder that flinkish chooses, or in `checkpoint_path`.
+
+    Differs from Flink: checkpoints are not kept in memory, and have no greatest size.
+    """
+
+    DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024
+
+    def __init__(self, checkpoint_path: str | None = None, max_state_size: int | None = None) -> None:
+        self._path = None if checkpoint_path is None else _checked_path(checkpoint_path)
+        self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
+        check(self._max_state_size > 0, f"max_state_size must be greater than 0 bytes; got {max_state_size}.")
+
+    def get_checkpoint_path(self) -> str | None:
+        """Return the folder, None if it is left to flinkish."""
+        return self._path
+
+    def get_max_state_size(self) -> int:
+        """Return the greatest size of a state in bytes, as set; it is not enforced."""
+        return self._max_state_size
+
+    def get_savepoint_path(self) -> str | None:
+        """Return the folder of savepoints that name none; set it with StreamExecutionEnvironment."""
+        return None
+
+    def __str__(self) -> str:
+        return f"JobManagerCheckpointStorage (checkpoints to JobManager) ( maxStateSize: {self._max_state_size})"
+
+
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Checkpoints in a folder: a URI with its scheme, such as `file:///var/checkpoints` or `s3://bucket/checkpoints`.
+
+    Differs from Flink: an absolute path without a scheme is taken as a local one.
+
+    Args:
+        checkpoint_path: the folder.
+        file_state_size_threshold: bytes, -1 to 1048576; kept, but state files are never inlined.
+        write_buffer_size: bytes; kept, without effect.
+    """
+
+    MAX_FILE_STATE_THRESHOLD: Final = 1024 * 1024
+
+    def __init__(
+        self, checkpoint_path: str | None = None, file_state_size_threshold: int | None = None, write_buffer_size: int = -1
+    ) -> None:
+        check(
+            checkpoint_path is not None,
+            "checkpoint_path must not be None.",
+            hint='name a folder: FileSystemCheckpointStorage("file:///var/checkpoints").',
+        )
+        self._path = _checked_path(checkpoint_path)
+        threshold = -1 if file_state_size_threshold is None else file_state_size_threshold
+        check(
+            -1 <= threshold <= self.MAX_FILE_STATE_THRESHOLD,
+            f"file_state_size_threshold must be between -1 and {self.MAX_FILE_STATE_THRESHOLD} bytes; got {threshold}.",
+        )
+        check(write_buffer_size >= -1, f"write_buffer_size must be at least -1 (the default); got {write_buffer_size}.")
+        self._threshold = options.FS_SMALL_FILE_THRESHOLD.default if threshold == -1 else threshold
+        self._write_buffer_size = options.FS_WRITE_BUFFER_SIZE.default if write_buffer_size == -1 else write_buffer_size
+
+    def get_checkpoint_path(self) -> str:
+        """Return the folder, without a slash at its end."""
+        return self._path
+
+    def get_savepoint_path(self) -> str | None:
+        """Return the folder of savepoints that name none; set it with StreamExecutionEnvironment."""
+        return None
+
+    def get_min_file_size_threshold(self) -> int:
+        """Return the size below which state is inlined, in bytes, as set."""
+        return self._threshold
+
+    def get_write_buffer_size(self) -> int:
+        """Return the size of the write buffer in bytes, as set."""
+        return self._write_buffer_size
+
+    def __str__(self) -> str:
+        return f"FileSystemCheckpointStorage ({self._path})"
+
+
+class CustomCheckpointStorage(CheckpointStorage):
+    """Stands for a Java class in PyFlink; there is none here."""
+
+    def __init__(self, j_custom_checkpoint_storage: Any) -> None:
+        raise UnsupportedError(
+            "CustomCheckpointStorage wraps a Java class, and flinkish runs no Java user code.",
+            hint="use FileSystemCheckpointStorage, or the key execution.checkpointing.dir.",
+        )
+
+
+def configuration_of_storage(storage: CheckpointStorage) -> Configuration:
+    """Return the configuration keys that say the same as a storage object."""
+    configuration = Configuration()
+    match storage:
+        case FileSystemCheckpointStorage():
+            configuration.set(options.CHECKPOINT_STORAGE, "filesystem")
+            configuration.set(options.CHECKPOINTS_DIRECTORY, storage.get_checkpoint_path())
+            configuration.set(options.FS_SMALL_FILE_THRESHOLD, storage.get_min_file_size_threshold())
+            configuration.set(options.FS_WRITE_BUFFER_SIZE, storage.get_write_buffer_size())
+        case JobManagerCheckpointStorage():
+            configuration.set(options.CHECKPOINT_STORAGE, "jobmanager")
+            path = storage.get_checkpoint_path()
+            if path is not None:
+                configuration.set(options.CHECKPOINTS_DIRECTORY, path)
+        case _:
+            raise UnsupportedError(
+                f"a checkpoint storage of type {type(storage).__name__} is not known here.",
+                hint="use FileSystemCheckpointStorage.",
+            )
+    return configuration
+
+
+def _checked_path(path: Any) -> str:
+    if not isinstance(path, str):
+        raise InvalidArgumentError(f"checkpoint_path must be a str; got {path!r} of type {type(path).__name__}.")
+    parts = urlsplit(path)
+    check(
+        bool(parts.scheme) or path.startswith("/"),
+        f"checkpoint_path must be absolute, best with a scheme (file://, s3://, ...); got {path!r}.",
+        hint=f'for a local folder write "file:///{path.lstrip("/")}" with its full path.',
+    )
+    if parts.scheme == "file":
+        # Hadoop's Path writes file:/tmp/x for file:///tmp/x, and Flink shows that.
+        path = "file:" + parts.path
+    checked: str = path if path in ("/", "file:/") else path.rstrip("/")
+    return checked

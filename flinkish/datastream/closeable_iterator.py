@@ -1,0 +1,55 @@
+"""What execute_and_collect gives back: the records of a running job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from flinkish.common.job_client import JobClient
+
+__all__ = ["CloseableIterator"]
+
+
+class CloseableIterator:
+    """Iterates over the records that a job emits while it runs; is a context manager.
+
+    Ends when the job has finished; raises the job's error if it fails. Closing it before cancels the job.
+    """
+
+    def __init__(self, client: JobClient, results: Iterator[Any]) -> None:
+        self._client = client
+        self._results = results
+        self._ended = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self.next()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None) -> None:
+        self.close()
+
+    def next(self) -> Any:
+        """Return the next record; waits for it. Raises StopIteration at the end."""
+        if self._ended:
+            raise StopIteration("No more data.")
+        try:
+            return next(self._results)
+        except BaseException as error:
+            # At the end, or after a failure, there is no job left to cancel; an interrupted wait leaves one.
+            self._ended = isinstance(error, Exception)
+            raise
+
+    def close(self) -> None:
+        """Cancel the job unless it has ended; waits until it has."""
+        if not self._ended:
+            self._ended = True
+            self._client.cancel().result()

@@ -1,0 +1,355 @@
+"""Between our types and Arrow's: what Parquet files and Delta tables hold.
+
+Times: SQL_TIMESTAMP is a time without zone; Delta tables of protocol (1, 2) know only points in time, so there it is taken as
+UTC (`zoned`), as Spark reads it with spark.sql.session.timeZone=UTC. Numbers: BIG_INT is decimal(38, 0), BIG_DEC decimal(38, 18),
+as in Flink's Table API; a value that does not fit is an error.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    ExternalTypeInfo,
+    ListTypeInfo,
+    LocalTimeTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+from flinkish.common.types import Row, RowKind, make_row
+
+Convert = Callable[[Any], Any]
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+_BASIC: dict[BasicType, pa.DataType] = {
+    BasicType.STRING: pa.string(),
+    BasicType.CHAR: pa.string(),
+    BasicType.BOOLEAN: pa.bool_(),
+    BasicType.BYTE: pa.int8(),
+    BasicType.SHORT: pa.int16(),
+    BasicType.INT: pa.int32(),
+    BasicType.LONG: pa.int64(),
+    BasicType.FLOAT: pa.float32(),
+    BasicType.DOUBLE: pa.float64(),
+    BasicType.BIG_INT: pa.decimal128(38, 0),
+    BasicType.BIG_DEC: pa.decimal128(38, 18),
+    BasicType.INSTANT: pa.timestamp("us", "UTC"),
+}
+
+
+def unwrap(type_info: TypeInformation) -> TypeInformation:
+    """Return the type inside an ExternalTypeInfo."""
+    while isinstance(type_info, ExternalTypeInfo):
+        type_info = type_info.type_info
+    return type_info
+
+
+def fields_of(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]] | None:
+    """Return names and types of the fields of a row or tuple type (f0, f1, ... for a tuple); None for other types."""
+    type_info = unwrap(type_info)
+    if isinstance(type_info, RowTypeInfo):
+        return type_info.field_names, type_info.field_types
+    if isinstance(type_info, TupleTypeInfo):
+        return tuple(f"f{i}" for i in range(len(type_info.field_types))), type_info.field_types
+    return None
+
+
+def is_bytes(type_info: TypeInformation) -> bool:
+    """Return whether values are `bytes`: PRIMITIVE_ARRAY(BYTE)."""
+    return (
+        isinstance(type_info, PrimitiveArrayTypeInfo)
+        and isinstance(type_info.element_type, BasicTypeInfo)
+        and type_info.element_type.basic_type is BasicType.BYTE
+    )
+
+
+def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_day: bool = True) -> pa.DataType:
+    """Return the Arrow type of a type; `what` names the column for the error.
+
+    `zoned`: SQL_TIMESTAMP becomes a point in time (UTC). `time_of_day`: whether SQL_TIME may be stored.
+    Raises InvalidProgramError for types that tables cannot hold.
+    """
+    type_info = unwrap(type_info)
+    timestamp = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
+
+    def inner(part: TypeInformation, name: str) -> pa.DataType:
+        return arrow_type(part, f"{what}.{name}", zoned=zoned, time_of_day=time_of_day)
+
+    match type_info:
+        case BasicTypeInfo():
+            return _BASIC[type_info.basic_type]
+        case DateTypeInfo():
+            return pa.date32()
+        case TimestampTypeInfo():
+            return timestamp
+        case TimeTypeInfo() if time_of_day:
+            return pa.time64("us")
+        case LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
+            return pa.date32()
+        case LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME):
+            return timestamp
+        case LocalTimeTypeInfo() if time_of_day:
+            return pa.time64("us")
+        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+            return pa.binary()
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            return pa.list_(inner(type_info.element_type, "element"))
+        case MapTypeInfo():
+            return pa.map_(inner(type_info.key_type, "key"), inner(type_info.value_type, "value"))
+        case RowTypeInfo() | TupleTypeInfo():
+            fields = fields_of(type_info)
+            assert fields is not None
+            return pa.struct([pa.field(name, inner(part, name)) for name, part in zip(*fields, strict=True)])
+        case _:
+            raise InvalidProgramError(
+                f"{what} of type {type_info!r} cannot be stored in a table",
+                hint="convert it before the sink, for example to STRING, and give the operator an output_type.",
+            )
+
+
+def _write_converter(type_info: TypeInformation) -> Convert | None:
+    """Return what makes of a value one that Arrow takes for the type; None if nothing is to be done."""
+    type_info = unwrap(type_info)
+    convert: Convert
+    match type_info:
+        case BasicTypeInfo(basic_type=BasicType.BIG_INT):
+            convert = decimal.Decimal
+        case BasicTypeInfo(basic_type=BasicType.INSTANT):
+            convert = _instant_to_micros
+        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+            convert = bytes
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            element = _write_converter(type_info.element_type)
+            if element is None:
+                return None
+            convert = lambda values: list(map(element, values))  # noqa: E731
+        case MapTypeInfo():
+            key = _write_converter(type_info.key_type) or _same
+            value = _write_converter(type_info.value_type) or _same
+            convert = lambda entries: [(key(k), value(v)) for k, v in entries.items()]  # noqa: E731
+        case RowTypeInfo() | TupleTypeInfo():
+            fields = fields_of(type_info)
+            assert fields is not None
+            names = fields[0]
+            converters = [_write_converter(part) or _same for part in fields[1]]
+            convert = lambda row: {  # noqa: E731
+                name: one(part) for name, one, part in zip(names, converters, values_of(row, names), strict=True)
+            }
+        case _:
+            return None
+    return lambda value: None if value is None else convert(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _instant_to_micros(value: Any) -> int:
+    if isinstance(value, Instant):
+        return value.seconds * 1_000_000 + value.nanos // 1000
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=datetime.UTC)
+        micros: int = (value - _EPOCH) // _MICROSECOND
+        return micros
+    raise TypeError(f"expected an Instant, got {type(value).__name__}")
+
+
+def values_of(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
+    """Return the values of a Row, dict, tuple or list in the order of the names; raises TypeError or ValueError if it is none."""
+    values: Sequence[Any]
+    if isinstance(row, Row):
+        values = row.get_fields_by_names(names)
+    elif isinstance(row, tuple | list):
+        values = row
+    elif isinstance(row, dict):
+        unknown = row.keys() - set(names)
+        if unknown:
+            raise ValueError(f"unknown fields {sorted(map(str, unknown))}")
+        values = [row.get(name) for name in names]
+    else:
+        raise TypeError(f"expected a Row, tuple, list or dict, got {type(row).__name__}")
+    if len(values) != len(names):
+        raise ValueError(f"expected {len(names)} fields, got {len(values)}")
+    return values
+
+
+class RowsToArrow:
+    """Turns rows into Arrow batches, column by column."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        types: Sequence[TypeInformation],
+        *,
+        zoned: bool,
+        time_of_day: bool = True,
+        positions: Sequence[int] | None = None,
+        by_position: bool = False,
+    ) -> None:
+        """`positions`: where the columns stand in the rows that `batch` gets, if not in the order of the names.
+
+        `by_position`: names in the rows do not count.
+        """
+        self._by_position = by_position
+        self.names = tuple(names)
+        # Column by column: zip(*rows) makes an iterator for each row, and takes 10 times as long.
+        self._getters = [operator.itemgetter(i) for i in (range(len(names)) if positions is None else positions)]
+        self._types = tuple(types)
+        self.schema = pa.schema(
+            [
+                pa.field(name, arrow_type(part, f"column {name!r}", zoned=zoned, time_of_day=time_of_day))
+                for name, part in zip(names, types, strict=True)
+            ]
+        )
+        self._converters = [_write_converter(part) for part in types]
+
+    def values(self, row: Any) -> Sequence[Any]:
+        """Return the values of a record in column order; raises TypeMismatchError if it is not a row that can be appended."""
+        if isinstance(row, Row) and row.get_row_kind() is not RowKind.INSERT:
+            raise SinkError(
+                f"this sink only appends; got a row of kind {row.get_row_kind()!s}: {row!r}",
+                hint="filter such rows out, or map them to rows of kind RowKind.INSERT.",
+            )
+        if self._by_position and isinstance(row, Row):
+            row = tuple(row)
+        try:
+            return values_of(row, self.names)
+        except (TypeError, ValueError) as error:
+            raise TypeMismatchError(f"expected a row with the fields {list(self.names)}; got {row!r}: {error}") from None
+
+    def batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Return a batch of rows as `values` gave them; raises TypeMismatchError naming column and value."""
+        arrays = [self._column(index, list(map(getter, rows))) for index, getter in enumerate(self._getters)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(self, index: int, values: Sequence[Any]) -> pa.Array:
+        convert = self._converters[index]
+        arrow = self.schema.field(index).type
+        try:
+            return pa.array(values if convert is None else list(map(convert, values)), type=arrow)
+        except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError, ArithmeticError) as error:
+            value, reason = self._culprit(convert, arrow, values, error)
+            raise TypeMismatchError(
+                f"column {self.names[index]!r} is {self._types[index]!r}, stored as {arrow}; got {value!r} "
+                f"of type {type(value).__name__}: {reason}"
+            ) from error
+
+    @staticmethod
+    def _culprit(convert: Convert | None, arrow: pa.DataType, values: Sequence[Any], error: Exception) -> tuple[Any, Exception]:
+        for value in values:
+            try:
+                pa.array([value if convert is None else convert(value)], type=arrow)
+            except Exception as own:
+                return value, own
+        return None, error
+
+
+def type_of_arrow(arrow: pa.DataType, what: str) -> TypeInformation:
+    """Return our type for what a Parquet file holds; raises InvalidArgumentError if there is none."""
+    types = pa.types
+    simple: list[tuple[Callable[[pa.DataType], bool], Callable[[], TypeInformation]]] = [
+        (types.is_boolean, Types.BOOLEAN),
+        (types.is_int8, Types.BYTE),
+        (types.is_int16, Types.SHORT),
+        (types.is_uint8, Types.SHORT),
+        (types.is_int32, Types.INT),
+        (types.is_uint16, Types.INT),
+        (types.is_int64, Types.LONG),
+        (types.is_uint32, Types.LONG),
+        (types.is_uint64, Types.BIG_INT),
+        (types.is_float16, Types.FLOAT),
+        (types.is_float32, Types.FLOAT),
+        (types.is_float64, Types.DOUBLE),
+        (types.is_string, Types.STRING),
+        (types.is_large_string, Types.STRING),
+        (types.is_null, Types.STRING),
+        (types.is_decimal, Types.BIG_DEC),
+        (types.is_date, Types.SQL_DATE),
+        (types.is_time, Types.SQL_TIME),
+    ]
+    for test, make in simple:
+        if test(arrow):
+            return make()
+    if types.is_timestamp(arrow):
+        return Types.SQL_TIMESTAMP() if arrow.tz is None else Types.INSTANT()
+    if types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_fixed_size_binary(arrow):
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+    if types.is_dictionary(arrow):
+        return type_of_arrow(arrow.value_type, what)
+    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
+        return Types.LIST(type_of_arrow(arrow.value_type, f"{what}.element"))
+    if types.is_map(arrow):
+        return Types.MAP(type_of_arrow(arrow.key_type, f"{what}.key"), type_of_arrow(arrow.item_type, f"{what}.value"))
+    if types.is_struct(arrow):
+        fields = [arrow.field(i) for i in range(arrow.num_fields)]
+        return Types.ROW_NAMED([f.name for f in fields], [type_of_arrow(f.type, f"{what}.{f.name}") for f in fields])
+    raise InvalidArgumentError(f"{what} has the Arrow type {arrow}, which has no counterpart among Types")
+
+
+def row_type_of_schema(schema: pa.Schema) -> RowTypeInfo:
+    """Return the row type of a Parquet file."""
+    return Types.ROW_NAMED(list(schema.names), [type_of_arrow(field.type, f"column {field.name!r}") for field in schema])
+
+
+def read_converter(type_info: TypeInformation) -> Convert | None:
+    """Return what makes our value of one that Arrow's `to_pylist` gave for the type; None if nothing is to be done."""
+    type_info = unwrap(type_info)
+    convert: Convert
+    match type_info:
+        case BasicTypeInfo(basic_type=BasicType.BIG_INT):
+            convert = int
+        case BasicTypeInfo(basic_type=BasicType.INSTANT):
+            convert = _datetime_to_instant
+        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+            return None
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            element = read_converter(type_info.element_type)
+            if element is None:
+                return None
+            convert = lambda values: list(map(element, values))  # noqa: E731
+        case MapTypeInfo():
+            key = read_converter(type_info.key_type) or _same
+            value = read_converter(type_info.value_type) or _same
+            convert = lambda entries: {key(k): value(v) for k, v in entries}  # noqa: E731
+        case RowTypeInfo():
+            names = type_info.field_names
+            converters = [read_converter(part) or _same for part in type_info.field_types]
+            convert = lambda struct: make_row(  # noqa: E731
+                names, [one(struct[name]) for name, one in zip(names, converters, strict=True)]
+            )
+        case TupleTypeInfo():
+            parts = [read_converter(part) or _same for part in type_info.field_types]
+            convert = lambda struct: tuple([one(part) for one, part in zip(parts, struct.values(), strict=True)])  # noqa: E731
+        case _:
+            return None
+    return lambda value: None if value is None else convert(value)
+
+
+def _datetime_to_instant(value: datetime.datetime) -> Instant:
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=datetime.UTC)
+    micros = (value - _EPOCH) // _MICROSECOND
+    seconds, rest = divmod(micros, 1_000_000)
+    return Instant(seconds, rest * 1000)

@@ -1,0 +1,131 @@
+"""The driver side of DeltaSink: one Delta commit for each checkpoint, recognized when it comes again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+
+from flinkish.common.errors import SinkError
+from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
+from flinkish.datastream.connectors.base import CommitRequest, Committer
+
+#: Another writer may commit between our look at the table and our commit; each time only one of all can lose to us so often.
+_COMMIT_TRIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaFile:
+    """A Parquet file in the table's folder."""
+
+    #: Relative to the table.
+    path: str
+    size: int
+    rows: int
+    partition: Partition
+    #: Milliseconds since the epoch.
+    modification_time: int
+    #: Delta's statistics, as JSON.
+    stats: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaCommittable:
+    """Files of one writer for one checkpoint, and the schema they were written with (Delta's JSON)."""
+
+    schema: str
+    files: tuple[DeltaFile, ...]
+
+
+class DeltaCommitter(Committer[DeltaCommittable]):
+    """Makes one Delta commit of each checkpoint's files; with `overwrite` the first one of a job replaces what the table held."""
+
+    def __init__(
+        self, path: str, partition_by: tuple[str, ...], table_properties: dict[str, str], *, overwrite: bool = False
+    ) -> None:
+        self._path = path
+        self._partition_by = partition_by
+        self._table_properties = table_properties
+        self._overwrite = overwrite
+
+    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
+        if not requests:
+            return
+        schema = requests[0].committable.schema
+        files = [file for request in requests for file in request.committable.files]
+        application = f"flinkish/{requests[0].job_id}/{requests[0].sink_uid}"
+        for _ in range(_COMMIT_TRIES):
+            table = self._open_or_create(schema)
+            # On the very handle that commits: a commit by another driver after this look is a conflict.
+            committed = table.transaction_version(application)
+            if committed is not None and committed >= checkpoint_id:
+                return
+            # The transaction goes with the commit, so a job replaces once, however often it is restarted.
+            replace = self._overwrite and committed is None and bool(table.file_uris())
+            if not files and not replace:
+                return
+            check_table(table, schema, self._partition_by, self._path)
+            self._check_files(files)
+            try:
+                table.create_write_transaction(
+                    [self._add_action(file) for file in files],
+                    "overwrite" if replace else "append",
+                    Schema.from_json(schema),
+                    list(self._partition_by),
+                    commit_properties=CommitProperties(
+                        custom_metadata={
+                            "flinkish.job-id": requests[0].job_id,
+                            "flinkish.sink-uid": requests[0].sink_uid,
+                            "flinkish.checkpoint-id": str(checkpoint_id),
+                        },
+                        app_transactions=[Transaction(application, checkpoint_id)],
+                    ),
+                )
+                return
+            except CommitFailedError:
+                continue  # another commit came first: look again, it may have been this one
+            except (DeltaError, OSError) as error:
+                raise SinkError(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {error}") from error
+        raise SinkError(
+            f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
+        )
+
+    def _open_or_create(self, schema: str) -> DeltaTable:
+        table = open_table(self._path)
+        if table is not None:
+            return table
+        try:
+            os.makedirs(self._path, exist_ok=True)
+            # 'ignore': another job may make it at the same moment.
+            DeltaTable.create(
+                self._path,
+                Schema.from_json(schema),
+                mode="ignore",
+                partition_by=list(self._partition_by) or None,
+                configuration=dict(self._table_properties) or None,
+            )
+            return DeltaTable(self._path)
+        except (DeltaError, OSError) as error:
+            raise SinkError(f"DeltaSink cannot create the table {self._path}: {error}") from error
+
+    def _check_files(self, files: Sequence[DeltaFile]) -> None:
+        for file in files:
+            path = os.path.join(self._path, file.path)
+            try:
+                size = os.stat(path).st_size
+            except FileNotFoundError as error:
+                raise SinkError(
+                    f"DeltaSink: {path} is gone before it was committed",
+                    hint="was VACUUM run with a retention shorter than the time between two checkpoints?",
+                ) from error
+            if size != file.size:
+                raise SinkError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
+
+    def _add_action(self, file: DeltaFile) -> AddAction:
+        values = dict(zip(self._partition_by, file.partition, strict=True))
+        return AddAction(file.path, file.size, values, file.modification_time, True, file.stats)

@@ -1,0 +1,229 @@
+"""What a Delta table is like: columns, partitions, statistics, and whether rows may be appended to it."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+
+from flinkish.common.errors import InvalidProgramError, SinkError
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._arrow import RowsToArrow
+
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+#: Features of newer protocols that appending plain files respects.
+_HARMLESS_FEATURES: Final = frozenset({"appendOnly", "invariants"})
+
+#: The values of the partition columns of a file, as Delta writes them.
+Partition = tuple[str | None, ...]
+
+
+class TableLayout:
+    """Columns of a table: which are in the files, which in the paths."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        types: tuple[TypeInformation, ...],
+        partition_by: tuple[str, ...],
+        path: str,
+        *,
+        by_position: bool = False,
+    ) -> None:
+        """Raise InvalidProgramError if the columns do not make a table."""
+        what = f"DeltaSink into {path}"
+        # Delta tells columns apart without regard to upper and lower case.
+        repeated = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
+        if repeated:
+            raise InvalidProgramError(f"{what}: columns {repeated} differ in upper and lower case only, or not at all")
+        bad = [name for name in names if not name or any(character in " ,;{}()\n\t=" for character in name)]
+        if bad:
+            raise InvalidProgramError(
+                f"{what}: columns {bad} have no name that a Delta table takes", hint="use letters, digits and _."
+            )
+        missing = [name for name in partition_by if name not in names]
+        if missing:
+            raise InvalidProgramError(f"{what}: partition columns {missing} are not among the columns {list(names)}")
+        if len(set(partition_by)) != len(partition_by) or (names and len(partition_by) == len(names)):
+            raise InvalidProgramError(
+                f"{what}: partition columns must be different, and not all columns; got {list(partition_by)} of {list(names)}"
+            )
+        self.names = names
+        self.partition_by = partition_by
+        full = RowsToArrow(names, types, zoned=True, time_of_day=False, by_position=by_position)
+        self.schema_json = Schema.from_arrow(full.schema).to_json()
+        inside = [i for i, name in enumerate(names) if name not in partition_by]
+        self.rows = RowsToArrow(
+            [names[i] for i in inside], [types[i] for i in inside], zoned=True, time_of_day=False, positions=inside
+        )
+        self.all_rows = full
+        self.partition_indexes = [names.index(name) for name in partition_by]
+        self.partition_converters = [_partition_converter(full.schema.field(name), what) for name in partition_by]
+
+
+def _partition_converter(field: pa.Field, what: str) -> Callable[[Any], str | None]:
+    """Return what writes a partition value as Delta does; raises InvalidProgramError for types that make no partitions."""
+    types = pa.types
+    convert: Callable[[Any], str]
+    expected: type | tuple[type, ...]
+    if types.is_string(field.type):
+        convert, expected = str, str
+    elif types.is_boolean(field.type):
+        convert, expected = (lambda value: "true" if value else "false"), bool
+    elif types.is_integer(field.type):
+        convert, expected = str, int
+    elif types.is_decimal(field.type):
+        quantum = decimal.Decimal(1).scaleb(-field.type.scale)
+        convert, expected = (
+            (lambda value: f"{decimal.Decimal(value).quantize(quantum, context=_EXACT):f}"),
+            (decimal.Decimal, int),
+        )
+    elif types.is_date(field.type):
+        convert, expected = (lambda value: value.isoformat()), datetime.date
+    elif types.is_timestamp(field.type):
+        convert, expected = _timestamp_text, (datetime.datetime, Instant)
+    else:
+        raise InvalidProgramError(
+            f"{what}: column {field.name!r} of type {field.type} cannot be a partition column",
+            hint="partition by text, whole numbers, booleans, decimals, dates or timestamps.",
+        )
+
+    def checked(value: Any) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, expected):
+            raise SinkError(
+                f"{what}: partition column {field.name!r} is {field.type}; got {value!r} of type {type(value).__name__}"
+            )
+        text = convert(value)
+        # Delta knows no empty text as a partition value: it is read as null.
+        return text or None
+
+    return checked
+
+
+_EXACT: Final = decimal.Context(prec=60, traps=[decimal.Inexact, decimal.InvalidOperation])
+
+
+def _timestamp_text(value: Any) -> str:
+    if isinstance(value, Instant):
+        time = datetime.datetime.fromtimestamp(value.seconds, datetime.UTC).replace(microsecond=value.nanos // 1000)
+    else:
+        time = value if value.tzinfo is None else value.astimezone(datetime.UTC)
+    return time.strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def partition_folder(names: Sequence[str], partition: Partition) -> str:
+    """Return the folder of a partition, named as Hive and Spark do.
+
+    >>> partition_folder(["origin", "note"], ("JFK", "a/b"))
+    'origin=JFK/note=a%2Fb'
+    """
+    return "/".join(
+        f"{_escape(name)}={_NULL_PARTITION if value is None else _escape(value)}"
+        for name, value in zip(names, partition, strict=True)
+    )
+
+
+def _escape(text: str) -> str:
+    escaped = "".join(
+        character
+        if character.isascii() and (character.isalnum() or character in "-_.")
+        else "".join(f"%{b:02X}" for b in character.encode())
+        for character in text
+    )
+    # Names of files are limited to 255 bytes; the path has no meaning, the log holds the value.
+    return escaped if len(escaped) <= 100 else escaped[:100].rstrip("%")
+
+
+def statistics(table: pa.Table) -> str:
+    """Return Delta's statistics of a file: numbers of rows and of nulls, and the range of whole numbers and dates.
+
+    Ranges of other types have rules of their own (NaN, truncation), and are left out: readers then look into the file.
+    """
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if pa.types.is_nested(column.type):
+            continue
+        nulls[name] = column.null_count
+        if column.null_count < len(column) and (pa.types.is_integer(column.type) or pa.types.is_date(column.type)):
+            ends = pc.min_max(column)
+            low[name], high[name] = (_plain(ends[end].as_py()) for end in ("min", "max"))
+    return json.dumps({"numRecords": table.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def open_table(path: str) -> DeltaTable | None:
+    """Open a table; None if there is none at the path."""
+    try:
+        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+    except (DeltaError, OSError) as error:
+        raise SinkError(f"DeltaSink cannot open the table {path}: {error}") from error
+
+
+def check_table(table: DeltaTable, schema_json: str, partition_by: Sequence[str], path: str) -> None:
+    """Raise SinkError unless rows of a schema may be appended to a table as it is."""
+    protocol = table.protocol()
+    features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
+    if (2 < protocol.min_writer_version < 7) or not features <= _HARMLESS_FEATURES:
+        raise SinkError(
+            f"DeltaSink cannot write to {path}: its protocol ({protocol.min_reader_version}, {protocol.min_writer_version}) "
+            f"{'with ' + ', '.join(sorted(features)) + ' ' if features else ''}asks more of writers than plain appends",
+            hint="write to a table of protocol (1, 2).",
+        )
+    ours = _columns(json.loads(schema_json))
+    table_schema = json.loads(table.schema().to_json())
+    theirs = _columns(table_schema)
+    strict = [
+        field["name"] for field in table_schema["fields"] if not field["nullable"] or "delta.invariants" in field["metadata"]
+    ]
+    if ours != theirs or strict:
+        differences = [
+            f"{name}: {theirs.get(name, 'missing')} in the table, {ours.get(name, 'missing')} in the rows"
+            for name in sorted(ours.keys() | theirs.keys())
+            if ours.get(name) != theirs.get(name)
+        ]
+        differences += [f"{name}: NOT NULL or constrained in the table" for name in strict]
+        raise SinkError(
+            f"DeltaSink: the rows do not fit the table {path}.\nTable: {_show(theirs)}\nRows:  {_show(ours)}\n"
+            f"Differences: {'; '.join(differences)}",
+            hint="change the output_type of the operator before the sink, or write to another table.",
+        )
+    partitioned_by = list(table.metadata().partition_columns)
+    if partitioned_by != list(partition_by):
+        raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {list(partition_by)}")
+
+
+def _columns(schema: dict[str, Any]) -> dict[str, str]:
+    return {field["name"]: _type_text(field["type"]) for field in schema["fields"]}
+
+
+def _type_text(part: Any) -> str:
+    """Return a Delta type as Spark shows it; whether parts may be null does not count."""
+    if isinstance(part, str):
+        return part
+    match part["type"]:
+        case "array":
+            return f"array<{_type_text(part['elementType'])}>"
+        case "map":
+            return f"map<{_type_text(part['keyType'])}, {_type_text(part['valueType'])}>"
+        case _:
+            fields = [f"{field['name']}: {_type_text(field['type'])}" for field in part["fields"]]
+            return f"struct<{', '.join(fields)}>"
+
+
+def _show(columns: dict[str, str]) -> str:
+    return ", ".join(f"{name}: {part}" for name, part in columns.items())

@@ -1,0 +1,82 @@
+"""Rows that wait for their file: of this epoch on the heap, of the ones before encoded in a writer's list state.
+
+A file in a columnar format cannot be appended to, and an epoch is much shorter than a checkpoint interval. So rows stay in state
+until a checkpoint, or until there are enough of them for a file; what an epoch cost is what it added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from flinkish.common.typeinfo import Types
+from flinkish.datastream.connectors.base import SinkWriterContext
+from flinkish.datastream.state import ListStateDescriptor
+
+#: From so many rows or bytes on a buffer is written to a file before its checkpoint: it is kept in memory and in the state's log.
+BUFFER_ROWS: Final = 100_000
+BUFFER_BYTES: Final = 64 * 1024 * 1024
+
+GroupT = TypeVar("GroupT")
+
+
+def bytes_state(name: str) -> ListStateDescriptor:
+    """Describe list state of byte strings."""
+    return ListStateDescriptor(name, Types.PRIMITIVE_ARRAY(Types.BYTE()))
+
+
+class RowBuffer(Generic[GroupT]):
+    """Buffers rows by group (such as a partition); groups are plain data that MessagePack holds."""
+
+    def __init__(
+        self,
+        context: SinkWriterContext,
+        name: str,
+        group_type: Any,
+        encode: Callable[[Sequence[Any]], bytes],
+    ) -> None:
+        self._state = context.get_list_state(bytes_state(name))
+        self._decoder: msgspec.msgpack.Decoder[tuple[GroupT, int, bytes]] = msgspec.msgpack.Decoder(tuple[group_type, int, bytes])
+        self._encode = encode
+        self._open: dict[GroupT, list[Any]] = {}
+        self._rows = 0
+        self._bytes = 0
+        for item in self._state.get():
+            _, rows, chunk = self._decoder.decode(item)
+            self._rows += rows
+            self._bytes += len(chunk)
+
+    def group(self, group: GroupT) -> list[Any]:
+        """Return the list to which rows of a group are to be appended in this epoch; valid until `seal`."""
+        rows = self._open.get(group)
+        if rows is None:
+            rows = self._open[group] = []
+        return rows
+
+    def seal(self) -> None:
+        """Encode the rows of this epoch into the state."""
+        for group, rows in self._open.items():
+            chunk = self._encode(rows)
+            self._state.add(msgspec.msgpack.encode((group, len(rows), chunk)))
+            self._rows += len(rows)
+            self._bytes += len(chunk)
+        self._open.clear()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is so much that it should go to files now."""
+        return self._rows >= BUFFER_ROWS or self._bytes >= BUFFER_BYTES
+
+    def take(self) -> dict[GroupT, list[bytes]]:
+        """Return the encoded chunks of each group in their order, and forget them."""
+        self.seal()
+        groups: dict[GroupT, list[bytes]] = {}
+        for item in self._state.get():
+            group, _, chunk = self._decoder.decode(item)
+            groups.setdefault(group, []).append(chunk)
+        if groups:
+            self._state.clear()
+        self._rows = self._bytes = 0
+        return groups

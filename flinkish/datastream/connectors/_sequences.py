@@ -1,0 +1,91 @@
+"""What sources over a range of numbers share: splits, their enumerator, the state of a reader's splits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Generic
+
+from flinkish.datastream.connectors.base import InputStatus, SplitEnumerator, SplitEnumeratorContext, SplitT
+
+
+def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
+    """Cut start..end (both inclusive) into at most `parts` non-empty ranges whose sizes differ by one at most.
+
+    The first ones are the larger ones, as in Flink's NumberSequenceIterator.split.
+
+    >>> cut_range(1, 7, 3)
+    [(1, 3), (4, 5), (6, 7)]
+    >>> cut_range(1, 2, 3)
+    [(1, 1), (2, 2)]
+    """
+    total = max(0, end - start + 1)
+    size, larger = divmod(total, parts)
+    ranges = []
+    for index in range(min(parts, total)):
+        length = size + (1 if index < larger else 0)
+        ranges.append((start, start + length - 1))
+        start += length
+    return ranges
+
+
+class FixedSplitsEnumerator(SplitEnumerator[SplitT, tuple[SplitT, ...]]):
+    """Hands out a fixed set of splits, one for each request, in their order; its state is what is left.
+
+    With the last one all readers are told that there are no more, so that a short input ends in the epoch in which it is read:
+    its records see no watermark before that of the end.
+    """
+
+    def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT]) -> None:
+        self._context = context
+        self._splits = deque(splits)
+
+    def handle_split_request(self, subtask: int) -> None:
+        if self._splits:
+            self._context.assign_split(self._splits.popleft(), subtask)
+        if not self._splits:
+            for reader in range(self._context.parallelism):
+                self._context.signal_no_more_splits(reader)
+
+    def add_splits_back(self, splits: Sequence[SplitT], subtask: int) -> None:
+        self._splits.extendleft(reversed(splits))
+
+    def snapshot_state(self, checkpoint_id: int) -> tuple[SplitT, ...]:
+        return tuple(self._splits)
+
+
+class OwnedSplits(Generic[SplitT]):
+    """The unfinished splits of a reader, by id, read one after the other."""
+
+    def __init__(self) -> None:
+        self._splits: dict[str, SplitT] = {}
+        self._no_more = False
+
+    def add(self, splits: Sequence[SplitT]) -> None:
+        for split in splits:
+            self._splits[split.split_id] = split
+
+    def no_more(self) -> None:
+        self._no_more = True
+
+    def first(self) -> SplitT | None:
+        """Return the split to read now; None if there is none."""
+        return next(iter(self._splits.values()), None)
+
+    def update(self, split: SplitT) -> None:
+        self._splits[split.split_id] = split
+
+    def remove(self, split_id: str) -> None:
+        del self._splits[split_id]
+
+    def __len__(self) -> int:
+        return len(self._splits)
+
+    def all(self) -> tuple[SplitT, ...]:
+        return tuple(self._splits.values())
+
+    def status(self) -> InputStatus:
+        """Return what to answer once the first split's records were emitted."""
+        if self._splits:
+            return InputStatus.MORE_AVAILABLE
+        return InputStatus.END_OF_INPUT if self._no_more else InputStatus.NOTHING_AVAILABLE

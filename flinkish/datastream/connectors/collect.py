@@ -1,0 +1,41 @@
+"""The sink behind execute_and_collect: records travel to the driver with the report of their epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.common.conversion import shortest_floats
+from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
+
+#: Channel of `SinkWriterContext.emit_to_driver` on which collected records travel.
+COLLECT_CHANNEL: Final = "collect"
+
+
+@dataclass(frozen=True)
+class CollectSink(Sink[Any, None]):
+    """Hand every record to the driver, in the order in which each subtask got it."""
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+        return _CollectWriter(context)
+
+
+class _CollectWriter(SinkWriter[Any, None]):
+    def __init__(self, context: SinkWriterContext) -> None:
+        self._context = context
+        self._values: list[Any] = []
+        convert = shortest_floats(context.input_type)
+        if convert is not None:
+            self._convert = convert
+            self.write = self._write_converted  # type: ignore[method-assign]
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._values.append(value)
+
+    def _write_converted(self, value: Any, context: WriteContext) -> None:
+        self._values.append(self._convert(value))
+
+    def end_epoch(self) -> None:
+        if self._values:
+            self._context.emit_to_driver(COLLECT_CHANNEL, self._values)
+            self._values = []

@@ -1,0 +1,121 @@
+"""The source behind from_collection: values that travel with the program."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.common.conversion import lenient_converter
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.pickling import dumps, loads
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+_SCALARS = frozenset(
+    {int, float, complex, str, bool, bytes, type(None), decimal.Decimal}
+    | {datetime.date, datetime.datetime, datetime.time, datetime.timedelta}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionSplit(SourceSplit):
+    """The collection from the element with index `position` on."""
+
+    position: int
+
+
+class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]):
+    """Emit the elements of a collection in their order, by one reader.
+
+    With a type the elements are converted when the source is made, leniently as Flink does: whole numbers are wrapped into the
+    type's range, and a list, tuple, dict or object will do for a row. Raises TypeMismatchError for what cannot be converted.
+    """
+
+    def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
+        if not isinstance(collection, Iterable):
+            raise InvalidArgumentError(f"from_collection takes an iterable of elements; got {collection!r}")
+        convert = None if type_info is None else lenient_converter(type_info)
+        self._values = tuple(collection) if convert is None else tuple(map(convert, collection))
+        self._type_info = type_info
+        self._immutable = all(map(_is_immutable, self._values))
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def split_type(self) -> type[CollectionSplit]:
+        return CollectionSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return tuple[CollectionSplit, ...]
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[CollectionSplit]
+    ) -> SplitEnumerator[CollectionSplit, tuple[CollectionSplit, ...]]:
+        return FixedSplitsEnumerator(context, [CollectionSplit(split_id="0", position=0)] if self._values else [])
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[CollectionSplit], checkpoint: tuple[CollectionSplit, ...]
+    ) -> SplitEnumerator[CollectionSplit, tuple[CollectionSplit, ...]]:
+        return FixedSplitsEnumerator(context, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, CollectionSplit]:
+        return _CollectionReader(self._values, self._immutable)
+
+    def produced_type(self) -> TypeInformation | None:
+        return self._type_info
+
+
+def _is_immutable(value: Any) -> bool:
+    kind = value.__class__
+    return kind in _SCALARS or (kind is tuple and all(map(_is_immutable, value)))
+
+
+class _CollectionReader(SourceReader[Any, CollectionSplit]):
+    def __init__(self, values: tuple[Any, ...], immutable: bool) -> None:
+        self._values = values
+        self._immutable = immutable
+        self._splits: OwnedSplits[CollectionSplit] = OwnedSplits()
+
+    def add_splits(self, splits: Sequence[CollectionSplit]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        split = self._splits.first()
+        if split is None:
+            return self._splits.status()
+        output.select_split(split.split_id)
+        stop = min(len(self._values), split.position + max(1, output.credit))
+        values: Iterable[Any] = self._values[split.position : stop]
+        if not self._immutable:
+            # User code may change what it is given; if the epoch is run again, the elements must be as they were.
+            values = (loads(dumps(value)) for value in values)
+        output.collect_all(values)
+        if stop >= len(self._values):
+            self._splits.remove(split.split_id)
+            output.split_finished(split.split_id)
+        else:
+            self._splits.update(replace(split, position=stop))
+        return self._splits.status()
+
+    def snapshot_state(self) -> Sequence[CollectionSplit]:
+        return self._splits.all()

@@ -1,0 +1,216 @@
+"""A source that makes its records from their index: for tests, demonstrations and load."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.pickling import check_serializable
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+_MAX_LONG = 2**63 - 1
+#: What a rate-limited reader may catch up on after a pause, in milliseconds: a restart must not end in a flood.
+_BURST = 1000
+
+
+class GeneratorFunction(ABC):
+    """Makes a record from its index, with resources of its own; a plain callable will do where none are needed.
+
+    It must return the same for the same index: that is what makes the source replayable.
+    """
+
+    def open(self, context: SourceReaderContext) -> None:  # noqa: B027 - optional
+        """Get ready, in the task."""
+
+    @abstractmethod
+    def map(self, index: int) -> Any:
+        """Return the record with this index."""
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release what `open` took."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataGeneratorSplit(SourceSplit):
+    """The indexes from `next_index` to `end`, both inclusive.
+
+    A split has its own share of the rate, so that the whole stays the same at any parallelism. `allowance` counts thousandths
+    of a record that may be emitted, as it stood at `allowance_time` (processing time, milliseconds; None before the first look).
+    """
+
+    next_index: int
+    end: int
+    #: How many splits the source was cut into: the share of the rate is one of so many.
+    shares: int
+    allowance: float = 1000.0
+    allowance_time: int | None = None
+
+
+class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]):
+    """Emit `generator_function(index)` for index 0 to count - 1, cut into one range for each reader.
+
+    `count` None never ends. `records_per_second` limits the rate over all readers together; the limit is kept by processing time,
+    so an epoch that is run again emits the same records.
+
+    >>> source = DataGeneratorSource(lambda index: index * index, 10)
+    >>> source.boundedness.value
+    'BOUNDED'
+    """
+
+    def __init__(
+        self,
+        generator_function: GeneratorFunction | Callable[[int], Any],
+        count: int | None = None,
+        records_per_second: float | None = None,
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        if not isinstance(generator_function, GeneratorFunction) and not callable(generator_function):
+            raise InvalidArgumentError(
+                f"generator_function must be a GeneratorFunction or a callable of an index; got {generator_function!r}"
+            )
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
+            raise InvalidArgumentError(f"count must be an int or None; got {count!r}")
+        if count is not None and not 0 <= count <= _MAX_LONG:
+            raise InvalidProgramError(f"count must be from 0 to {_MAX_LONG}; got {count}")
+        if records_per_second is not None:
+            if isinstance(records_per_second, bool) or not isinstance(records_per_second, int | float):
+                raise InvalidArgumentError(f"records_per_second must be a number or None; got {records_per_second!r}")
+            if not 0 < records_per_second < float("inf"):
+                raise InvalidProgramError(f"records_per_second must be more than 0 and finite; got {records_per_second}")
+        self._generator_function = generator_function
+        self._count = count
+        self._records_per_second = records_per_second
+        self._type_info = type_info
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.CONTINUOUS_UNBOUNDED if self._count is None else Boundedness.BOUNDED
+
+    @property
+    def split_type(self) -> type[DataGeneratorSplit]:
+        return DataGeneratorSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return tuple[DataGeneratorSplit, ...]
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[DataGeneratorSplit]
+    ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
+        last = _MAX_LONG - 1 if self._count is None else self._count - 1
+        ranges = cut_range(0, last, context.parallelism)
+        return FixedSplitsEnumerator(
+            context,
+            [
+                # The first record comes at once, those of the other splits one after the other as the rate says.
+                DataGeneratorSplit(
+                    split_id=str(i), next_index=first, end=end, shares=len(ranges), allowance=1000.0 * (1 - i / len(ranges))
+                )
+                for i, (first, end) in enumerate(ranges)
+            ],
+        )
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[DataGeneratorSplit], checkpoint: tuple[DataGeneratorSplit, ...]
+    ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
+        return FixedSplitsEnumerator(context, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, DataGeneratorSplit]:
+        return _DataGeneratorReader(self._generator_function, self._records_per_second, context)
+
+    def produced_type(self) -> TypeInformation | None:
+        return self._type_info
+
+    def validate(self) -> None:
+        check_serializable(self._generator_function, "the generator function of DataGeneratorSource")
+
+
+class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
+    def __init__(
+        self,
+        function: GeneratorFunction | Callable[[int], Any],
+        records_per_second: float | None,
+        context: SourceReaderContext,
+    ) -> None:
+        self._function = function
+        self._generate = function.map if isinstance(function, GeneratorFunction) else function
+        self._records_per_second = records_per_second
+        self._context = context
+        self._splits: OwnedSplits[DataGeneratorSplit] = OwnedSplits()
+
+    def start(self) -> None:
+        if isinstance(self._function, GeneratorFunction):
+            self._function.open(self._context)
+
+    def add_splits(self, splits: Sequence[DataGeneratorSplit]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        if self._records_per_second is None:
+            split = self._splits.first()
+            if split is not None:
+                self._emit(split, max(1, output.credit), output)
+            return self._splits.status()
+        credit = max(1, output.credit)
+        throttled = False
+        # Each split has its own allowance, so all of them are served.
+        for split in self._splits.all():
+            before = split.next_index
+            split = self._refill(split, self._records_per_second)
+            allowed = int(split.allowance // 1000)
+            due = min(allowed, credit, split.end - before + 1)
+            split = replace(split, allowance=split.allowance - due * 1000)
+            self._splits.update(split)
+            self._emit(split, due, output)
+            credit -= due
+            throttled = throttled or due == allowed
+        status = self._splits.status()
+        if throttled and status is InputStatus.MORE_AVAILABLE:
+            return InputStatus.NOTHING_AVAILABLE
+        return status
+
+    def _emit(self, split: DataGeneratorSplit, limit: int, output: ReaderOutput[Any]) -> None:
+        if limit <= 0:
+            return
+        output.select_split(split.split_id)
+        stop = min(split.end + 1, split.next_index + limit)
+        output.collect_all(map(self._generate, range(split.next_index, stop)))
+        if stop > split.end:
+            self._splits.remove(split.split_id)
+            output.split_finished(split.split_id)
+        else:
+            self._splits.update(replace(split, next_index=stop))
+
+    def _refill(self, split: DataGeneratorSplit, records_per_second: float) -> DataGeneratorSplit:
+        now = self._context.processing_time()
+        rate = records_per_second / split.shares  # records a second = thousandths of a record a millisecond
+        if split.allowance_time is None:
+            return replace(split, allowance_time=now)
+        elapsed = min(max(0, now - split.allowance_time), _BURST)
+        ceiling = max(1000.0, rate * _BURST)
+        return replace(split, allowance=min(split.allowance + elapsed * rate, ceiling), allowance_time=now)
+
+    def snapshot_state(self) -> Sequence[DataGeneratorSplit]:
+        return self._splits.all()
+
+    def close(self) -> None:
+        if isinstance(self._function, GeneratorFunction):
+            self._function.close()

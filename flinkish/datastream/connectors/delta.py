@@ -1,0 +1,265 @@
+"""DeltaSink: appends rows to a Delta table, one commit for each checkpoint, each row exactly once.
+
+Writers put Parquet files into the table's folder, where no reader sees them until a commit names them. The committer makes one
+Delta commit for each checkpoint, with an app transaction (this job and sink, the checkpoint's id): after a crash the same commit
+is recognized and left out, and a driver that should be dead is refused. Files of tries that were lost stay behind
+unnamed; Delta's VACUUM removes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.ids import IdSource, random_id
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._arrow import fields_of
+from flinkish.datastream.connectors._delta_committer import DeltaCommittable, DeltaCommitter, DeltaFile
+from flinkish.datastream.connectors._delta_table import (
+    Partition,
+    TableLayout,
+    check_table,
+    open_table,
+    partition_folder,
+    statistics,
+)
+from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors.base import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.datastream.connectors.file_system.paths import local_path
+from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, decode_batch, encode_batch
+
+__all__ = ["DeltaSink", "DeltaSinkBuilder"]
+
+
+class DeltaSink(Sink[Any, DeltaCommittable]):
+    """Appends rows to a Delta table of protocol (1, 2), which Spark and others read.
+
+    `path`: the table's folder; the table is created if it is missing. `partition_by`: columns that files are divided by.
+    `row_type`: ROW_NAMED or TUPLE, if the records' type is not declared; `field_names`: the columns of a TUPLE, by default f0, f1
+    and so on.
+    `table_properties`: for a table that is created, such as {"delta.appendOnly": "true"}.
+    `overwrite`: the first commit of a job replaces what the table held; until then readers see the old rows. A job that goes on
+    from a checkpoint, by high-availability.cluster-id or execution.state-recovery.path, appends.
+
+    Rows are of kind INSERT; others fail the job. Columns are found by name, and their types must equal the table's. SQL_TIMESTAMP
+    is stored as a point in time, taken as UTC. Without checkpointing a bounded job commits once, at its end; one that never ends
+    must have it on, or nothing becomes visible.
+
+    >>> sink = DeltaSink("/tmp/flights", partition_by=["origin"])
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        partition_by: Sequence[str] = (),
+        row_type: TypeInformation | None = None,
+        field_names: Sequence[str] | None = None,
+        table_properties: dict[str, str] | None = None,
+        compression: str = "snappy",
+        overwrite: bool = False,
+    ) -> None:
+        if isinstance(partition_by, str) or not all(isinstance(name, str) for name in partition_by):
+            raise InvalidArgumentError(f"partition_by of DeltaSink must be a list of column names; got {partition_by!r}")
+        if field_names is not None and (isinstance(field_names, str) or not all(isinstance(name, str) for name in field_names)):
+            raise InvalidArgumentError(f"field_names of DeltaSink must be a list of names; got {field_names!r}")
+        if row_type is not None and not isinstance(row_type, TypeInformation):
+            raise InvalidArgumentError(f"row_type of DeltaSink must be a TypeInformation; got {row_type!r}")
+        if compression not in COMPRESSIONS:
+            raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
+        self._path = local_path(path, "path of DeltaSink")
+        self._partition_by = tuple(partition_by)
+        self._row_type = row_type
+        self._field_names = None if field_names is None else tuple(field_names)
+        self._table_properties = dict(table_properties or {})
+        self._compression = compression
+        self._overwrite = bool(overwrite)
+
+    @staticmethod
+    def for_table(path: str) -> DeltaSinkBuilder:
+        """Begin a sink into the table at a path."""
+        return DeltaSinkBuilder(path)
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, DeltaCommittable]:
+        layout = self._layout(context.input_type)
+        return DeltaWriter(self._path, layout, self._compression, context, random_id)
+
+    def create_committer(self, configuration: Configuration) -> Committer[DeltaCommittable]:
+        # Restored from a checkpoint of another job: what that one wrote is to stay.
+        overwrite = self._overwrite and not configuration.contains(options.SAVEPOINT_PATH)
+        return DeltaCommitter(self._path, self._partition_by, self._table_properties, overwrite=overwrite)
+
+    @property
+    def committable_type(self) -> Any:
+        return DeltaCommittable
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Raise a named error if the records cannot be rows of the table, or do not fit the one that is there."""
+        layout = self._layout(input_type)
+        if os.path.exists(self._path) and not os.path.isdir(self._path):
+            raise SinkError(f"DeltaSink: {self._path} is a file; a table is a folder")
+        table = open_table(self._path)
+        if table is not None:
+            check_table(table, layout.schema_json, layout.partition_by, self._path)
+            if self._overwrite and table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
+                raise SinkError(f"DeltaSink cannot replace the rows of {self._path}: the table is append-only (delta.appendOnly)")
+
+    def _layout(self, input_type: TypeInformation) -> TableLayout:
+        row_type = input_type if self._row_type is None else self._row_type
+        fields = fields_of(row_type)
+        if fields is None:
+            raise InvalidProgramError(
+                f"DeltaSink into {self._path} writes rows or tuples; the records are of type {row_type!r}",
+                hint="give the operator before the sink an output_type such as Types.ROW_NAMED(...), or DeltaSink a row_type.",
+            )
+        names, types = fields
+        if self._field_names is not None:
+            if len(self._field_names) != len(names):
+                raise InvalidProgramError(
+                    f"DeltaSink into {self._path} has {len(self._field_names)} field_names {list(self._field_names)} for records "
+                    f"of {len(names)} fields: {row_type!r}"
+                )
+            names = self._field_names
+        return TableLayout(names, types, self._partition_by, self._path, by_position=self._field_names is not None)
+
+
+class DeltaSinkBuilder:
+    """Sets up a DeltaSink."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._options: dict[str, Any] = {}
+
+    def with_partition_columns(self, *columns: str) -> DeltaSinkBuilder:
+        """Set the columns that files are divided by."""
+        self._options["partition_by"] = columns
+        return self
+
+    def with_row_type(self, row_type: TypeInformation) -> DeltaSinkBuilder:
+        """Set the type of the rows, if the stream does not declare it."""
+        self._options["row_type"] = row_type
+        return self
+
+    def with_field_names(self, *names: str) -> DeltaSinkBuilder:
+        """Set the columns that the fields of tuples go to."""
+        self._options["field_names"] = names
+        return self
+
+    def with_table_properties(self, properties: dict[str, str]) -> DeltaSinkBuilder:
+        """Set the properties of a table that is created."""
+        self._options["table_properties"] = properties
+        return self
+
+    def with_compression(self, compression: str) -> DeltaSinkBuilder:
+        """Set the compression of the files: snappy (default), zstd, gzip, lz4 or none."""
+        self._options["compression"] = compression
+        return self
+
+    def with_overwrite(self) -> DeltaSinkBuilder:
+        """Let the first commit of a job replace what the table held, unless the job goes on from a checkpoint."""
+        self._options["overwrite"] = True
+        return self
+
+    def build(self) -> DeltaSink:
+        """Return the sink."""
+        return DeltaSink(self._path, **self._options)
+
+
+class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
+    """Buffers rows in state and writes them as Parquet files at checkpoints, or when there are enough."""
+
+    def __init__(self, path: str, layout: TableLayout, compression: str, context: SinkWriterContext, ids: IdSource) -> None:
+        self._path = path
+        self._layout = layout
+        self._compression = compression
+        self._context = context
+        self._ids = ids
+        self._values = layout.all_rows.values
+        self._buffer: RowBuffer[Partition] = RowBuffer(context, "flinkish.delta-sink.rows", Partition, self._encode)
+        self._partitions: dict[tuple[Any, ...], list[Any]] = {}
+        self._everything: list[Any] | None = None
+        self._file_state = context.get_list_state(bytes_state("flinkish.delta-sink.files"))
+        decoder = msgspec.msgpack.Decoder(DeltaFile)
+        self._files = [decoder.decode(item) for item in self._file_state.get()]
+        # The first writer says once what the table is like, so that it exists even if there are no rows.
+        self._announced = context.subtask_index != 0
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        values = self._values(value)
+        if not self._layout.partition_by:
+            if self._everything is None:
+                self._everything = self._buffer.group(())
+            self._everything.append(values)
+            return
+        key = tuple([values[i] for i in self._layout.partition_indexes])
+        rows = self._partitions.get(key)
+        if rows is None:
+            partition = tuple([convert(part) for convert, part in zip(self._layout.partition_converters, key, strict=True)])
+            rows = self._partitions[key] = self._buffer.group(partition)
+        rows.append(values)
+
+    def _encode(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        return encode_batch(self._layout.rows.batch(rows))
+
+    def end_epoch(self) -> None:
+        self._seal()
+        if self._buffer.is_full:
+            self._write_files()
+
+    def flush(self, end_of_input: bool) -> None:
+        self._seal()
+        self._write_files()
+
+    def _seal(self) -> None:
+        self._buffer.seal()
+        self._partitions.clear()
+        self._everything = None
+
+    def _write_files(self) -> None:
+        written = [self._write_file(partition, chunks) for partition, chunks in self._buffer.take().items()]
+        if written:
+            self._files.extend(written)
+            self._file_state.update([msgspec.msgpack.encode(file) for file in self._files])
+
+    def _write_file(self, partition: Partition, chunks: Sequence[bytes]) -> DeltaFile:
+        schema = self._layout.rows.schema
+        table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in chunks], schema)
+        folder = partition_folder(self._layout.partition_by, partition)
+        codec = "" if self._compression == "none" else f".{self._compression}"
+        path = os.path.join(folder, f"part-{self._context.subtask_index:05}-{self._ids()}-c000{codec}.parquet")
+        target = os.path.join(self._path, path)
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "xb") as file:
+                pq.write_table(table, file, compression=self._compression)
+                file.flush()
+                os.fsync(file.fileno())
+            status = os.stat(target)
+        except OSError as error:
+            raise SinkError(f"DeltaSink cannot write {target}: {error.strerror or error}") from error
+        return DeltaFile(
+            path=path,
+            size=status.st_size,
+            rows=table.num_rows,
+            partition=partition,
+            modification_time=status.st_mtime_ns // 1_000_000,
+            stats=statistics(table),
+        )
+
+    def prepare_commit(self) -> Sequence[DeltaCommittable]:
+        if not self._files and self._announced:
+            return ()
+        committable = DeltaCommittable(schema=self._layout.schema_json, files=tuple(self._files))
+        if self._files:
+            self._files = []
+            self._file_state.clear()
+        self._announced = True
+        return (committable,)

@@ -1,0 +1,21 @@
+"""A sink that drops everything: for measuring what comes before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
+
+
+@dataclass(frozen=True)
+class DiscardingSink(Sink[Any, None]):
+    """Drop every record; Flink's DiscardingSink."""
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+        return _DiscardingWriter()
+
+
+class _DiscardingWriter(SinkWriter[Any, None]):
+    def write(self, value: Any, context: WriteContext) -> None:
+        pass

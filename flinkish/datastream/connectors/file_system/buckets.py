@@ -1,0 +1,189 @@
+"""Which folder below a sink's path a record is written to."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import zoneinfo
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+
+
+@dataclass(slots=True)
+class BucketContext:
+    """About the record that is assigned to a bucket; one object, valid during the call only. All times are milliseconds."""
+
+    element_timestamp: int | None = None
+    watermark: int = -(2**63)
+    processing_time: int = 0
+
+    def timestamp(self) -> int | None:
+        """Return the record's event time, None if it has none."""
+        return self.element_timestamp
+
+    def current_watermark(self) -> int:
+        """Return the watermark that stood when the record came."""
+        return self.watermark
+
+    def current_processing_time(self) -> int:
+        """Return the processing time of the epoch."""
+        return self.processing_time
+
+
+class BucketAssigner(ABC):
+    """Names the bucket of a record: a path below the sink's, '' for the sink's path itself. Subclass it for your own."""
+
+    @abstractmethod
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        """Return the bucket of a record."""
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """Write everything into the sink's path."""
+        return BasePathBucketAssigner()
+
+    @staticmethod
+    def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
+        """Bucket by processing time, by default one for each hour.
+
+        `format_str` is a pattern of Java's DateTimeFormatter made of y M d H h m s S a E D and text in single quotes;
+        `timezone_id` is a name such as 'Europe/Berlin', None for the machine's zone.
+        """
+        return DateTimeBucketAssigner(format_str, timezone_id)
+
+
+@dataclass(frozen=True, slots=True)
+class BasePathBucketAssigner(BucketAssigner):
+    """One bucket: the sink's path."""
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        return ""
+
+
+class DateTimeBucketAssigner(BucketAssigner):
+    """A bucket for each stretch of processing time."""
+
+    def __init__(self, format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> None:
+        self._format_str = format_str
+        self._timezone_id = timezone_id
+        java_date_format(format_str)
+        _zone(timezone_id)
+        self._last: tuple[int, str] | None = None
+
+    def get_bucket_id(self, element: Any, context: BucketContext) -> str:
+        now = context.processing_time
+        last = self._last
+        # All records of an epoch have one processing time.
+        if last is None or last[0] != now:
+            last = self._last = (now, format_time(now, self._format_str, self._timezone_id))
+        return last[1]
+
+    def __getstate__(self) -> tuple[str, str | None]:
+        return self._format_str, self._timezone_id
+
+    def __setstate__(self, state: tuple[str, str | None]) -> None:
+        self._format_str, self._timezone_id = state
+        self._last = None
+
+
+def _zone(timezone_id: str | None) -> datetime.tzinfo | None:
+    if timezone_id is None:
+        return None
+    if not isinstance(timezone_id, str):
+        raise InvalidArgumentError(f"timezone_id must be a str or None; got {timezone_id!r}")
+    offset = re.fullmatch(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", timezone_id)
+    if offset:
+        sign, hours, minutes = offset.groups()
+        delta = datetime.timedelta(hours=int(hours), minutes=int(minutes or 0))
+        if delta <= datetime.timedelta(hours=18):
+            return datetime.timezone(-delta if sign == "-" else delta)
+    try:
+        return datetime.UTC if timezone_id == "Z" else zoneinfo.ZoneInfo(timezone_id)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidProgramError(
+            f"timezone_id {timezone_id!r} is not known", hint="for example 'UTC', 'Europe/Berlin', 'GMT-08:00'."
+        ) from error
+
+
+#: Letters of Java's DateTimeFormatter by how often they are repeated, as directives for strftime; {n} are made by hand.
+_LETTERS: Final[dict[str, dict[int, str]]] = {
+    "y": {4: "%Y", 2: "%y", 1: "{year}"},
+    "u": {4: "%Y", 2: "%y", 1: "{year}"},
+    "M": {1: "{month}", 2: "%m", 3: "%b", 4: "%B"},
+    "d": {1: "{day}", 2: "%d"},
+    "D": {1: "{day_of_year}", 3: "%j"},
+    "H": {1: "{hour}", 2: "%H"},
+    "h": {1: "{hour12}", 2: "%I"},
+    "m": {1: "{minute}", 2: "%M"},
+    "s": {1: "{second}", 2: "%S"},
+    "S": {1: "{decisecond}", 2: "{centisecond}", 3: "{millisecond}"},
+    "a": {1: "%p"},
+    "E": {1: "%a", 2: "%a", 3: "%a", 4: "%A"},
+}
+
+
+@lru_cache(maxsize=64)
+def java_date_format(pattern: str) -> tuple[str, ...]:
+    """Return the parts of a Java date pattern: strftime directives, names in braces, and text with a leading quote.
+
+    >>> java_date_format("yyyy'T'HH")
+    ('%Y', "'T", '%H')
+    """
+    if not isinstance(pattern, str) or not pattern:
+        raise InvalidArgumentError(f"format_str must be a date pattern such as 'yyyy-MM-dd--HH'; got {pattern!r}")
+    parts: list[str] = []
+    for token in re.finditer(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+|'", pattern):
+        text = token.group()
+        if token.group(1) is not None:
+            parts.append("'" + (token.group(1).replace("''", "'") or "'"))
+        elif token.group(2):
+            directive = _LETTERS.get(text[0], {}).get(len(text))
+            if directive is None:
+                raise InvalidProgramError(
+                    f"format_str {pattern!r}: {text!r} is not supported",
+                    hint=f"use {' '.join(_LETTERS)}, or put text into single quotes.",
+                )
+            parts.append(directive)
+        elif text == "'":
+            raise InvalidProgramError(f"format_str {pattern!r}: a single quote is not closed")
+        else:
+            parts.append("'" + text)
+    return tuple(parts)
+
+
+def format_time(milliseconds: int, pattern: str, timezone_id: str | None) -> str:
+    """Return a point in time as a Java date pattern says."""
+    time = datetime.datetime.fromtimestamp(milliseconds // 1000, datetime.UTC)
+    time = time.replace(microsecond=milliseconds % 1000 * 1000).astimezone(_zone(timezone_id))
+    made = {
+        "{year}": str(time.year),
+        "{month}": str(time.month),
+        "{day}": str(time.day),
+        "{day_of_year}": str(time.timetuple().tm_yday),
+        "{hour}": str(time.hour),
+        "{hour12}": str(time.hour % 12 or 12),
+        "{minute}": str(time.minute),
+        "{second}": str(time.second),
+        "{decisecond}": f"{time.microsecond // 100_000}",
+        "{centisecond}": f"{time.microsecond // 10_000:02}",
+        "{millisecond}": f"{time.microsecond // 1000:03}",
+    }
+    return "".join(
+        part[1:] if part.startswith("'") else made[part] if part in made else time.strftime(part)
+        for part in java_date_format(pattern)
+    )
+
+
+def check_bucket_id(bucket_id: Any, assigner: BucketAssigner) -> str:
+    """Return the bucket's path below the sink's; raises SinkError if it leads elsewhere or is no text."""
+    if not isinstance(bucket_id, str) or "\0" in bucket_id:
+        raise SinkError(
+            f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's, as str; got {bucket_id!r}"
+        )
+    if bucket_id.startswith("/") or ".." in bucket_id.split("/"):
+        raise SinkError(f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's; got {bucket_id!r}")
+    return bucket_id

@@ -1,0 +1,183 @@
+"""Finds files, cuts them into splits and hands these out."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
+from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
+
+#: Size of the regions that splittable files are cut into, in bytes.
+DEFAULT_BLOCK_SIZE: Final = 64 * 1024 * 1024
+#: Small files are handed out together up to this size, in bytes, as a reader gets new splits once in an epoch only.
+_ASSIGNMENT_SIZE: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnumeratorProvider:
+    """Whether files are cut into regions that several readers read at the same time.
+
+    Files and folders whose names begin with '.' or '_' are hidden. Compressed files are never cut.
+    """
+
+    #: Size of a region in bytes; None: each file is one split.
+    block_size: int | None = None
+
+    @staticmethod
+    def default_splittable_file_enumerator(block_size: int = DEFAULT_BLOCK_SIZE) -> FileEnumeratorProvider:
+        """Cut files into regions of about so many bytes, if their format allows it."""
+        if not isinstance(block_size, int) or isinstance(block_size, bool) or block_size <= 0:
+            raise InvalidArgumentError(f"block_size must be a number of bytes of more than 0; got {block_size!r}")
+        return FileEnumeratorProvider(block_size)
+
+    @staticmethod
+    def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
+        """Read each file by one reader, in its order."""
+        return FileEnumeratorProvider()
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplitAssignerProvider:
+    """Which reader gets which split: the next one that asks gets the next one, as all of them reach all files."""
+
+    @staticmethod
+    def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        """Accepted as in Flink; no file is nearer to one reader than to another."""
+        return FileSplitAssignerProvider()
+
+
+def visible_files(path: str) -> Iterator[str]:
+    """Yield the file itself, or all below a folder that are not hidden, in the order of their paths.
+
+    Raises SourceError if there is nothing at the path or it cannot be read.
+    """
+    try:
+        if not os.path.isdir(path):
+            os.stat(path)
+            yield path
+            return
+        with os.scandir(path) as entries:
+            children = sorted((entry for entry in entries if not entry.name.startswith((".", "_"))), key=lambda e: e.name)
+    except FileNotFoundError as error:
+        raise missing_path(path) from error
+    except OSError as error:
+        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
+    for child in children:
+        if child.is_dir():
+            try:
+                yield from visible_files(child.path)
+            except SourceError as error:
+                if not isinstance(
+                    error.__cause__, FileNotFoundError
+                ):  # else it was removed meanwhile, so there is nothing to read
+                    raise
+        else:
+            yield child.path
+
+
+def missing_path(path: str) -> SourceError:
+    """Return the error of a path with nothing there, saying how far the path exists."""
+    existing = path
+    while existing != os.path.dirname(existing) and not os.path.exists(existing):
+        existing = os.path.dirname(existing)
+    return SourceError(f"FileSource: nothing is at {path}", hint=f"{existing} exists; is the rest of the path right?")
+
+
+#: Cuts a file, given by path and size in bytes, into splits.
+CutFile = Callable[[str, int], list[FileSourceSplit]]
+
+
+def find_splits(paths: Sequence[str], cut: CutFile, known: set[str]) -> list[FileSourceSplit]:
+    """Return the splits of all files below the paths but those that are known."""
+    splits: list[FileSourceSplit] = []
+    seen = set(known)
+    for root in paths:
+        for path in visible_files(root):
+            if path in seen:
+                continue
+            seen.add(path)
+            try:
+                size = os.stat(path).st_size
+            except FileNotFoundError:  # removed since it was listed
+                continue
+            splits.extend(cut(path, size))
+    return splits
+
+
+class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
+    """Hands out the splits in the order of the paths; with `discovery_interval` (ms) looks for new files again and again."""
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[FileSourceSplit],
+        paths: Sequence[str],
+        cut: CutFile,
+        discovery_interval: int | None,
+        restored: FileEnumeratorState | None,
+    ) -> None:
+        self._context = context
+        self._paths = paths
+        self._cut = cut
+        self._discovery_interval = discovery_interval
+        self._restored = restored is not None
+        self._pending: deque[FileSourceSplit] = deque(restored.pending if restored else ())
+        # Insertion order is kept, so that snapshots are the same for the same run.
+        self._known: dict[str, None] = dict.fromkeys(restored.known if restored else ())
+        self._waiting: dict[int, None] = {}
+
+    def start(self) -> None:
+        if self._discovery_interval is None:
+            if not self._restored:
+                self._pending.extend(find_splits(self._paths, self._cut, set()))
+            return
+        if not self._restored:
+            self._take(find_splits(self._paths, self._cut, set()))
+        self._context.call_async(
+            self._discover, self._discovered, initial_delay=self._discovery_interval, period=self._discovery_interval
+        )
+
+    def _discover(self) -> list[FileSourceSplit]:
+        return find_splits(self._paths, self._cut, set(self._known))
+
+    def _discovered(self, splits: list[FileSourceSplit] | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        # A slow look may have begun before the one before it was handled.
+        self._take([split for split in splits or () if split.path not in self._known])
+
+    def _take(self, splits: Sequence[FileSourceSplit]) -> None:
+        self._known.update(dict.fromkeys(split.path for split in splits))
+        self._pending.extend(splits)
+        waiting, self._waiting = list(self._waiting), {}
+        for subtask in waiting:
+            self.handle_split_request(subtask)
+
+    def handle_split_request(self, subtask: int) -> None:
+        if not self._pending and self._discovery_interval is not None:
+            self._waiting[subtask] = None
+            return
+        # Some at a time, yet so that there is something left for the other readers.
+        share = -(-len(self._pending) // self._context.parallelism)
+        assigned = 0
+        while self._pending and share > 0 and assigned < _ASSIGNMENT_SIZE:
+            split = self._pending.popleft()
+            self._context.assign_split(split, subtask)
+            assigned += split.file_size if split.length is None else split.length
+            share -= 1
+        if not self._pending and self._discovery_interval is None:
+            # Told with the last split, a reader ends in the epoch in which it has read it.
+            for reader in range(self._context.parallelism):
+                self._context.signal_no_more_splits(reader)
+
+    def add_splits_back(self, splits: Sequence[FileSourceSplit], subtask: int) -> None:
+        self._pending.extendleft(reversed(splits))
+        if self._waiting:
+            self._take(())
+
+    def snapshot_state(self, checkpoint_id: int) -> FileEnumeratorState:
+        return FileEnumeratorState(pending=tuple(self._pending), known=tuple(self._known))

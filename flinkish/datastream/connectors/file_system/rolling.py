@@ -1,0 +1,90 @@
+"""When a sink closes a part file and begins another."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+
+
+@dataclass(slots=True)
+class PartFileInfo:
+    """About the part file that a bucket is writing. Times are processing time in milliseconds, the size is in bytes."""
+
+    bucket_id: str
+    creation_time: int
+    last_update_time: int
+    size: int
+
+
+class RollingPolicy(ABC):
+    """Decides when a part file is complete. Subclass it for a policy of your own."""
+
+    @abstractmethod
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        """Whether to close the file at a checkpoint."""
+
+    @abstractmethod
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        """Whether to close the file before a record is written."""
+
+    @abstractmethod
+    def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
+        """Whether to close the file now; asked at the end of an epoch, at most once in each bucket check interval."""
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 128 * 1024 * 1024, rollover_interval: int = 60 * 1000, inactivity_interval: int = 60 * 1000
+    ) -> DefaultRollingPolicy:
+        """Roll by size (bytes), age and time without records (milliseconds)."""
+        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
+        """Roll at each checkpoint, and only then."""
+        return OnCheckpointRollingPolicy()
+
+
+@dataclass(frozen=True)
+class DefaultRollingPolicy(RollingPolicy):
+    """Roll a file larger than `part_size` bytes, older than `rollover_interval` ms or unused for `inactivity_interval` ms."""
+
+    part_size: int = 128 * 1024 * 1024
+    rollover_interval: int = 60 * 1000
+    inactivity_interval: int = 60 * 1000
+
+    def __post_init__(self) -> None:
+        for name in ("part_size", "rollover_interval", "inactivity_interval"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidArgumentError(f"{name} of the rolling policy must be an int; got {value!r}")
+            if value <= 0:
+                raise InvalidProgramError(f"{name} of the rolling policy must be more than 0; got {value}")
+
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        return part.size > self.part_size
+
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        return part.size > self.part_size
+
+    def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
+        return (
+            current_time - part.creation_time >= self.rollover_interval
+            or current_time - part.last_update_time >= self.inactivity_interval
+        )
+
+
+@dataclass(frozen=True)
+class OnCheckpointRollingPolicy(RollingPolicy):
+    """Roll at checkpoints only."""
+
+    def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
+        return True
+
+    def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
+        return False
+
+    def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
+        return False

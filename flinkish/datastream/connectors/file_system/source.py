@@ -1,0 +1,234 @@
+"""FileSource: reads the files below some paths, once or watching for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.time import Duration
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from flinkish.datastream.connectors.file_system.enumerator import (
+    DEFAULT_BLOCK_SIZE,
+    FileEnumerator,
+    FileEnumeratorProvider,
+    FileSplitAssignerProvider,
+    visible_files,
+)
+from flinkish.datastream.connectors.file_system.formats import (
+    BulkFormat,
+    FileFormat,
+    SplitReader,
+    StreamFormat,
+    compressed_or_whole,
+)
+from flinkish.datastream.connectors.file_system.paths import local_path
+from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
+
+#: Records read from a file at a time.
+_BATCH: Final = 4096
+
+
+class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
+    """Reads files: all that are there when the job starts, or for ever, watching for new ones.
+
+    >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/tmp").build()
+    >>> source.boundedness.value
+    'BOUNDED'
+
+    Files must be complete when they appear, and not change or go away until they are read and a checkpoint after that is
+    complete.
+    Within a file records come in their order; files are begun in the order of their paths.
+    Differs from Flink: only paths of the local file system (or one that is mounted on all machines) are read.
+    """
+
+    def __init__(self, settings: FileSourceSettings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
+        """Begin a source of files that are read record by record: text lines, CSV, JSON lines."""
+        return FileSourceBuilder(_settings(stream_format, StreamFormat, "for_record_stream_format", paths))
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
+        """Begin a source of files that are read in bulk: Parquet."""
+        return FileSourceBuilder(_settings(bulk_format, BulkFormat, "for_bulk_file_format", paths))
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._settings.discovery_interval is None else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def split_type(self) -> type[FileSourceSplit]:
+        return FileSourceSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return FileEnumeratorState
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[FileSourceSplit]
+    ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
+        settings = self._settings
+        return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, None)
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: FileEnumeratorState
+    ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
+        settings = self._settings
+        return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
+        errors = RecordErrors(self._settings.record_errors, context.metric_group)
+        return _FileSourceReader(self._settings.format, errors)
+
+    def produced_type(self) -> TypeInformation | None:
+        return self._settings.format.produced_type()
+
+    def validate(self) -> None:
+        """Raise SourceError if there is nothing at one of the paths."""
+        for path in self._settings.paths:
+            next(visible_files(path), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSourceSettings:
+    """What the builder collects."""
+
+    format: FileFormat
+    paths: tuple[str, ...]
+    #: Milliseconds between looks for new files; None: look once.
+    discovery_interval: int | None = None
+    enumerator: FileEnumeratorProvider | None = None
+    record_errors: RecordErrorPolicy
+
+    def cut(self, path: str, size: int) -> list[FileSourceSplit]:
+        """Cut a file into splits."""
+        if self.enumerator is not None:
+            block_size = self.enumerator.block_size
+        else:
+            block_size = DEFAULT_BLOCK_SIZE if self.format.split_by_default else None
+        return compressed_or_whole(self.format, path, size, block_size)
+
+
+def _settings(format_: Any, kind: Any, method: str, paths: tuple[str, ...]) -> FileSourceSettings:
+    if not isinstance(format_, kind):
+        raise InvalidArgumentError(
+            f"FileSource.{method} takes a {kind.__name__}; got {format_!r}", hint="for example StreamFormat.text_line_format()."
+        )
+    if not paths:
+        raise InvalidProgramError(f"FileSource.{method} needs at least one path")
+    return FileSourceSettings(
+        format=format_,
+        paths=tuple(local_path(path, "the path of FileSource") for path in paths),
+        record_errors=RecordErrorPolicy.fail(),
+    )
+
+
+class FileSourceBuilder:
+    """Sets up a FileSource."""
+
+    def __init__(self, settings: FileSourceSettings) -> None:
+        self._settings = settings
+
+    def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
+        """Keep running, and look for new files after each interval."""
+        if not isinstance(discovery_interval, Duration):
+            raise InvalidArgumentError(
+                f"monitor_continuously takes a Duration; got {discovery_interval!r}", hint="Duration.of_seconds(10)."
+            )
+        if discovery_interval.to_millis() <= 0:
+            raise InvalidProgramError(f"discovery_interval must be at least a millisecond; got {discovery_interval!r}")
+        self._settings = replace(self._settings, discovery_interval=discovery_interval.to_millis())
+        return self
+
+    def process_static_file_set(self) -> FileSourceBuilder:
+        """Read what is there when the job starts, then end; the default."""
+        self._settings = replace(self._settings, discovery_interval=None)
+        return self
+
+    def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
+        """Choose whether files are cut into regions.
+
+        The default is to cut Parquet files and to leave others whole, so that their records stay in order.
+        """
+        if not isinstance(file_enumerator, FileEnumeratorProvider):
+            raise InvalidArgumentError(f"set_file_enumerator takes a FileEnumeratorProvider; got {file_enumerator!r}")
+        self._settings = replace(self._settings, enumerator=file_enumerator)
+        return self
+
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
+        """Accepted as in Flink; there is one way to assign splits."""
+        if not isinstance(split_assigner, FileSplitAssignerProvider):
+            raise InvalidArgumentError(f"set_split_assigner takes a FileSplitAssignerProvider; got {split_assigner!r}")
+        return self
+
+    def on_record_error(self, policy: RecordErrorPolicy) -> FileSourceBuilder:
+        """Say what is done with records that cannot be read; the default is to fail. Not in Flink."""
+        if not isinstance(policy, RecordErrorPolicy):
+            raise InvalidArgumentError(
+                f"on_record_error takes a RecordErrorPolicy; got {policy!r}", hint="RecordErrorPolicy.skip()."
+            )
+        self._settings = replace(self._settings, record_errors=policy)
+        return self
+
+    def build(self) -> FileSource:
+        """Return the source."""
+        return FileSource(self._settings)
+
+
+class _FileSourceReader(SourceReader[Any, FileSourceSplit]):
+    def __init__(self, format_: FileFormat, errors: RecordErrors) -> None:
+        self._format = format_
+        self._errors = errors
+        self._splits: OwnedSplits[FileSourceSplit] = OwnedSplits()
+        self._current: SplitReader | None = None
+
+    def add_splits(self, splits: Sequence[FileSourceSplit]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        split = self._splits.first()
+        if split is None:
+            return self._splits.status()
+        output.select_split(split.split_id)
+        reader = self._current
+        if reader is None:
+            reader = self._current = self._format.open(split, self._errors)
+        left = max(1, output.credit)
+        while left > 0 and (records := reader.read(min(left, _BATCH))):
+            left -= len(records)
+            output.collect_all(records)
+        if left > 0 or reader.finished:
+            reader.close()
+            self._current = None
+            self._splits.remove(split.split_id)
+            output.split_finished(split.split_id)
+        else:
+            self._splits.update(reader.split())
+        return self._splits.status()
+
+    def snapshot_state(self) -> Sequence[FileSourceSplit]:
+        return self._splits.all()
+
+    def close(self) -> None:
+        if self._current is not None:
+            self._current.close()
+            self._current = None

@@ -1,0 +1,428 @@
+"""The task side of FileSink: buckets, each with a part file in progress and parts that are pending."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from flinkish.common.errors import SinkError
+from flinkish.common.ids import IdSource
+from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors.base import SinkWriter, SinkWriterContext, WriteContext
+from flinkish.datastream.connectors.file_system.buckets import (
+    BasePathBucketAssigner,
+    BucketAssigner,
+    BucketContext,
+    check_bucket_id,
+)
+from flinkish.datastream.connectors.file_system.parts import FileCommittable, OutputFileConfig, PartFile
+from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
+from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
+
+#: So many bytes of an epoch are kept before they go to the file, to write in large pieces.
+_WRITE_SIZE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWriterSettings:
+    """What all writers of a FileSink need."""
+
+    base_path: str
+    assigner: BucketAssigner
+    rolling_policy: RollingPolicy
+    output_file_config: OutputFileConfig
+    #: Milliseconds between checks for files that are too old.
+    bucket_check_interval: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InProgressFile:
+    """A file of which the first `length` bytes count. Times are processing time in milliseconds."""
+
+    part: PartFile
+    length: int
+    creation_time: int
+    last_update_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketState:
+    """All there is to know of a bucket, in a writer's list state."""
+
+    bucket_id: str
+    #: Part of the names of its files; new in each attempt, so that no attempt writes a name that one before it has used.
+    uid: str
+    attempt_id: str
+    counter: int
+    in_progress: InProgressFile | None = None
+    pending: tuple[FileCommittable, ...] = ()
+    #: Files in progress that were copied, so that they can be removed with the next checkpoint.
+    obsolete: tuple[str, ...] = ()
+
+
+class _Bucket(ABC):
+    """A bucket of one writer."""
+
+    def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource) -> None:
+        self._settings = settings
+        self._ids = ids
+        self._state = state
+        self._folder = os.path.join(settings.base_path, state.bucket_id) if state.bucket_id else settings.base_path
+
+    @abstractmethod
+    def write(self, value: Any, now: int) -> None: ...
+
+    @abstractmethod
+    def write_out(self) -> None:
+        """Bring what was written to storage, at the end of an epoch."""
+
+    @abstractmethod
+    def prepare(self, end_of_input: bool) -> None:
+        """Close what a checkpoint closes."""
+
+    def check_time(self, now: int) -> None:  # noqa: B027 - optional
+        """Close what is too old."""
+
+    def state(self) -> BucketState:
+        return self._state
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release files."""
+
+    def take_committables(self) -> Sequence[FileCommittable]:
+        """Return what is pending, and forget it."""
+        state = self._state
+        committables = list(state.pending)
+        if state.obsolete:
+            committables.append(FileCommittable(part=None, obsolete=state.obsolete))
+        if committables:
+            self._state = replace(state, pending=(), obsolete=())
+        return committables
+
+    def _new_part(self) -> PartFile:
+        state = self._state
+        part = PartFile.named(self._folder, self._settings.output_file_config, state.uid, state.counter, self._ids())
+        self._state = replace(state, counter=state.counter + 1)
+        os.makedirs(self._folder, exist_ok=True)
+        return part
+
+    def _add_pending(self, part: PartFile, length: int) -> None:
+        self._state = replace(self._state, pending=(*self._state.pending, FileCommittable(part=part, length=length)))
+
+
+class _RowBucket(_Bucket):
+    """Appends records to a file as they come."""
+
+    def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource, encode: Callable[[Any], bytes]) -> None:
+        super().__init__(state, settings, ids)
+        self._encode = encode
+        self._policy = settings.rolling_policy
+        # Plain bytes and a bare descriptor: a writer dropped in mid epoch must not write on its way out, as file objects do.
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+        self._descriptor: int | None = None
+        self._part: PartFile | None = None
+        self._info: PartFileInfo | None = None
+        if state.in_progress is not None:
+            self._continue(state.in_progress)
+
+    def _continue(self, old: InProgressFile) -> None:
+        """Go on with a copy of a file that another writer object began, as that one may still be alive somewhere."""
+        part = PartFile.at(old.part.final, self._ids())
+        try:
+            with open(old.part.in_progress, "rb") as source, open(part.in_progress, "xb") as target:
+                size = os.fstat(source.fileno()).st_size
+                if size < old.length:
+                    raise SinkError(
+                        f"FileSink cannot go on with {old.part.in_progress}: it has {size} bytes, but {old.length} were written "
+                        "when the checkpoint was made"
+                    )
+                _copy(source.fileno(), target.fileno(), old.length)
+        except FileNotFoundError as error:
+            raise SinkError(
+                f"FileSink cannot go on with {old.part.in_progress}: the file is gone",
+                hint="it is finished and renamed if a later checkpoint than the restored one was completed; restore the latest.",
+            ) from error
+        except OSError as error:
+            raise SinkError(f"FileSink cannot go on with {old.part.in_progress}: {error.strerror or error}") from error
+        self._state = replace(
+            self._state,
+            in_progress=replace(old, part=part),
+            obsolete=(*self._state.obsolete, old.part.in_progress),
+        )
+        self._part = part
+        self._descriptor = os.open(part.in_progress, os.O_WRONLY)
+        self._info = PartFileInfo(self._state.bucket_id, old.creation_time, old.last_update_time, old.length)
+
+    def write(self, value: Any, now: int) -> None:
+        info = self._info
+        if info is not None and self._policy.should_roll_on_event(info, value):
+            self._roll()
+            info = None
+        if info is None:
+            self._part = self._new_part()
+            info = self._info = PartFileInfo(self._state.bucket_id, now, now, 0)
+        data = self._encode(value)
+        self._buffer.append(data)
+        info.size += len(data)
+        info.last_update_time = now
+        self._buffered += len(data)
+        if self._buffered >= _WRITE_SIZE:
+            self._flush()
+
+    def _flush(self) -> None:
+        part, info = self._part, self._info
+        if part is None or info is None:
+            return
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            data = memoryview(b"".join(self._buffer))
+            offset = info.size - len(data)
+            while data:
+                written = os.pwrite(self._descriptor, data, offset)
+                data, offset = data[written:], offset + written
+        except OSError as error:
+            raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
+        self._buffer.clear()
+        self._buffered = 0
+
+    def write_out(self) -> None:
+        self._flush()
+        in_progress = None
+        if self._part is not None and self._info is not None:
+            in_progress = InProgressFile(
+                part=self._part,
+                length=self._info.size,
+                creation_time=self._info.creation_time,
+                last_update_time=self._info.last_update_time,
+            )
+        if in_progress != self._state.in_progress:
+            self._state = replace(self._state, in_progress=in_progress)
+
+    def prepare(self, end_of_input: bool) -> None:
+        if self._info is None:
+            return
+        if end_of_input or self._policy.should_roll_on_checkpoint(self._info):
+            self._roll()
+        else:
+            self._flush()
+            if self._descriptor is not None:
+                os.fsync(self._descriptor)
+        self.write_out()
+
+    def check_time(self, now: int) -> None:
+        if self._info is not None and self._policy.should_roll_on_processing_time(self._info, now):
+            self._roll()
+
+    def _roll(self) -> None:
+        """Close the file: it becomes pending."""
+        self._flush()
+        assert self._part is not None
+        assert self._info is not None
+        assert self._descriptor is not None
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
+        self._add_pending(self._part, self._info.size)
+        self._descriptor = self._part = self._info = None
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class FileWriter(SinkWriter[Any, FileCommittable]):
+    """Base of the two writers: finds the bucket of each record, and keeps the buckets' states."""
+
+    def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource) -> None:
+        self._settings = settings
+        self._context = context
+        self._ids = ids
+        self._assigner = settings.assigner
+        self._single = isinstance(settings.assigner, BasePathBucketAssigner)
+        self._bucket_context = BucketContext()
+        self._now = context.processing_time()
+        self._last_check = self._now
+        self._list_state = context.get_list_state(bytes_state("flinkish.file-sink.buckets"))
+        self._buckets: dict[str, _Bucket] = {}
+        self._saved: list[BucketState] = []
+        decoder = msgspec.msgpack.Decoder(BucketState)
+        for item in self._list_state.get():
+            self._restore(decoder.decode(item))
+        self._epoch_open = False
+
+    @abstractmethod
+    def _make_bucket(self, state: BucketState) -> _Bucket: ...
+
+    def _restore(self, state: BucketState) -> None:
+        if state.attempt_id != self._context.attempt_id:
+            state = replace(state, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
+        other = self._buckets.get(state.bucket_id)
+        bucket = self._make_bucket(state)
+        if other is not None:
+            # Two writers of a larger parallelism had the bucket: close the file of one.
+            other.prepare(True)
+            first = other.state()
+            second = bucket.state()
+            other.close()
+            bucket._state = replace(second, pending=first.pending + second.pending, obsolete=first.obsolete + second.obsolete)
+        self._buckets[state.bucket_id] = bucket
+
+    def _bucket(self, value: Any, context: WriteContext) -> _Bucket:
+        """Return the bucket of a record."""
+        if not self._epoch_open:
+            self._now = self._context.processing_time()
+            self._epoch_open = True
+        if self._single:
+            bucket_id = ""
+        else:
+            about = self._bucket_context
+            about.element_timestamp = context.timestamp
+            about.watermark = context.watermark
+            about.processing_time = self._now
+            bucket_id = check_bucket_id(self._assigner.get_bucket_id(value, about), self._assigner)
+        bucket = self._buckets.get(bucket_id)
+        if bucket is None:
+            bucket = self._buckets[bucket_id] = self._make_bucket(
+                BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
+            )
+        return bucket
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._bucket(value, context).write(value, self._now)
+
+    def end_epoch(self) -> None:
+        now = self._context.processing_time()
+        if now - self._last_check >= self._settings.bucket_check_interval:
+            self._last_check = now
+            for bucket in self._buckets.values():
+                bucket.check_time(now)
+        for bucket in self._buckets.values():
+            bucket.write_out()
+        self._epoch_open = False
+        self._save()
+
+    def flush(self, end_of_input: bool) -> None:
+        for bucket in self._buckets.values():
+            bucket.prepare(end_of_input)
+        self._save()
+
+    def prepare_commit(self) -> Sequence[FileCommittable]:
+        committables = [committable for bucket in self._buckets.values() for committable in bucket.take_committables()]
+        # A bucket without a file is forgotten: there may be a new one each hour, for years.
+        idle = [bucket_id for bucket_id, bucket in self._buckets.items() if bucket.state().in_progress is None]
+        for bucket_id in idle:
+            self._buckets.pop(bucket_id).close()
+        self._save()
+        return committables
+
+    def _save(self) -> None:
+        states = [bucket.state() for bucket in self._buckets.values()]
+        if states != self._saved:
+            self._list_state.update([msgspec.msgpack.encode(state) for state in states])
+            self._saved = states
+
+    def close(self) -> None:
+        for bucket in self._buckets.values():
+            bucket.close()
+
+
+class RowFileWriter(FileWriter):
+    """Writes records one after another."""
+
+    def __init__(
+        self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
+    ) -> None:
+        self._encode = encode
+        super().__init__(settings, context, ids)
+
+    def _make_bucket(self, state: BucketState) -> _Bucket:
+        return _RowBucket(state, self._settings, self._ids, self._encode)
+
+
+class _BulkBucket(_Bucket):
+    """Only names files; the rows of all buckets are in the writer's buffer."""
+
+    def write(self, value: Any, now: int) -> None:
+        raise AssertionError("bulk records go to the writer's buffer")
+
+    def write_out(self) -> None:
+        pass
+
+    def prepare(self, end_of_input: bool) -> None:
+        pass
+
+    def write_file(self, writer: BulkPartWriter, chunks: Sequence[bytes]) -> None:
+        """Write a part, which is pending then."""
+        part = self._new_part()
+        try:
+            writer.write_file(chunks, part.in_progress)
+            sync_file(part.in_progress)
+            length = os.stat(part.in_progress).st_size
+        except OSError as error:
+            raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
+        self._add_pending(part, length)
+
+
+class BulkFileWriter(FileWriter):
+    """Keeps rows in state until a checkpoint, or until there are enough, and writes them as whole files."""
+
+    def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, writer: BulkPartWriter) -> None:
+        super().__init__(settings, context, ids)
+        self._writer = writer
+        self._check = writer.check
+        self._buffer: RowBuffer[str] = RowBuffer(context, "flinkish.file-sink.rows", str, writer.encode)
+
+    def _make_bucket(self, state: BucketState) -> _Bucket:
+        return _BulkBucket(state, self._settings, self._ids)
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        bucket = self._bucket(value, context)
+        self._buffer.group(bucket.state().bucket_id).append(self._check(value))
+
+    def end_epoch(self) -> None:
+        self._buffer.seal()
+        if self._buffer.is_full:
+            self._write_files()
+        super().end_epoch()
+
+    def flush(self, end_of_input: bool) -> None:
+        self._write_files()
+        super().flush(end_of_input)
+
+    def _write_files(self) -> None:
+        for bucket_id, chunks in self._buffer.take().items():
+            bucket = self._buckets.get(bucket_id)
+            if bucket is None:
+                bucket = self._buckets[bucket_id] = self._make_bucket(
+                    BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
+                )
+            assert isinstance(bucket, _BulkBucket)
+            bucket.write_file(self._writer, chunks)
+
+
+def sync_file(path: str) -> None:
+    """Make the contents of a file outlast a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _copy(source: int, target: int, length: int) -> None:
+    while length > 0:
+        data = os.read(source, min(length, shutil.COPY_BUFSIZE))  # type: ignore[attr-defined]
+        if not data:
+            raise SinkError("FileSink: a part file became shorter while it was copied")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(target, view) :]
+        length -= len(data)

@@ -1,0 +1,115 @@
+"""A bounded source of the whole numbers of a range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberSequenceSplit(SourceSplit):
+    """The numbers from `next_number` to `end`, both inclusive."""
+
+    next_number: int
+    end: int
+
+
+@dataclass(frozen=True)
+class NumberSequenceSource(Source[int, NumberSequenceSplit, tuple[NumberSequenceSplit, ...]]):
+    """Emit the numbers from `start` to `end`, both inclusive, as LONG.
+
+    The range is cut into as many parts as there are readers; each part is emitted in order.
+    """
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("start", self.start), ("end", self.end)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidArgumentError(f"{name} of NumberSequenceSource must be an int; got {value!r}")
+            if not _MIN_LONG <= value <= _MAX_LONG:
+                raise InvalidProgramError(f"{name} of NumberSequenceSource must fit into 64 bits; got {value}")
+        if self.end < self.start:
+            raise InvalidProgramError(
+                f"NumberSequenceSource: end must not be less than start; got start {self.start}, end {self.end}",
+                hint="both are inclusive.",
+            )
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def split_type(self) -> type[NumberSequenceSplit]:
+        return NumberSequenceSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return tuple[NumberSequenceSplit, ...]
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[NumberSequenceSplit]
+    ) -> SplitEnumerator[NumberSequenceSplit, tuple[NumberSequenceSplit, ...]]:
+        ranges = cut_range(self.start, self.end, context.parallelism)
+        return FixedSplitsEnumerator(
+            context,
+            [NumberSequenceSplit(split_id=str(i), next_number=first, end=last) for i, (first, last) in enumerate(ranges)],
+        )
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[NumberSequenceSplit], checkpoint: tuple[NumberSequenceSplit, ...]
+    ) -> SplitEnumerator[NumberSequenceSplit, tuple[NumberSequenceSplit, ...]]:
+        return FixedSplitsEnumerator(context, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[int, NumberSequenceSplit]:
+        return _NumberSequenceReader()
+
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
+
+
+class _NumberSequenceReader(SourceReader[int, NumberSequenceSplit]):
+    def __init__(self) -> None:
+        self._splits: OwnedSplits[NumberSequenceSplit] = OwnedSplits()
+
+    def add_splits(self, splits: Sequence[NumberSequenceSplit]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[int]) -> InputStatus:
+        split = self._splits.first()
+        if split is None:
+            return self._splits.status()
+        output.select_split(split.split_id)
+        stop = min(split.end + 1, split.next_number + max(1, output.credit))
+        output.collect_all(range(split.next_number, stop))
+        if stop > split.end:
+            self._splits.remove(split.split_id)
+            output.split_finished(split.split_id)
+        else:
+            self._splits.update(replace(split, next_number=stop))
+        return self._splits.status()
+
+    def snapshot_state(self) -> Sequence[NumberSequenceSplit]:
+        return self._splits.all()

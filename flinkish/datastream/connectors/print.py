@@ -1,0 +1,50 @@
+"""The sink behind DataStream.print: lines travel to the driver with the report of their epoch and are printed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.common.text import print_function
+from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
+
+#: Channel of `SinkWriterContext.emit_to_driver` on which printed lines travel, without line ends.
+PRINT_CHANNEL: Final = "print"
+
+
+@dataclass(frozen=True)
+class PrintSink(Sink[Any, None]):
+    """Print the text form of every record on the driver's standard output.
+
+    A line starts with the identifier if there is one, and with the number of the subtask (from 1) if there are several:
+    `2> x`, `id> x`, `id:2> x`.
+    """
+
+    sink_identifier: str | None = None
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+        return _PrintWriter(context, line_prefix(self.sink_identifier, context.subtask_index, context.parallelism))
+
+
+def line_prefix(identifier: str | None, subtask_index: int, parallelism: int) -> str:
+    """Return what stands before each line; Flink's PrintSinkOutputWriter."""
+    parts = [identifier] if identifier else []
+    if parallelism > 1:
+        parts.append(str(subtask_index + 1))
+    return f"{':'.join(parts)}> " if parts else ""
+
+
+class _PrintWriter(SinkWriter[Any, None]):
+    def __init__(self, context: SinkWriterContext, prefix: str) -> None:
+        self._context = context
+        self._text = print_function(context.input_type)
+        self._prefix = prefix
+        self._lines: list[str] = []
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._lines.append(self._prefix + self._text(value))
+
+    def end_epoch(self) -> None:
+        if self._lines:
+            self._context.emit_to_driver(PRINT_CHANNEL, self._lines)
+            self._lines = []

@@ -1,0 +1,184 @@
+"""Lines of text from a TCP connection, read on the driver.
+
+Not replayable: lines that were read and are not yet covered by a checkpoint when the job fails are lost.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import socket
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.datastream.connectors.base import Boundedness, DriverReader, DriverSource
+
+#: How much is read from the connection at once, in bytes.
+_CHUNK: Final = 64 * 1024
+#: Seconds to wait for a connection, and between two tries to get one.
+_CONNECT_TIMEOUT: Final = 5.0
+_RETRY_DELAY: Final = 1.0
+#: Seconds to wait for the thread when the job ends; it ends by itself in any case.
+_CLOSE_TIMEOUT: Final = 2.0
+#: From so many lines on nothing more is read until some were taken, so that a fast sender is held back by TCP.
+_MOST_WAITING: Final = 50_000
+
+
+@dataclass(frozen=True)
+class SocketSource(DriverSource[str]):
+    """Connect to `host`:`port` and emit what comes, cut at `delimiter`, until the other side closes.
+
+    `max_retry`: how often to connect again after that, a second apart; -1 for ever. Bytes that are not UTF-8 (or
+    `charset_name`) are replaced, as in Flink. The rest after the last delimiter is emitted when the connection ends.
+    """
+
+    host: str
+    port: int
+    delimiter: str = "\n"
+    max_retry: int = 0
+    charset_name: str = "UTF-8"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.host, str) or not self.host:
+            raise InvalidArgumentError(f"host of SocketSource must be a name or address; got {self.host!r}")
+        for name in ("port", "max_retry"):
+            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
+                raise InvalidArgumentError(f"{name} of SocketSource must be an int; got {getattr(self, name)!r}")
+        if not 0 < self.port < 65536:
+            raise InvalidProgramError(f"port of SocketSource must be from 1 to 65535; got {self.port}")
+        if self.max_retry < -1:
+            raise InvalidProgramError(f"max_retry of SocketSource must be at least 0, or -1 for ever; got {self.max_retry}")
+        if not isinstance(self.delimiter, str) or not self.delimiter:
+            raise InvalidArgumentError(f"delimiter of SocketSource must be text that is not empty; got {self.delimiter!r}")
+        try:
+            codecs.lookup(self.charset_name)
+        except (LookupError, TypeError) as error:
+            raise InvalidArgumentError(f"charset_name {self.charset_name!r} is not a character set that is known here") from error
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    def create_driver_reader(self, configuration: Configuration) -> DriverReader:
+        return SocketReader(self)
+
+    def produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class SocketReader:
+    """Reads in a thread of its own, so that no connection that hangs holds up the job; no more than is soon asked for."""
+
+    def __init__(self, source: SocketSource) -> None:
+        self._source = source
+        self._retries_left = source.max_retry
+        self._changed = threading.Condition()
+        # All below is guarded by the condition.
+        self._lines: deque[str] = deque()
+        self._ended = False
+        self._error: SourceError | None = None
+        self._closed = False
+        self._socket: socket.socket | None = None
+        self._thread = threading.Thread(target=self._run, name=f"socket source {source.host}:{source.port}", daemon=True)
+        self._thread.start()
+
+    def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
+        """Return up to `limit` lines that are there; raises SourceError if there is no connection and none to be had."""
+        with self._changed:
+            lines = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
+            if self._error is not None and not lines:
+                raise self._error
+            self._changed.notify_all()
+            return lines, self._ended and not self._lines
+
+    def wait(self, timeout: int) -> None:
+        """Block until there is something to poll, for at most `timeout` milliseconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines or self._ended or self._error or self._closed, timeout / 1000)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            if self._socket is not None:
+                # Wakes the thread if it waits for data.
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(_CLOSE_TIMEOUT)
+
+    def _run(self) -> None:
+        try:
+            while self._read_connection() and self._retry():
+                pass
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+        except SourceError as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _retry(self) -> bool:
+        """Whether to connect once more; waits before it."""
+        with self._changed:
+            if self._retries_left == 0 or self._closed:
+                return False
+            if self._retries_left > 0:
+                self._retries_left -= 1
+            self._changed.wait_for(lambda: self._closed, _RETRY_DELAY)
+            return not self._closed
+
+    def _read_connection(self) -> bool:
+        """Connect and read to the end of the connection; False if the reader was closed."""
+        address = f"{self._source.host}:{self._source.port}"
+        try:
+            connection = socket.create_connection((self._source.host, self._source.port), timeout=_CONNECT_TIMEOUT)
+        except OSError as error:
+            if self._retries_left != 0:
+                return True
+            raise SourceError(
+                f"SocketSource cannot connect to {address}: {error.strerror or error}",
+                hint=f"is something listening there? For a try: nc -lk {self._source.port}",
+            ) from error
+        with connection:
+            connection.settimeout(None)
+            with self._changed:
+                if self._closed:
+                    return False
+                self._socket = connection
+            try:
+                self._receive(connection)
+            except OSError as error:
+                if self._retries_left == 0 and not self._closed:
+                    raise SourceError(f"SocketSource lost its connection to {address}: {error.strerror or error}") from error
+            finally:
+                with self._changed:
+                    self._socket = None
+            return not self._closed
+
+    def _receive(self, connection: socket.socket) -> None:
+        decoder = codecs.getincrementaldecoder(self._source.charset_name)("replace")
+        delimiter = self._source.delimiter
+        rest = ""
+        while data := connection.recv(_CHUNK):
+            *lines, rest = (rest + decoder.decode(data)).split(delimiter)
+            if not self._add([line[:-1] if delimiter == "\n" and line.endswith("\r") else line for line in lines]):
+                return
+        rest += decoder.decode(b"", True)
+        if rest:
+            self._add([rest])
+
+    def _add(self, lines: list[str]) -> bool:
+        """Hand over lines once there is room; False if the reader was closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._lines) < _MOST_WAITING or self._closed)
+            self._lines.extend(lines)
+            self._changed.notify_all()
+            return not self._closed

@@ -1,0 +1,919 @@
+"""The fluent API: streams, and what can be done with them. Each call only records a transformation."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, overload
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.pickling import check_serializable
+from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from flinkish.common.types import Row
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream import operators
+from flinkish.datastream._support import not_supported, refused
+from flinkish.datastream.aggregations import Aggregation, aggregating_function
+from flinkish.datastream.closeable_iterator import CloseableIterator
+from flinkish.datastream.function_wrappers import (
+    describe,
+    filter_function,
+    flat_map_function,
+    function_behind,
+    map_function,
+    reduce_function,
+)
+from flinkish.datastream.function_wrappers import (
+    key_selector as as_key_selector,
+)
+from flinkish.datastream.function_wrappers import (
+    partitioner as as_partitioner,
+)
+from flinkish.datastream.functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    RuntimeContext,
+    SinkFunction,
+)
+from flinkish.datastream.functions import (
+    Partitioner as PartitionerFunction,
+)
+from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.program_builder import VIRTUAL
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
+from flinkish.datastream.transformations import (
+    ChainingStrategy,
+    OneInputTransformation,
+    Partitioner,
+    Partitioning,
+    PartitionTransformation,
+    SideOutputTransformation,
+    SinkTransformation,
+    Transformation,
+    TransformationId,
+    TwoInputTransformation,
+    UnionTransformation,
+)
+from flinkish.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from flinkish.common.execution_config import ExecutionConfig
+    from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from flinkish.datastream.connectors.base import Sink
+    from flinkish.datastream.interval_join import IntervalJoin
+    from flinkish.datastream.state import MapStateDescriptor
+    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from flinkish.datastream.window import WindowAssigner
+    from flinkish.datastream.window_join import CoGroupedStreams, JoinedStreams
+    from flinkish.datastream.windowed_stream import AllWindowedStream, WindowedStream
+
+__all__ = ["CloseableIterator", "ConnectedStreams", "DataStream", "DataStreamSink", "KeyedStream"]
+
+#: Flink's KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM.
+_UPPER_BOUND_MAX_PARALLELISM = 1 << 15
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class _OperatorSettings:
+    """The setters that streams and sinks share: each replaces the transformation by one with a changed field."""
+
+    def __init__(self, environment: StreamExecutionEnvironment, transformation_id: TransformationId) -> None:
+        self._environment = environment
+        self._id = transformation_id
+
+    @property
+    def _transformation(self) -> Transformation:
+        return self._environment.transformations[self._id]
+
+    def _operator(self, method: str) -> Transformation:
+        """Return the transformation, having made sure that it is an operator, of which something can be set."""
+        return self._transformation
+
+    def _set(self, method: str, **changes: Any) -> Self:
+        self._operator(method)
+        self._environment._builder.replace(self._id, **changes)
+        return self
+
+    def name(self, name: str) -> Self:
+        """Set the name of this operator, for logs, metrics and the plan."""
+        return self._set("name", name=_text(name, "name"))
+
+    def uid(self, uid: str) -> Self:
+        """Set the id of this operator in checkpoints and savepoints; unique within the job, and the same in every version of it.
+
+        Without one it is derived from the structure of the program, so that state is lost when the structure changes.
+        """
+        return self._set("uid", uid=_text(uid, "uid"))
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Set the id of this operator in checkpoints as it is stored there: 32 hexadecimal digits, such as from an old log."""
+        text = _text(uid_hash, "uid_hash")
+        if len(text) != 32 or not _HEX_DIGITS.issuperset(text):
+            raise InvalidProgramError(f"uid_hash must be 32 hexadecimal digits; got {uid_hash!r}.", hint="use uid() for a name.")
+        return self._set("set_uid_hash", uid_hash=text)
+
+    def set_description(self, description: str) -> Self:
+        """Set a longer text about this operator, for the plan."""
+        return self._set("set_description", description=_text(description, "description"))
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set how many subtasks run this operator; -1 goes back to the environment's.
+
+        Raises InvalidProgramError for less than 1, and for what can only run with one subtask, such as from_collection.
+        """
+        number = _int(parallelism, "parallelism")
+        if number != -1 and number < 1:
+            raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the environment's; got {number}.")
+        if number not in (1, -1) and not self._operator("set_parallelism").can_be_parallel:
+            raise InvalidProgramError(
+                f"{self._transformation.name!r} can only run with parallelism 1; got {number}.",
+                hint="set the parallelism of the operator that follows; its records are spread over it.",
+            )
+        if number == -1 and not self._operator("set_parallelism").can_be_parallel:
+            return self
+        return self._set("set_parallelism", parallelism=None if number == -1 else number)
+
+    def disable_chaining(self) -> Self:
+        """Have this operator run in a task of its own."""
+        return self._set("disable_chaining", chaining_strategy=ChainingStrategy.NEVER)
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
+        """Set the group of operators with which this one shares slots; without, it is that of the inputs, else 'default'."""
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            self._environment.register_slot_sharing_group(slot_sharing_group)
+            return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group.get_name())
+        if not isinstance(slot_sharing_group, str) or not slot_sharing_group:
+            raise InvalidArgumentError(f"slot_sharing_group must be a name or a SlotSharingGroup; got {slot_sharing_group!r}.")
+        return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} is part of the program and cannot be used inside a function")
+
+
+class DataStream(_OperatorSettings):
+    """A stream of records of one type.
+
+    Functions may be given as objects of the Function classes or as callables. Where `output_type` is left out, the records are
+    any Python objects; a list of types stands for a row of these.
+
+    Example:
+
+        >>> from flinkish.common import Types
+        >>> from flinkish.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> words = env.from_collection(["to be", "or not"]).flat_map(str.split, Types.STRING())
+        >>> words.get_name(), words.get_type()
+        ('FlatMap', String)
+    """
+
+    def _operator(self, method: str) -> Transformation:
+        transformation = self._transformation
+        if isinstance(transformation, SideOutputTransformation):
+            # As in PyFlink a side output can be named and so on: give it an operator that does nothing.
+            self._id = self._environment._builder.add(
+                OneInputTransformation,
+                name="Map",
+                output_type=transformation.output_type,
+                input=self._id,
+                operator=operators.MapConfig(function=_Identity()),
+            )
+        elif isinstance(transformation, VIRTUAL):
+            raise InvalidProgramError(
+                f"{method}() needs an operator to work on, but {transformation.name} runs none.",
+                hint=f"call {method}() on the operator before or after it.",
+            )
+        return self._transformation
+
+    def get_name(self) -> str:
+        """Return the name of this operator."""
+        return self._operator("get_name").name
+
+    def get_type(self) -> TypeInformation:
+        """Return the type of the records."""
+        return self._transformation.output_type
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment that this stream belongs to."""
+        return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """Return the settings of the environment."""
+        return self._environment.get_config()
+
+    # Settings of the operator.
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups of this operator, 1 to 32768: the most subtasks that it can ever be scaled to."""
+        number = _int(max_parallelism, "max_parallelism")
+        if not 1 <= number <= _UPPER_BOUND_MAX_PARALLELISM:
+            raise InvalidProgramError(f"max_parallelism must be 1 to {_UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
+        if number != 1 and not self._operator("set_max_parallelism").can_be_parallel:
+            raise InvalidProgramError(f"the max parallelism of {self._transformation.name!r} must be 1; got {number}.")
+        return self._set("set_max_parallelism", max_parallelism=number)
+
+    def force_non_parallel(self) -> Self:
+        """Have this operator run in one subtask, now and for ever."""
+        return self._set("force_non_parallel", parallelism=1, max_parallelism=1, can_be_parallel=False)
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Set how long records may wait in a buffer, in milliseconds; -1: the environment's.
+
+        Differs from Flink: kept, but records travel with the micro-batch they are read in.
+        """
+        timeout = _int(timeout_millis, "timeout_millis")
+        if timeout < -1:
+            raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
+        return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)
+
+    def start_new_chain(self) -> Self:
+        """Have this operator begin a chain, without being chained to what comes before."""
+        return self._set("start_new_chain", chaining_strategy=ChainingStrategy.HEAD)
+
+    # Operators.
+
+    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Make one record of each."""
+        function = map_function(func, "map")
+        _check_function(func, "map")
+        return self._one_input("Map", operators.MapConfig(function=function), _type(output_type, "map"))
+
+    def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Make none, one or many records of each; the function returns, or yields, an iterable."""
+        function = flat_map_function(func, "flat_map")
+        _check_function(func, "flat_map")
+        return self._one_input("FlatMap", operators.FlatMapConfig(function=function), _type(output_type, "flat_map"))
+
+    def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
+        """Keep the records for which the function returns something true."""
+        function = filter_function(func, "filter")
+        _check_function(func, "filter")
+        return self._one_input("Filter", operators.FilterConfig(function=function), self._record_type)
+
+    def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Handle each record with a ProcessFunction, which may also emit to side outputs."""
+        _check_kind(func, ProcessFunction, "process", hint="call key_by() first to use a KeyedProcessFunction.")
+        return self._one_input("PROCESS", operators.ProcessConfig(function=func), _type(output_type, "process"))
+
+    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None) -> KeyedStream:
+        """Bring together the records of each key in one subtask, for state and timers of its own.
+
+        The same number is one key whatever its type (1, 1.0 and True). Keys need not be hashable.
+        """
+        selector = as_key_selector(key_selector, "key_by")
+        _check_function(key_selector, "key_by", "key_selector")
+        partition = self._partition(Partitioner(partitioning=Partitioning.HASH, key_selector=selector), "key_by()")
+        return KeyedStream(partition._environment, partition._id, self, selector, _type(key_type, "key_by", "key_type"))
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Merge streams of the same type into one; a stream given twice counts twice."""
+        for stream in streams:
+            self._check_other(stream, "union")
+            if stream._record_type != self._record_type:
+                raise InvalidProgramError(
+                    f"union() needs streams of the same type; got {self._record_type!r} and {stream._record_type!r}.",
+                    hint="map() the streams to one type, and give it as output_type.",
+                )
+        identifier = self._environment._builder.add(
+            UnionTransformation,
+            name="union()",
+            output_type=self._record_type,
+            union_inputs=(self._id, *(stream._id for stream in streams)),
+        )
+        return DataStream(self._environment, identifier)
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Connect two streams, of any types, so that one operator reads both."""
+        from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+
+        if isinstance(ds, BroadcastStream):
+            self._check_other(ds.input_stream, "connect")
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        self._check_other(ds, "connect")
+        return ConnectedStreams(self, ds)
+
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+        """Group the records of the whole stream into windows; one subtask does all the work."""
+        from flinkish.datastream.windowed_stream import AllWindowedStream
+
+        return AllWindowedStream(self, window_assigner)
+
+    def join(self, other_stream: DataStream) -> JoinedStreams:
+        """Pair records of two streams that have the same key in the same window; as in Flink's Java API."""
+        from flinkish.datastream.window_join import JoinedStreams
+
+        self._check_other(other_stream, "join")
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
+        """Bring together the records of two streams that have the same key in the same window; as in Flink's Java API."""
+        from flinkish.datastream.window_join import CoGroupedStreams
+
+        self._check_other(other_stream, "co_group")
+        return CoGroupedStreams(self, other_stream)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of tuples, in the given order; the stream must be of type TUPLE."""
+        record_type = self._record_type
+        if not isinstance(record_type, TupleTypeInfo):
+            raise InvalidProgramError(
+                f"project() needs a stream of type TUPLE; this one is of type {record_type!r}.",
+                hint="use map(), or give a type with Types.TUPLE([...]).",
+            )
+        fields = record_type.get_field_types()
+        if not field_indexes:
+            raise InvalidProgramError("project() needs at least one field.")
+        for index in field_indexes:
+            if not 0 <= _int(index, "field index") < len(fields):
+                raise InvalidProgramError(f"project({index}): the records have {len(fields)} fields, 0 to {len(fields) - 1}.")
+        return self._one_input(
+            "Projection",
+            operators.MapConfig(function=_Projection(field_indexes)),
+            Types.TUPLE([fields[index] for index in field_indexes]),
+            keyed=False,
+        )
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give records event times, and generate watermarks from them, in place of those that there are.
+
+        Watermarks are emitted every pipeline.auto-watermark-interval, except by generators that emit with each event.
+        """
+        _check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
+        return self._one_input(
+            "Timestamps/Watermarks",
+            operators.TimestampsAndWatermarksConfig(strategy=watermark_strategy),
+            self._record_type,
+            keyed=False,
+        )
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """Return the stream of what this operator emits to a tag.
+
+        Differs from Flink: what is emitted to a tag that nobody reads is dropped; PyFlink puts it into the main output.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise InvalidArgumentError(f"get_side_output() needs an OutputTag; got {output_tag!r}.")
+        self._operator("get_side_output")
+        builder = self._environment._builder
+        for other in builder.side_outputs(self._id):
+            if other.tag == output_tag and other.tag.type_info != output_tag.type_info:
+                raise InvalidProgramError(
+                    f"side output {output_tag.tag_id!r} is already read with type {other.tag.type_info!r}; "
+                    f"got {output_tag.type_info!r}.",
+                    hint="use one OutputTag object for all uses.",
+                )
+        identifier = builder.add(
+            SideOutputTransformation,
+            name=f"side output {output_tag.tag_id!r}",
+            output_type=output_tag.type_info,
+            input=self._id,
+            tag=output_tag,
+        )
+        return DataStream(self._environment, identifier)
+
+    @not_supported("caching is for the batch mode", see="write the stream to a FileSink and read it again.")
+    def cache(self) -> Any:
+        """Keep the records of this stream for the next job."""
+
+    # Partitioning.
+
+    def shuffle(self) -> DataStream:
+        """Spread the records at random over the next operator's subtasks."""
+        return self._partition(Partitioner(partitioning=Partitioning.SHUFFLE), "shuffle()")
+
+    def rebalance(self) -> DataStream:
+        """Spread the records round-robin over the next operator's subtasks."""
+        return self._partition(Partitioner(partitioning=Partitioning.REBALANCE), "rebalance()")
+
+    def rescale(self) -> DataStream:
+        """Spread the records round-robin over a part of the next operator's subtasks, each subtask over its own part."""
+        return self._partition(Partitioner(partitioning=Partitioning.RESCALE), "rescale()")
+
+    def forward(self) -> DataStream:
+        """Send the records to the next operator's subtask of the same index; it must have the same parallelism."""
+        return self._partition(Partitioner(partitioning=Partitioning.FORWARD), "forward()")
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self, broadcast_state_descriptor: MapStateDescriptor, *other_broadcast_state_descriptors: MapStateDescriptor
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Send each record to all of the next operator's subtasks.
+
+        With descriptors of broadcast state the result is what another stream's `connect` takes.
+        """
+        from flinkish.datastream.broadcast_stream import BroadcastStream
+
+        partition = self._partition(Partitioner(partitioning=Partitioning.BROADCAST), "broadcast()")
+        if broadcast_state_descriptor is None and not other_broadcast_state_descriptors:
+            return partition
+        # None is refused there, by what it should be.
+        return BroadcastStream(partition, [broadcast_state_descriptor, *other_broadcast_state_descriptors])  # type: ignore[list-item]
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | PartitionerFunction,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> DataStream:
+        """Send each record to the subtask that `partitioner` (key, number of subtasks) chooses for its key."""
+        function = as_partitioner(partitioner, "partition_custom")
+        selector = as_key_selector(key_selector, "partition_custom")
+        _check_function(partitioner, "partition_custom", "partitioner")
+        _check_function(key_selector, "partition_custom", "key_selector")
+        return self._partition(
+            Partitioner(partitioning=Partitioning.CUSTOM, key_selector=selector, function=function), "partition_custom()"
+        )
+
+    # Sinks.
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print the records on the driver's standard output, as `identifier:subtask> record`; the subtask if several."""
+        from flinkish.datastream.connectors.print import PrintSink
+
+        if sink_identifier is not None and not isinstance(sink_identifier, str):
+            raise InvalidArgumentError(f"sink_identifier must be a str; got {sink_identifier!r}.")
+        return self._sink("Print to Std. Out", PrintSink(sink_identifier))
+
+    def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
+        """Write the records with a SinkFunction (or a Sink)."""
+        from flinkish.datastream.connectors.base import Sink
+        from flinkish.datastream.legacy_functions import SinkFunctionSink
+
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
+        _check_kind(sink_func, SinkFunction, "add_sink", hint="pass a Sink to sink_to().")
+        return self._sink("Unnamed", SinkFunctionSink(sink_func))
+
+    def sink_to(self, sink: Sink[Any, Any]) -> DataStreamSink:
+        """Write the records into a sink; one with `get_transformer()` may change the stream before."""
+        from flinkish.datastream.connectors.base import Sink
+
+        if not isinstance(sink, Sink):
+            raise InvalidArgumentError(
+                f"sink_to() needs a Sink; got {sink!r} of type {type(sink).__name__}.",
+                hint="a builder must be finished with build(); a SinkFunction goes to add_sink().",
+            )
+        stream: DataStream = self
+        get_transformer = getattr(sink, "get_transformer", None)
+        transformer = None if get_transformer is None else get_transformer()
+        if transformer is not None:
+            stream = transformer.apply(self)
+        check_serializable(sink, f"the sink {type(sink).__name__} of sink_to()")
+        sink.validate(stream._record_type)
+        return stream._sink("Writer", sink)
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the whole program and return the records of this stream.
+
+        Without a limit as an iterator, whose closing cancels the job; with one as a list of at most so many records, after which
+        the job is cancelled.
+        """
+        if limit is not None and _int(limit, "limit") <= 0:
+            raise InvalidProgramError(f"limit must be greater than 0; got {limit}.")
+        self._collected()
+        iterator = self._environment._execute_and_collect(job_execution_name or "DataStream Collect")
+        if limit is None:
+            return iterator
+        with iterator:
+            return _take(iterator, limit)
+
+    # How it is done.
+
+    @property
+    def _record_type(self) -> TypeInformation:
+        """The type of the records as functions see them."""
+        return self._transformation.output_type
+
+    def _one_input(
+        self, name: str, operator: operators.OperatorConfig, output_type: TypeInformation, *, keyed: bool = True
+    ) -> DataStream:
+        identifier = self._environment._builder.add(
+            OneInputTransformation,
+            name=name,
+            output_type=output_type,
+            input=self._id,
+            operator=operator,
+            **(self._key_fields() if keyed else {}),
+        )
+        return DataStream(self._environment, identifier)
+
+    def _key_fields(self) -> dict[str, Any]:
+        return {}
+
+    def _partition(self, partitioner: Partitioner, name: str) -> DataStream:
+        identifier = self._environment._builder.add(
+            PartitionTransformation, name=name, output_type=self._record_type, input=self._id, partitioner=partitioner
+        )
+        return DataStream(self._environment, identifier)
+
+    def _sink(self, name: str, sink: Sink[Any, Any], **fields: Any) -> DataStreamSink:
+        identifier = self._environment._builder.add(
+            SinkTransformation, name=name, output_type=self._record_type, input=self._id, sink=sink, **fields
+        )
+        return DataStreamSink(self._environment, identifier)
+
+    def _collected(self) -> None:
+        """Add the sink that brings the records to the driver: one subtask, so in the order in which they come."""
+        from flinkish.datastream.connectors.collect import CollectSink
+
+        self._sink("Data stream collect sink", CollectSink(), parallelism=1)
+
+    def _check_other(self, stream: object, method: str) -> None:
+        if not isinstance(stream, DataStream):
+            raise InvalidArgumentError(f"{method}() needs a DataStream; got {stream!r} of type {type(stream).__name__}.")
+        if stream._environment is not self._environment:
+            raise InvalidProgramError(
+                f"{method}() needs streams of the same environment; got one of another.",
+                hint="call get_execution_environment() once and make all streams from it.",
+            )
+
+
+class DataStreamSink(_OperatorSettings):
+    """The end of a stream: what writes it."""
+
+
+_NO_PARTITIONING = "A KeyedStream has a partitioning that must not be changed: that by its key."
+
+
+def _not_on_keyed(what: str) -> str:
+    return f"{what} of a KeyedStream cannot be set: key_by() runs no operator."
+
+
+_ON_RESULT = "call it on the stream before key_by(), or on the result of the operator after it."
+
+
+class KeyedStream(DataStream):
+    """A stream of which all records with the same key reach the same subtask; its operators have state and timers for each key.
+
+    Functions get the records themselves; `get_type()` is that of a row of key and record, as PyFlink shows it, and so are the
+    records of `execute_and_collect`.
+
+    Differs from Flink: `print` honours its identifier, `sink_to` writes the records without their keys, and
+    `execute_and_collect` shows a key without type as it is, not as pickled bytes.
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        transformation_id: TransformationId,
+        origin: DataStream,
+        key_selector: Callable[[Any], Any],
+        key_type: TypeInformation,
+    ) -> None:
+        super().__init__(environment, transformation_id)
+        self._origin = origin
+        self._key_selector = key_selector
+        self._key_type = key_type
+
+    def get_type(self) -> TypeInformation:
+        """Return the type of a row of key and record."""
+        return Types.ROW([self._key_type, self._record_type])
+
+    def _key_fields(self) -> dict[str, Any]:
+        return {"key_selector": self._key_selector, "key_type": self._key_type}
+
+    def process(  # type: ignore[override]  # as in PyFlink: another kind of function than without keys
+        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Handle each record with a KeyedProcessFunction, which has state and timers of the record's key."""
+        _check_kind(func, KeyedProcessFunction, "process", hint="on a KeyedStream it is a KeyedProcessFunction.")
+        return self._one_input("KEYED PROCESS", operators.KeyedProcessConfig(function=func), _type(output_type, "process"))
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+        """Combine the records of each key, emitting the combination so far with each record; in BATCH mode only the last."""
+        function = reduce_function(func, "reduce")
+        _check_function(func, "reduce")
+        return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Add up a field (position, or name in rows) of each key's records; the other fields are those of the first."""
+        return self._aggregate(Aggregation.SUM, position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Keep the least value of a field of each key's records; the other fields are those of the first."""
+        return self._aggregate(Aggregation.MIN, position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Keep the greatest value of a field of each key's records; the other fields are those of the first."""
+        return self._aggregate(Aggregation.MAX, position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Keep each key's record with the least value of a field, the first of these."""
+        return self._aggregate(Aggregation.MIN_BY, position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Keep each key's record with the greatest value of a field, the first of these."""
+        return self._aggregate(Aggregation.MAX_BY, position_to_max_by)
+
+    def _aggregate(self, aggregation: Aggregation, position: int | str) -> DataStream:
+        function = aggregating_function(aggregation, position, self._record_type)
+        return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+        """Join the records of this stream with those of another that have the same key and are near in event time."""
+        from flinkish.datastream.interval_join import IntervalJoin
+
+        self._check_other(other_stream, "interval_join")
+        if not isinstance(other_stream, KeyedStream):
+            raise InvalidArgumentError(
+                "interval_join() needs a KeyedStream; got a stream without keys.", hint="call key_by() on it."
+            )
+        return IntervalJoin(self, other_stream)
+
+    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None) -> KeyedStream:
+        """Key the original stream by something else; keys do not nest."""
+        return self._origin.key_by(key_selector, key_type)
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+        """Group the records of each key into windows."""
+        from flinkish.datastream.windowed_stream import WindowedStream
+
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Group the records of each key into windows of `size` records, one beginning every `slide` records if that is given.
+
+        Only full windows fire.
+        """
+        from flinkish.datastream.windowed_stream import WindowedStream
+
+        if slide == 0:
+            return WindowedStream(self, CountTumblingWindowAssigner(size))
+        return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
+
+    def _collected(self) -> None:
+        rows = self._environment._builder.add(
+            OneInputTransformation,
+            name="Map",
+            output_type=self.get_type(),
+            # One subtask, chained to the sink: keeps the order of the records.
+            parallelism=1,
+            input=self._id,
+            operator=operators.MapConfig(function=_KeyAndRecord(self._key_selector)),
+        )
+        DataStream(self._environment, rows)._collected()
+
+    @refused(_NO_PARTITIONING)
+    def shuffle(self) -> DataStream: ...  # type: ignore[empty-body]
+
+    @refused(_NO_PARTITIONING)
+    def rebalance(self) -> DataStream: ...  # type: ignore[empty-body]
+
+    @refused(_NO_PARTITIONING)
+    def rescale(self) -> DataStream: ...  # type: ignore[empty-body]
+
+    @refused(_NO_PARTITIONING)
+    def forward(self) -> DataStream: ...  # type: ignore[empty-body]
+
+    @refused(_NO_PARTITIONING)
+    def broadcast(self, *args: Any) -> Any: ...
+
+    @refused(_NO_PARTITIONING)
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The name"), see=_ON_RESULT)
+    def name(self, name: str) -> Self: ...  # type: ignore[empty-body]
+
+    @refused("A KeyedStream has no name: key_by() runs no operator.", see=_ON_RESULT)
+    def get_name(self) -> str: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The uid"), see=_ON_RESULT)
+    def uid(self, uid: str) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The uid hash"), see=_ON_RESULT)
+    def set_uid_hash(self, uid_hash: str) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The description"), see=_ON_RESULT)
+    def set_description(self, description: str) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The parallelism"), see=_ON_RESULT)
+    def set_parallelism(self, parallelism: int) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The max parallelism"), see=_ON_RESULT)
+    def set_max_parallelism(self, max_parallelism: int) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The parallelism"), see=_ON_RESULT)
+    def force_non_parallel(self) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The buffer timeout"), see=_ON_RESULT)
+    def set_buffer_timeout(self, timeout_millis: int) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
+    def start_new_chain(self) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
+    def disable_chaining(self) -> Self: ...  # type: ignore[empty-body]
+
+    @refused(_not_on_keyed("The slot sharing group"), see=_ON_RESULT)
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self: ...  # type: ignore[empty-body]
+
+    @refused("A KeyedStream has no side outputs: key_by() runs no operator.", see=_ON_RESULT)
+    def get_side_output(self, output_tag: OutputTag) -> DataStream: ...  # type: ignore[empty-body]
+
+    @refused("A KeyedStream cannot be cached.")
+    def cache(self) -> Any: ...
+
+
+class ConnectedStreams:
+    """Two streams that one operator reads; with state and timers for each key if both are keyed.
+
+    The records of the two come in no particular order.
+    """
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        self.stream1 = stream1
+        self.stream2 = stream2
+
+    def key_by(
+        self,
+        key_selector1: Callable[[Any], Any] | KeySelector,
+        key_selector2: Callable[[Any], Any] | KeySelector,
+        key_type: TypeInformation | None = None,
+    ) -> ConnectedStreams:
+        """Key both streams: records with the same key, of either stream, reach the same subtask."""
+        return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
+
+    def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Make at most one record of each; None emits nothing."""
+        _check_kind(func, CoMapFunction, "map")
+        return self._two_input("Co-Map", operators.CoMapConfig(function=func), _type(output_type, "map"))
+
+    def flat_map(self, func: CoFlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Make none, one or many records of each."""
+        _check_kind(func, CoFlatMapFunction, "flat_map")
+        return self._two_input("Co-Flat Map", operators.CoFlatMapConfig(function=func), _type(output_type, "flat_map"))
+
+    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Handle each record with a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed."""
+        result_type = _type(output_type, "process")
+        if isinstance(func, KeyedCoProcessFunction):
+            if not self._is_keyed_stream():
+                raise InvalidArgumentError(
+                    f"process() with the KeyedCoProcessFunction {describe(func)} needs both streams keyed.",
+                    hint="call key_by(selector1, selector2) on the connected streams first.",
+                )
+            _check_function(func, "process")
+            return self._two_input("Keyed Co-Process", operators.KeyedCoProcessConfig(function=func), result_type)
+        _check_kind(func, CoProcessFunction, "process", hint="or a KeyedCoProcessFunction if both streams are keyed.")
+        name = "Keyed Co-Process" if self._is_keyed_stream() else "Co-Process"
+        return self._two_input(name, operators.CoProcessConfig(function=func), result_type)
+
+    def _is_keyed_stream(self) -> bool:
+        return isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream)
+
+    def _two_input(self, name: str, operator: operators.OperatorConfig, output_type: TypeInformation) -> DataStream:
+        fields: dict[str, Any] = {}
+        first, second = self.stream1, self.stream2
+        if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
+            if first._key_type != second._key_type:
+                raise InvalidProgramError(
+                    f"the keys of connected streams must be of one type; got {first._key_type!r} and {second._key_type!r}.",
+                    hint="give the same key_type to both key_by().",
+                )
+            fields = {
+                "first_key_selector": first._key_selector,
+                "second_key_selector": second._key_selector,
+                "key_type": first._key_type,
+            }
+        environment = first.get_execution_environment()
+        identifier = environment._builder.add(
+            TwoInputTransformation,
+            name=name,
+            output_type=output_type,
+            first_input=first._id,
+            second_input=second._id,
+            operator=operator,
+            **fields,
+        )
+        return DataStream(environment, identifier)
+
+
+class _Identity(MapFunction):
+    def map(self, value: Any) -> Any:
+        return value
+
+
+class _Projection(MapFunction):
+    def __init__(self, fields: tuple[int, ...]) -> None:
+        self._fields = fields
+
+    def map(self, value: Any) -> Any:
+        return tuple([value[field] for field in self._fields])
+
+
+class _KeyAndRecord(MapFunction):
+    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
+        self._key_selector = key_selector
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        function = function_behind(self._key_selector)
+        if function is not None:
+            function.open(runtime_context)
+
+    def close(self) -> None:
+        function = function_behind(self._key_selector)
+        if function is not None:
+            function.close()
+
+    def map(self, value: Any) -> Row:
+        return Row(f0=self._key_selector(value), f1=value)
+
+
+def _take(iterator: Iterator[Any], limit: int) -> list[Any]:
+    records = []
+    for record in iterator:
+        records.append(record)
+        if len(records) == limit:
+            break
+    return records
+
+
+def _type(given: object, method: str, argument: str = "output_type") -> TypeInformation:
+    """Return a type argument as a type: None is any object, a list is a row."""
+    if given is None:
+        return Types.PICKLED_BYTE_ARRAY()
+    if isinstance(given, list):
+        return RowTypeInfo(given)
+    if isinstance(given, TypeInformation):
+        return given
+    raise InvalidArgumentError(
+        f"{argument} of {method}() must be None, a list of TypeInformation or a TypeInformation; got {given!r}.",
+        hint="take one from Types and call it: Types.STRING().",
+    )
+
+
+def _check_function(function: object, method: str, argument: str = "function") -> None:
+    check_serializable(function, f"the {argument} of {method}(), {describe(function)},")
+
+
+def _check_kind(function: object, kind: type, method: str, *, hint: str | None = None) -> None:
+    if isinstance(function, type) and issubclass(function, kind):
+        raise InvalidArgumentError(
+            f"{method}() needs a {kind.__name__}; got the class {function.__qualname__} itself.",
+            hint=f"pass an instance: {function.__name__}().",
+        )
+    if not isinstance(function, kind):
+        raise InvalidArgumentError(f"{method}() needs a {kind.__name__}; got {describe(function)}.", hint=hint)
+    _check_function(function, method)
+
+
+def _check_strategy(strategy: object, method: str) -> None:
+    if not isinstance(strategy, WatermarkStrategy):
+        raise InvalidArgumentError(
+            f"{method}() needs a WatermarkStrategy; got {strategy!r} of type {type(strategy).__name__}.",
+            hint="for example WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)), or no_watermarks().",
+        )
+    check_serializable(strategy, f"the watermark strategy of {method}()")
+
+
+def _text(value: object, argument: str) -> str:
+    if not isinstance(value, str) or (not value and argument != "description"):
+        raise InvalidArgumentError(f"{argument} must be a non-empty str; got {value!r}.")
+    return value
+
+
+def _int(value: object, argument: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
+    return value
+
+
+#: Classes that PyFlink has in this module, with the module that they are in here; those build upon this one.
+_ELSEWHERE = {
+    "AllWindowedStream": "windowed_stream",
+    "BroadcastConnectedStream": "broadcast_stream",
+    "BroadcastStream": "broadcast_stream",
+    "WindowedStream": "windowed_stream",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"flinkish.datastream.{_ELSEWHERE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,170 @@
+"""Evictors: what removes records from a window when it fires; as in Flink's Java API, which PyFlink lacks.
+
+A window with an evictor keeps all its records, also for reduce and aggregate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.time import Time
+from flinkish.datastream.window import Window
+
+if TYPE_CHECKING:
+    from flinkish.metrics import MetricGroup
+
+__all__ = ["CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue"]
+
+T = TypeVar("T")
+W = TypeVar("W", bound=Window)
+
+
+class TimestampedValue(Generic[T]):
+    """A record of a window with its timestamp in milliseconds, None if it has none."""
+
+    __slots__ = ("timestamp", "value")
+
+    def __init__(self, value: T, timestamp: int | None = None) -> None:
+        self.value = value
+        self.timestamp = timestamp
+
+    def get_value(self) -> T:
+        """Return the record."""
+        return self.value
+
+    def get_timestamp(self) -> int | None:
+        """Return the timestamp in milliseconds."""
+        return self.timestamp
+
+    def has_timestamp(self) -> bool:
+        """Return whether there is a timestamp."""
+        return self.timestamp is not None
+
+    def __repr__(self) -> str:
+        return f"TimestampedValue({self.value!r}, {self.timestamp})"
+
+
+class Evictor(ABC, Generic[T, W]):
+    """Removes records from a window before and after the window function.
+
+    The records are in the order in which they came; an evictor changes the list in place. What it removes is gone for later
+    firings of the window too.
+    """
+
+    class EvictorContext(ABC):
+        """What an evictor may know."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Return the processing time in milliseconds."""
+
+        @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """Return the operator's metrics."""
+
+        @abstractmethod
+        def get_current_watermark(self) -> int:
+            """Return the operator's watermark in milliseconds."""
+
+    @abstractmethod
+    def evict_before(
+        self, elements: list[TimestampedValue[T]], size: int, window: W, evictor_context: Evictor.EvictorContext
+    ) -> None:
+        """Remove records before the window function sees them; `size` is their number."""
+
+    @abstractmethod
+    def evict_after(
+        self, elements: list[TimestampedValue[T]], size: int, window: W, evictor_context: Evictor.EvictorContext
+    ) -> None:
+        """Remove records after the window function."""
+
+
+class _OneTimeEvictor(Evictor[Any, Any]):
+    """Evicts either before or after."""
+
+    def __init__(self, do_evict_after: bool) -> None:
+        self._do_evict_after = do_evict_after
+
+    def evict_before(
+        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
+    ) -> None:
+        if not self._do_evict_after:
+            self._evict(elements)
+
+    def evict_after(
+        self, elements: list[TimestampedValue[Any]], size: int, window: Any, evictor_context: Evictor.EvictorContext
+    ) -> None:
+        if self._do_evict_after:
+            self._evict(elements)
+
+    @abstractmethod
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None: ...
+
+
+class CountEvictor(_OneTimeEvictor):
+    """Keeps so many records, the last that came."""
+
+    def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        if isinstance(max_count, bool) or not isinstance(max_count, int) or max_count < 0:
+            raise InvalidArgumentError(f"CountEvictor.of() needs a number of records; got {max_count!r}.")
+        self._max_count = max_count
+
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """Return an evictor that keeps so many records."""
+        return CountEvictor(max_count, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        excess = len(elements) - self._max_count
+        if excess > 0:
+            del elements[:excess]
+
+
+class TimeEvictor(_OneTimeEvictor):
+    """Keeps the records that are younger than the newest minus a time; nothing is removed if records have no timestamps."""
+
+    def __init__(self, window_size: Time | int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        if isinstance(window_size, Time):
+            window_size = window_size.to_milliseconds()
+        if isinstance(window_size, bool) or not isinstance(window_size, int):
+            raise InvalidArgumentError(f"TimeEvictor.of() needs a Time; got {window_size!r}.")
+        self._window_size = window_size
+
+    @staticmethod
+    def of(window_size: Time, do_evict_after: bool = False) -> TimeEvictor:
+        """Return an evictor that keeps the records of the last so much time."""
+        return TimeEvictor(window_size, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        # As in Flink, the first record decides whether there are timestamps.
+        if not elements or elements[0].timestamp is None:
+            return
+        newest = max(element.timestamp for element in elements if element.timestamp is not None)
+        cut = newest - self._window_size
+        elements[:] = [element for element in elements if element.timestamp is None or element.timestamp > cut]
+
+
+class DeltaEvictor(_OneTimeEvictor):
+    """Keeps the records whose delta to the last one is less than a threshold."""
+
+    def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        if not callable(delta_function):
+            raise InvalidArgumentError(f"DeltaEvictor.of() needs a function of two records; got {delta_function!r}.")
+        self._threshold = threshold
+        self._delta_function = delta_function
+
+    @staticmethod
+    def of(threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
+        """Return an evictor; `delta_function` gets a record and the last one."""
+        return DeltaEvictor(threshold, delta_function, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        if elements:
+            last = elements[-1].value
+            elements[:] = [element for element in elements if self._delta_function(element.value, last) < self._threshold]

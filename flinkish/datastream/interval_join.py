@@ -1,0 +1,124 @@
+"""Joins of keyed streams within an interval of event time; Flink's KeyedStream.intervalJoin of the Java API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
+from flinkish.datastream._support import milliseconds
+from flinkish.datastream.operators import IntervalJoinConfig
+from flinkish.datastream.output_tag import OutputTag
+
+if TYPE_CHECKING:
+    from flinkish.common.time import Duration, Time
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.data_stream import DataStream, KeyedStream
+    from flinkish.datastream.functions import ProcessJoinFunction
+
+__all__ = ["IntervalJoin", "IntervalJoined"]
+
+
+class IntervalJoin:
+    """Two keyed streams to be joined; what is missing is the interval."""
+
+    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+        self._left = left
+        self._right = right
+
+    def in_event_time(self) -> IntervalJoin:
+        """Join by event time, which is how it is done anyway."""
+        return self
+
+    def in_processing_time(self) -> IntervalJoin:
+        """Raise UnsupportedError: as in Flink, intervals are of event time."""
+        raise UnsupportedError(
+            "an interval join in processing time is not supported: its intervals are of event time, as in Flink.",
+            hint="connect() the streams and keep what is to be joined in the state of a KeyedCoProcessFunction.",
+        )
+
+    def between(self, lower_bound: Time | Duration, upper_bound: Time | Duration) -> IntervalJoined:
+        """Join a record of the left stream with those of the right one that are at most so much earlier or later.
+
+        A pair is joined if left + lower_bound <= right <= left + upper_bound; both bounds may be negative, and count themselves
+        unless they are made exclusive.
+        """
+        lower = milliseconds(lower_bound, "lower_bound of between()")
+        upper = milliseconds(upper_bound, "upper_bound of between()")
+        if lower > upper:
+            raise InvalidProgramError(
+                f"lower_bound of between() must not be above upper_bound; got {lower} ms and {upper} ms.",
+                hint="the bounds are relative to the left record: between(Time.minutes(-5), Time.minutes(0)) looks back.",
+            )
+        return IntervalJoined(self._left, self._right, lower, upper)
+
+
+class IntervalJoined:
+    """Two keyed streams to be joined within an interval; ends with `process`.
+
+    Example:
+
+        >>> from flinkish.common import Duration, Time, Types
+        >>> from flinkish.datastream import StreamExecutionEnvironment
+        >>> from flinkish.datastream.functions import ProcessJoinFunction
+        >>> class Pair(ProcessJoinFunction):
+        ...     def process_element(self, left, right, ctx):
+        ...         yield left, right
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> orders = env.from_collection([("a", 1)]).key_by(lambda order: order[0], Types.STRING())
+        >>> payments = env.from_collection([("a", 2)]).key_by(lambda payment: payment[0], Types.STRING())
+        >>> joined = orders.interval_join(payments).between(Time.minutes(0), Time.minutes(5)).upper_bound_exclusive()
+        >>> joined.process(Pair()).get_name()
+        'Interval Join'
+    """
+
+    def __init__(self, left: KeyedStream, right: KeyedStream, lower: int, upper: int) -> None:
+        self._left = left
+        self._right = right
+        self._lower = lower
+        self._upper = upper
+        self._lower_exclusive = False
+        self._upper_exclusive = False
+        self._left_late: OutputTag | None = None
+        self._right_late: OutputTag | None = None
+
+    def lower_bound_exclusive(self) -> IntervalJoined:
+        """Leave out pairs that are exactly the lower bound apart."""
+        self._lower_exclusive = True
+        return self
+
+    def upper_bound_exclusive(self) -> IntervalJoined:
+        """Leave out pairs that are exactly the upper bound apart."""
+        self._upper_exclusive = True
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Emit records of the left stream that come behind the watermark to a side output; without it they are dropped."""
+        self._left_late = _tag(output_tag, "side_output_left_late_data")
+        return self
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Emit records of the right stream that come behind the watermark to a side output; without it they are dropped."""
+        self._right_late = _tag(output_tag, "side_output_right_late_data")
+        return self
+
+    def process(self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Handle each pair with a ProcessJoinFunction; results have the later of the two timestamps."""
+        from flinkish.datastream import data_stream
+        from flinkish.datastream.functions import ProcessJoinFunction
+
+        data_stream._check_kind(process_join_function, ProcessJoinFunction, "process")
+        config = IntervalJoinConfig(
+            function=process_join_function,
+            lower_bound=self._lower + self._lower_exclusive,
+            upper_bound=self._upper - self._upper_exclusive,
+            left_late=self._left_late,
+            right_late=self._right_late,
+        )
+        connected = data_stream.ConnectedStreams(self._left, self._right)
+        return connected._two_input("Interval Join", config, data_stream._type(output_type, "process"))
+
+
+def _tag(output_tag: object, method: str) -> OutputTag:
+    if not isinstance(output_tag, OutputTag):
+        raise InvalidArgumentError(f"{method}() needs an OutputTag; got {output_tag!r}.")
+    return output_tag

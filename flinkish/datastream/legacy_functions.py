@@ -1,0 +1,215 @@
+"""SourceFunction and SinkFunction of Flink 1.x as a source and a sink."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from flinkish.common import options
+from flinkish.common.clock import SystemClock
+from flinkish.common.errors import SourceError, StateError
+from flinkish.common.pickling import dumps, loads
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    DriverReader,
+    DriverSource,
+    Sink,
+    SinkWriter,
+    SinkWriterContext,
+    WriteContext,
+)
+from flinkish.datastream.functions import RuntimeContext, SinkFunction, SourceFunction
+from flinkish.metrics import MetricGroup, MetricRegistry
+
+if TYPE_CHECKING:
+    from flinkish.common.configuration import Configuration
+
+#: How many records `collect` takes in before it blocks: a few epochs' worth of small records.
+_QUEUE_SIZE: Final = 100_000
+#: How long a cancelled `run` may go on before its thread is left to itself, in seconds.
+_STOP_TIMEOUT: Final = 2.0
+
+
+class _FunctionContext(RuntimeContext):
+    """What such a function may know; it has no state."""
+
+    def __init__(
+        self, *, name: str, subtask_index: int, parallelism: int, configuration: Configuration, metrics: MetricGroup
+    ) -> None:
+        self._name = name
+        self._subtask_index = subtask_index
+        self._parallelism = parallelism
+        self._configuration = configuration
+        self._metrics = metrics
+
+    def get_task_name(self) -> str:
+        return self._name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return max(self._configuration.get(options.MAX_PARALLELISM), self._parallelism)
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._subtask_index
+
+    def get_attempt_number(self) -> int:
+        return 0
+
+    def get_task_name_with_subtasks(self) -> str:
+        return f"{self._name} ({self._subtask_index + 1}/{self._parallelism})#0"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        return (self._configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}).get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._metrics
+
+    def get_state(self, state_descriptor: Any) -> NoReturn:
+        self._refuse()
+
+    def get_list_state(self, state_descriptor: Any) -> NoReturn:
+        self._refuse()
+
+    def get_map_state(self, state_descriptor: Any) -> NoReturn:
+        self._refuse()
+
+    def get_reducing_state(self, state_descriptor: Any) -> NoReturn:
+        self._refuse()
+
+    def get_aggregating_state(self, state_descriptor: Any) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise StateError(f"{self._name} asked for keyed state, which only functions on a KeyedStream have.")
+
+
+@dataclass(frozen=True)
+class SourceFunctionSource(DriverSource[Any]):
+    """Runs a SourceFunction in a thread on the driver."""
+
+    function: SourceFunction
+
+    @property
+    def boundedness(self) -> Boundedness:
+        # Whether `run` ever returns cannot be known beforehand.
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    def create_driver_reader(self, configuration: Configuration) -> DriverReader:
+        # A copy: each attempt starts from the function as it was when the job was built.
+        return _FunctionReader(loads(dumps(self.function)), configuration)
+
+
+class _FunctionReader(DriverReader, SourceFunction.SourceContext):
+    """Holds what `run` has collected until the job takes it."""
+
+    def __init__(self, function: SourceFunction, configuration: Configuration) -> None:
+        self._function = function
+        self._records: deque[Any] = deque()
+        self._changed = threading.Condition()
+        self._ended = False
+        self._cancelled = False
+        self._error: Exception | None = None
+        name = type(function).__name__
+        self._context = _FunctionContext(
+            name=name, subtask_index=0, parallelism=1, configuration=configuration, metrics=MetricRegistry(SystemClock()).root
+        )
+        self._thread = threading.Thread(target=self._run, name=f"source function {name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            self._function.open(self._context)
+            try:
+                self._function.run(self)
+            finally:
+                self._function.close()
+        except Exception as caught:
+            error = caught
+        with self._changed:
+            self._ended = True
+            self._error = error
+            self._changed.notify_all()
+
+    def collect(self, value: Any) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._records) < _QUEUE_SIZE or self._cancelled)
+            self._records.append(value)
+            self._changed.notify_all()
+
+    def is_cancelled(self) -> bool:
+        return self._cancelled
+
+    def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
+        with self._changed:
+            records = [self._records.popleft() for _ in range(min(limit, len(self._records)))]
+            self._changed.notify_all()
+            ended = self._ended and not self._records
+            if ended and not records and self._error is not None and not self._cancelled:
+                raise SourceError(
+                    f"the source function {self._context.get_task_name()} failed: {type(self._error).__name__}: {self._error}"
+                ) from self._error
+            # An error is raised by the next call, once the records before it are taken.
+            return records, ended and (self._error is None or self._cancelled)
+
+    def wait(self, timeout: int) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._records) or self._ended, timeout / 1000)
+
+    def close(self) -> None:
+        with self._changed:
+            self._cancelled = True
+            self._changed.notify_all()
+        self._function.cancel()
+        self._thread.join(_STOP_TIMEOUT)
+
+
+@dataclass(frozen=True)
+class SinkFunctionSink(Sink[Any, None]):
+    """Calls a SinkFunction for each record; after a failure records of the last epochs come again."""
+
+    function: SinkFunction
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
+        # A copy: subtasks in one process must not share attributes.
+        return _FunctionWriter(loads(dumps(self.function)), context)
+
+
+class _FunctionWriter(SinkWriter[Any, None], SinkFunction.Context):
+    def __init__(self, function: SinkFunction, context: SinkWriterContext) -> None:
+        self._function = function
+        self._context = context
+        self._record: WriteContext | None = None
+        context.initialize_function(function)
+        function.open(
+            _FunctionContext(
+                name=type(function).__name__,
+                subtask_index=context.subtask_index,
+                parallelism=context.parallelism,
+                configuration=context.configuration,
+                metrics=context.metric_group,
+            )
+        )
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._record = context
+        self._function.invoke(value, self)
+
+    def close(self) -> None:
+        self._function.close()
+
+    def current_processing_time(self) -> int:
+        return self._context.processing_time()
+
+    def current_watermark(self) -> int:
+        assert self._record is not None
+        return self._record.watermark
+
+    def timestamp(self) -> int | None:
+        assert self._record is not None
+        return self._record.timestamp

@@ -1,0 +1,176 @@
+"""What each operator of a program is configured with: immutable and picklable; the runtime builds the working part from it.
+
+One class for each kind of operator. `runtime.operators` holds the table from these classes to what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.common.watermark_strategy import WatermarkStrategy
+    from flinkish.datastream.connectors.base import DriverSource, Sink, Source
+    from flinkish.datastream.evictors import Evictor
+    from flinkish.datastream.functions import (
+        AggregateFunction,
+        AsyncFunction,
+        AsyncRetryStrategy,
+        BroadcastProcessFunction,
+        CoFlatMapFunction,
+        CoMapFunction,
+        CoProcessFunction,
+        FilterFunction,
+        FlatMapFunction,
+        Function,
+        KeyedBroadcastProcessFunction,
+        KeyedCoProcessFunction,
+        KeyedProcessFunction,
+        MapFunction,
+        ProcessFunction,
+        ProcessJoinFunction,
+        ReduceFunction,
+    )
+    from flinkish.datastream.output_tag import OutputTag
+    from flinkish.datastream.state import MapStateDescriptor
+    from flinkish.datastream.window import Trigger, WindowAssigner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorConfig:
+    """Base of all operator configurations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig(OperatorConfig):
+    """Reads a source and generates its watermarks; `watermarks` is None for WatermarkStrategy.no_watermarks()."""
+
+    source: Source[Any, Any, Any] | DriverSource[Any]
+    watermarks: WatermarkStrategy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapConfig(OperatorConfig):
+    function: MapFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatMapConfig(OperatorConfig):
+    function: FlatMapFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterConfig(OperatorConfig):
+    function: FilterFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessConfig(OperatorConfig):
+    function: ProcessFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedProcessConfig(OperatorConfig):
+    function: KeyedProcessFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReduceConfig(OperatorConfig):
+    """Rolling reduce over a keyed stream; also behind sum, min, max, min_by and max_by."""
+
+    function: ReduceFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoMapConfig(OperatorConfig):
+    function: CoMapFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoFlatMapConfig(OperatorConfig):
+    function: CoFlatMapFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoProcessConfig(OperatorConfig):
+    function: CoProcessFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedCoProcessConfig(OperatorConfig):
+    function: KeyedCoProcessFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroadcastProcessConfig(OperatorConfig):
+    """Reads a stream (input 0) beside a broadcast one (input 1), which fills the states described."""
+
+    function: BroadcastProcessFunction
+    state_descriptors: tuple[MapStateDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedBroadcastProcessConfig(OperatorConfig):
+    """The same with input 0 keyed."""
+
+    function: KeyedBroadcastProcessFunction
+    state_descriptors: tuple[MapStateDescriptor, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncWaitConfig(OperatorConfig):
+    """Makes a call for each record, `capacity` at a time; `timeout` in milliseconds, 0 for none."""
+
+    function: AsyncFunction
+    timeout: int
+    capacity: int
+    retry_strategy: AsyncRetryStrategy
+    #: Whether results are emitted in the order of the records.
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalJoinConfig(OperatorConfig):
+    """Joins two keyed inputs where left + lower_bound <= right <= left + upper_bound; milliseconds, both inclusive."""
+
+    function: ProcessJoinFunction
+    lower_bound: int
+    upper_bound: int
+    #: Where late records go; dropped if None.
+    left_late: OutputTag | None
+    right_late: OutputTag | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampsAndWatermarksConfig(OperatorConfig):
+    strategy: WatermarkStrategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig(OperatorConfig):
+    """Writes into a sink; what it commits goes to the sink's committer on the driver."""
+
+    sink: Sink[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowConfig(OperatorConfig):
+    """Groups the records of each key into windows.
+
+    `function` is a WindowFunction, ProcessWindowFunction or one of those of whole streams. `fold` combines the records as they
+    come: a ReduceFunction or an AggregateFunction, with the type of what it makes; without one the records are kept.
+    `share_panes` says that overlapping windows may be put together from parts that were folded once.
+    """
+
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    function: Function
+    input_type: TypeInformation
+    fold: ReduceFunction | AggregateFunction | None = None
+    fold_type: TypeInformation | None = None
+    evictor: Evictor[Any, Any] | None = None
+    #: Milliseconds.
+    allowed_lateness: int = 0
+    late_data_tag: OutputTag | None = None
+    share_panes: bool = False

@@ -1,0 +1,67 @@
+"""Names of side outputs."""
+
+from __future__ import annotations
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+
+
+class OutputTag:
+    """Names a side output and gives the type of its records.
+
+    A function emits to it with `yield tag, value`; `DataStream.get_side_output(tag)` reads it. Tags are told apart by their id
+    alone.
+
+    Example:
+
+        >>> late = OutputTag("late", Types.STRING())
+        >>> late.tag_id
+        'late'
+
+    Args:
+        tag_id: any text but the empty one.
+        type_info: type of the records; a list of types stands for a row of these; None for pickled objects.
+
+    Raises:
+        InvalidProgramError: (a ValueError) without an id.
+        InvalidArgumentError: (a TypeError) if `type_info` is something else.
+    """
+
+    __slots__ = ("tag_id", "type_info")
+
+    tag_id: str
+    type_info: TypeInformation
+
+    def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
+        if not tag_id:
+            raise InvalidProgramError(f"An OutputTag needs an id; got {tag_id!r}.", hint='give it a name: OutputTag("late").')
+        if not isinstance(tag_id, str):
+            raise InvalidArgumentError(f"The id of an OutputTag must be a str; got {tag_id!r}.")
+        self.tag_id = tag_id
+        if type_info is None:
+            self.type_info = Types.PICKLED_BYTE_ARRAY()
+        elif isinstance(type_info, list):
+            self.type_info = RowTypeInfo(type_info)
+        elif isinstance(type_info, TypeInformation):
+            self.type_info = type_info
+        else:
+            raise InvalidArgumentError(
+                f"The type_info of OutputTag {tag_id!r} must be None, a list of TypeInformation or a TypeInformation; "
+                f"got {type_info!r}.",
+                hint="for example OutputTag('late', Types.STRING()).",
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __getstate__(self) -> tuple[str, TypeInformation]:
+        return self.tag_id, self.type_info
+
+    def __setstate__(self, state: tuple[str, TypeInformation]) -> None:
+        self.tag_id, self.type_info = state
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r}, {self.type_info!r})"

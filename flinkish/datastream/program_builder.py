@@ -1,0 +1,86 @@
+"""The program under construction: the table of transformations behind an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.datastream.transformations import (
+    PartitionTransformation,
+    SideOutputTransformation,
+    SourceTransformation,
+    Transformation,
+    TransformationId,
+    UnionTransformation,
+)
+
+#: Transformations that add no operator.
+VIRTUAL = (PartitionTransformation, SideOutputTransformation, UnionTransformation)
+
+
+class ProgramBuilder:
+    """Takes transformations and hands out what is to be executed.
+
+    Executing does not remove what was executed: streams that the program still holds may be built upon again, and are then
+    executed again from their sources on.
+    """
+
+    def __init__(self) -> None:
+        self.transformations: dict[TransformationId, Transformation] = {}
+        #: Operators added since the last execution: these, with all that they read, are what is executed next.
+        self._pending: list[TransformationId] = []
+
+    def add(self, kind: type[Transformation], **fields: Any) -> TransformationId:
+        """Make a transformation; returns its id."""
+        identifier = TransformationId(len(self.transformations) + 1)
+        self.transformations[identifier] = kind(id=identifier, **fields)
+        # As in Flink a source alone is nothing to execute.
+        if not issubclass(kind, (SourceTransformation, *VIRTUAL)):
+            self._pending.append(identifier)
+        return identifier
+
+    def replace(self, identifier: TransformationId, **changes: Any) -> None:
+        """Change fields of a transformation."""
+        self.transformations[identifier] = replace(self.transformations[identifier], **changes)
+
+    def fix_parallelism(self, parallelism: int) -> None:
+        """Give the operators so far the parallelism that is the default now: a new default is for those to come, as in Flink."""
+        for identifier, transformation in self.transformations.items():
+            if transformation.parallelism is None and not isinstance(transformation, VIRTUAL):
+                self.replace(identifier, parallelism=parallelism)
+
+    def to_execute(self) -> Mapping[TransformationId, Transformation]:
+        """Return the pending operators with all that they read, in the order in which they were made.
+
+        Raises InvalidProgramError if there are none.
+        """
+        if not self._pending:
+            raise InvalidProgramError(
+                "No operators defined in streaming topology. Cannot execute.",
+                hint="add an operator or a sink, such as print(), after the last execute(); a source alone is not executed.",
+            )
+        needed: set[TransformationId] = set()
+        self._collect(self._pending, needed)
+        return {identifier: self.transformations[identifier] for identifier in sorted(needed)}
+
+    def clear(self) -> None:
+        """Forget what was pending: it has been handed over."""
+        self._pending.clear()
+
+    def side_outputs(self, source: TransformationId) -> list[SideOutputTransformation]:
+        """Return the side outputs that are read from a transformation."""
+        return [
+            transformation
+            for transformation in self.transformations.values()
+            if isinstance(transformation, SideOutputTransformation) and transformation.input == source
+        ]
+
+    def _collect(self, identifiers: Iterable[TransformationId], needed: set[TransformationId]) -> None:
+        waiting = list(identifiers)
+        while waiting:
+            identifier = waiting.pop()
+            if identifier not in needed:
+                needed.add(identifier)
+                waiting.extend(self.transformations[identifier].inputs)

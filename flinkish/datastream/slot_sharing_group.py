@@ -1,0 +1,208 @@
+"""Slot sharing groups: which operators share task slots, and what such a slot needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.datastream._support import check
+
+__all__ = ["MemorySize", "SlotSharingGroup"]
+
+_UNITS = ((1 << 40, "tb"), (1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
+
+
+class MemorySize:
+    """An amount of memory.
+
+        >>> str(MemorySize.of_mebi_bytes(64)), MemorySize(bytes_size=2048).get_kibi_bytes()
+        ('64 mb', 2)
+
+    Args:
+        bytes_size: bytes, not negative.
+    """
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, j_memory_size: Any = None, bytes_size: int | None = None) -> None:
+        if j_memory_size is not None:
+            raise InvalidArgumentError(
+                "there is no Java MemorySize to wrap in flinkish.", hint="use MemorySize(bytes_size=...) or of_mebi_bytes()."
+            )
+        if isinstance(bytes_size, bool) or not isinstance(bytes_size, int):
+            raise InvalidArgumentError(f"bytes_size must be an int; got {bytes_size!r} of type {type(bytes_size).__name__}.")
+        check(bytes_size >= 0, f"bytes_size must not be negative; got {bytes_size}.")
+        self._bytes = bytes_size
+
+    @staticmethod
+    def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        """Return an amount given in MiB."""
+        return MemorySize(bytes_size=mebi_bytes << 20)
+
+    def get_bytes(self) -> int:
+        """Return the amount in bytes."""
+        return self._bytes
+
+    def get_kibi_bytes(self) -> int:
+        """Return the amount in KiB, rounded down."""
+        return self._bytes >> 10
+
+    def get_mebi_bytes(self) -> int:
+        """Return the amount in MiB, rounded down."""
+        return self._bytes >> 20
+
+    def get_gibi_bytes(self) -> int:
+        """Return the amount in GiB, rounded down."""
+        return self._bytes >> 30
+
+    def get_tebi_bytes(self) -> int:
+        """Return the amount in TiB, rounded down."""
+        return self._bytes >> 40
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MemorySize) and self._bytes == other._bytes
+
+    def __hash__(self) -> int:
+        return hash(self._bytes)
+
+    def __lt__(self, other: MemorySize) -> bool:
+        return self._bytes < _memory_size(other)._bytes
+
+    def __le__(self, other: MemorySize) -> bool:
+        return self._bytes <= _memory_size(other)._bytes
+
+    def __str__(self) -> str:
+        for size, unit in _UNITS:
+            if self._bytes and self._bytes % size == 0:
+                return f"{self._bytes // size} {unit}"
+        return f"{self._bytes} bytes"
+
+    def __repr__(self) -> str:
+        return f"MemorySize(bytes_size={self._bytes})"
+
+
+def _memory_size(value: object) -> MemorySize:
+    if not isinstance(value, MemorySize):
+        raise InvalidArgumentError(f"expected a MemorySize; got {value!r} of type {type(value).__name__}.")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSharingGroup:
+    """A group of operators that share slots, with the resources of such a slot if they are given.
+
+    Operators of different groups run in different slots, at the price of more slots.
+
+    Differs from Flink: the resources are kept but not asked for; Spark's executors are sized by Spark's own settings.
+    """
+
+    _name: str
+    _cpu_cores: float | None = None
+    _task_heap_memory: MemorySize | None = None
+    _task_off_heap_memory: MemorySize | None = None
+    _managed_memory: MemorySize | None = None
+    _external_resources: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def get_name(self) -> str:
+        """Return the name of the group."""
+        return self._name
+
+    def get_managed_memory(self) -> MemorySize | None:
+        """Return the managed memory of a slot, None if not given."""
+        return self._managed_memory
+
+    def get_task_heap_memory(self) -> MemorySize | None:
+        """Return the heap memory of a slot, None if not given."""
+        return self._task_heap_memory
+
+    def get_task_off_heap_memory(self) -> MemorySize | None:
+        """Return the off-heap memory of a slot, None if not given."""
+        return self._task_off_heap_memory
+
+    def get_cpu_cores(self) -> float | None:
+        """Return the cores of a slot, None if not given."""
+        return self._cpu_cores
+
+    def get_external_resources(self) -> dict[str, float]:
+        """Return the external resources of a slot, such as GPUs, by name."""
+        return dict(self._external_resources)
+
+    @staticmethod
+    def builder(name: str) -> SlotSharingGroup.Builder:
+        """Begin a group."""
+        return SlotSharingGroup.Builder(name)
+
+    class Builder:
+        """Makes a SlotSharingGroup; cores and heap memory must be given both or not at all."""
+
+        def __init__(self, name: str) -> None:
+            if not isinstance(name, str) or not name:
+                raise InvalidArgumentError(f"the name of a slot sharing group must be a non-empty str; got {name!r}.")
+            self._name = name
+            self._cpu_cores: float | None = None
+            self._task_heap_memory: MemorySize | None = None
+            self._task_off_heap_memory: MemorySize | None = None
+            self._managed_memory: MemorySize | None = None
+            self._external_resources: dict[str, float] = {}
+
+        def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            """Set the cores of a slot, more than 0."""
+            check(cpu_cores > 0, f"cpu_cores must be greater than 0; got {cpu_cores}.")
+            self._cpu_cores = float(cpu_cores)
+            return self
+
+        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+            """Set the heap memory of a slot, more than 0."""
+            check(_memory_size(task_heap_memory).get_bytes() > 0, "task_heap_memory must be greater than 0.")
+            self._task_heap_memory = task_heap_memory
+            return self
+
+        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Set the heap memory of a slot in MiB, more than 0."""
+            return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
+
+        def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+            """Set the off-heap memory of a slot."""
+            self._task_off_heap_memory = _memory_size(task_off_heap_memory)
+            return self
+
+        def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Set the off-heap memory of a slot in MiB."""
+            return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
+
+        def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroup.Builder:
+            """Set the managed memory of a slot."""
+            self._managed_memory = _memory_size(managed_memory)
+            return self
+
+        def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Set the managed memory of a slot in MiB."""
+            return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
+
+        def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            """Set how much of an external resource a slot needs."""
+            self._external_resources[name] = float(value)
+            return self
+
+        def build(self) -> SlotSharingGroup:
+            """Return the group. Raises InvalidProgramError if resources are given without cores or heap memory."""
+            needed = (self._cpu_cores, self._task_heap_memory)
+            others = (self._task_off_heap_memory, self._managed_memory, self._external_resources or None)
+            if all(value is None for value in (*needed, *others)):
+                return SlotSharingGroup(self._name)
+            check(
+                all(value is not None for value in needed),
+                f"slot sharing group {self._name!r} needs both cpu cores and task heap memory, as it names resources.",
+                hint="call set_cpu_cores() and set_task_heap_memory_mb(), or leave out all resources.",
+            )
+            nothing = MemorySize(bytes_size=0)
+            return SlotSharingGroup(
+                self._name,
+                self._cpu_cores,
+                self._task_heap_memory,
+                nothing if self._task_off_heap_memory is None else self._task_off_heap_memory,
+                nothing if self._managed_memory is None else self._managed_memory,
+                dict(self._external_resources),
+            )

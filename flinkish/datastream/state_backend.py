@@ -1,0 +1,134 @@
+"""Where keyed state lives while a job runs, as objects; Flink 2.x has configuration keys for it (state.backend.type)."""
+
+from __future__ import annotations
+
+import os.path
+from abc import ABC
+from enum import Enum
+from typing import Any
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.datastream._support import check
+
+__all__ = ["CustomStateBackend", "EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
+
+
+class StateBackend(ABC):  # noqa: B024 - a common base, as in PyFlink
+    """Base of the state backends."""
+
+
+class HashMapStateBackend(StateBackend):
+    """Keyed state as Python objects in the memory of the task's slot."""
+
+    def __str__(self) -> str:
+        return "HashMapStateBackend"
+
+
+class PredefinedOptions(Enum):
+    """Sets of RocksDB options; kept, without effect."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """Keyed state on disk.
+
+    Differs from Flink: so far it is kept in memory, as HashMapStateBackend does; the settings are kept for programs that read
+    them.
+    """
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        if enable_incremental_checkpointing not in (None, True, False):
+            raise InvalidArgumentError(
+                f"enable_incremental_checkpointing must be None, True or False; got {enable_incremental_checkpointing!r}."
+            )
+        self._incremental = enable_incremental_checkpointing
+        self._paths: list[str] = []
+        self._predefined_options = PredefinedOptions.DEFAULT
+        self._options: str | None = None
+        self._transfer_threads = 4
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """Set the folders of the database; without an argument go back to the default."""
+        for path in paths:
+            if not isinstance(path, str):
+                raise InvalidArgumentError(f"a storage path must be a str; got {path!r} of type {type(path).__name__}.")
+            check(
+                os.path.isabs(path.removeprefix("file:")),
+                f"a storage path must be absolute; got {path!r}.",
+            )
+        self._paths = list(paths)
+
+    def get_db_storage_paths(self) -> list[str]:
+        """Return the folders of the database; empty for the default."""
+        return list(self._paths)
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """Return whether incremental checkpoints were asked for."""
+        return bool(self._incremental)
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Set a set of options."""
+        if not isinstance(options, PredefinedOptions):
+            raise InvalidArgumentError(f"options must be PredefinedOptions; got {options!r} of type {type(options).__name__}.")
+        self._predefined_options = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """Return the set of options."""
+        return self._predefined_options
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """Refuse a Java class that makes options."""
+        raise UnsupportedError(
+            f"set_options({options_factory_class_name!r}): flinkish runs no Java user code.",
+            hint="leave it out; the backend keeps state in memory.",
+        )
+
+    def get_options(self) -> str | None:
+        """Return the Java class that makes options: None."""
+        return self._options
+
+    def get_number_of_transfer_threads(self) -> int:
+        """Return how many threads transfer files, as set."""
+        return self._transfer_threads
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Set how many threads transfer files; kept, without effect."""
+        check(
+            number_of_transfering_threads > 0,
+            f"the number of transfer threads must be greater than 0; got {number_of_transfering_threads}.",
+        )
+        self._transfer_threads = number_of_transfering_threads
+
+    def __str__(self) -> str:
+        return f"EmbeddedRocksDBStateBackend(enable_incremental_checkpointing={self._incremental})"
+
+
+class CustomStateBackend(StateBackend):
+    """Stands for a Java class in PyFlink; there is none here."""
+
+    def __init__(self, j_custom_state_backend: Any) -> None:
+        raise UnsupportedError(
+            "CustomStateBackend wraps a Java class, and flinkish runs no Java user code.", hint="use HashMapStateBackend()."
+        )
+
+
+def configuration_of_backend(backend: StateBackend) -> Configuration:
+    """Return the configuration keys that say the same as a backend object."""
+    configuration = Configuration()
+    match backend:
+        case HashMapStateBackend():
+            configuration.set(options.STATE_BACKEND, "hashmap")
+        case EmbeddedRocksDBStateBackend():
+            configuration.set(options.STATE_BACKEND, "rocksdb")
+            configuration.set(options.INCREMENTAL_CHECKPOINTS, backend.is_incremental_checkpoints_enabled())
+        case _:
+            raise UnsupportedError(
+                f"a state backend of type {type(backend).__name__} is not known here.", hint="use HashMapStateBackend()."
+            )
+    return configuration

@@ -1,0 +1,563 @@
+"""StreamExecutionEnvironment: where a program begins and is executed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
+from urllib.parse import urlsplit
+
+from flinkish.common import options
+from flinkish.common.config_file import check_key, load_configuration
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.pickling import check_serializable
+from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream._support import not_supported
+from flinkish.datastream.checkpoint_config import CheckpointConfig
+from flinkish.datastream.checkpointing_mode import CheckpointingMode
+from flinkish.datastream.closeable_iterator import CloseableIterator
+from flinkish.datastream.data_stream import DataStream, _check_kind, _check_strategy, _int, _type
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.datastream.executor_loader import ExecutorJobClient, load_executor
+from flinkish.datastream.functions import SourceFunction
+from flinkish.datastream.program import CachedFile, Program, PythonArchive, PythonRequirements
+from flinkish.datastream.program_builder import ProgramBuilder
+from flinkish.datastream.slot_sharing_group import SlotSharingGroup
+from flinkish.datastream.state_backend import (
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    StateBackend,
+    configuration_of_backend,
+)
+from flinkish.datastream.transformations import SourceTransformation, Transformation, TransformationId
+
+if TYPE_CHECKING:
+    from flinkish.common.job_client import JobClient
+    from flinkish.common.job_execution_result import JobExecutionResult
+    from flinkish.datastream.connectors.base import DriverSource, Source
+
+__all__ = ["StreamExecutionEnvironment"]
+
+DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
+#: Set by `flinkish run -Dkey=value ...` for the script that it runs: properties, quoted as for a shell.
+PROPERTIES_VARIABLE: Final = "FLINKISH_PROPERTIES"
+#: Flink's PythonDependencyUtils: between files, and between the parts of one.
+_FILE_DELIMITER: Final = ","
+_PARAMETER_DELIMITER: Final = "#"
+
+
+class StreamExecutionEnvironment:
+    """Makes streams, holds the settings of a program, and executes it.
+
+    The configuration is that of conf/config.yaml, overridden by `-Dkey=value` on the command line of the script, overridden by
+    the Configuration given here, overridden by the setters.
+
+    Example:
+
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.set_parallelism(2).get_parallelism()
+        2
+    """
+
+    _default_local_parallelism: ClassVar[int | None] = None
+
+    def __init__(self, configuration: Configuration | None = None) -> None:
+        """Make an environment with exactly the given configuration; programs use `get_execution_environment`."""
+        self._configuration = Configuration() if configuration is None else Configuration(configuration)
+        self._builder = ProgramBuilder()
+        self._config = ExecutionConfig(self._configuration)
+        self._checkpoint_config = CheckpointConfig(self._configuration)
+        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+        self._cached_files: dict[str, CachedFile] = {}
+        self._state_backend: StateBackend | None = None
+
+    @staticmethod
+    def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
+        """Return a new environment.
+
+        Raises ConfigurationError for a malformed value in the configuration file, a property or `configuration`.
+        """
+        if configuration is not None and not isinstance(configuration, Configuration):
+            raise InvalidArgumentError(
+                f"get_execution_environment() needs a Configuration or nothing; got {configuration!r}.",
+                hint="Configuration.from_dict({...}) makes one of a dict.",
+            )
+        loaded = load_configuration(_properties(sys.argv[1:], os.environ), environment=os.environ)
+        environment = StreamExecutionEnvironment(loaded)
+        default = StreamExecutionEnvironment._default_local_parallelism
+        if default is not None and not loaded.contains(options.DEFAULT_PARALLELISM):
+            environment._configuration.set(options.DEFAULT_PARALLELISM, default)
+        if configuration is not None:
+            environment.configure(configuration)
+        return environment
+
+    @property
+    def transformations(self) -> dict[TransformationId, Transformation]:
+        """All transformations made so far, by id, in order."""
+        return self._builder.transformations
+
+    # Settings.
+
+    def get_config(self) -> ExecutionConfig:
+        """Return the settings of the program; changing them changes the environment."""
+        return self._config
+
+    def configure(self, configuration: Configuration) -> None:
+        """Take over settings by their keys, such as pipeline.operator-chaining.enabled.
+
+        Raises ConfigurationError for a malformed value.
+        """
+        if not isinstance(configuration, Configuration):
+            raise InvalidArgumentError(f"configure() needs a Configuration; got {configuration!r}.")
+        before = self.get_parallelism()
+        values: dict[str, Any] = {}
+        configuration.add_all_to_dict(values)
+        for key, value in values.items():
+            option = options.OPTIONS_BY_ANY_KEY.get(key)
+            check_key(configuration, key)
+            if option is None:
+                self._configuration.put(key, value, configuration.origin(key))
+            else:
+                self._configuration.set(option, value)
+        if self.get_parallelism() != before:
+            self._builder.fix_parallelism(before)
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Set the parallelism of the operators made from now on that set none; -1: the number of cores."""
+        before = self.get_parallelism()
+        number = _int(parallelism, "parallelism")
+        if number == 0 or number < ExecutionConfig.PARALLELISM_UNKNOWN:
+            raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
+        self._config.set_parallelism(number)
+        self._builder.fix_parallelism(before)
+        return self
+
+    def get_parallelism(self) -> int:
+        """Return the parallelism of operators that set none; the number of cores unless set."""
+        return self._config.get_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Set the number of key groups, 1 to 32768: the most subtasks that the job can ever be scaled to."""
+        number = _int(max_parallelism, "max_parallelism")
+        if not 1 <= number <= 1 << 15:
+            raise InvalidProgramError(f"max_parallelism must be 1 to {1 << 15}; got {number}.")
+        self._config.set_max_parallelism(number)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """Return the number of key groups; -1 unless set."""
+        return self._config.get_max_parallelism()
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Set whether the program runs as a stream or as a batch.
+
+        Differs from Flink: BATCH is not supported yet; a program that asks for it, or for AUTOMATIC with bounded sources only, is
+        refused when it is executed.
+        """
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise InvalidArgumentError(f"set_runtime_mode() needs a RuntimeExecutionMode; got {execution_mode!r}.")
+        self._configuration.set(options.RUNTIME_MODE, execution_mode.name)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
+        """Set how long records may wait in a buffer, in milliseconds; -1: until it is full.
+
+        Differs from Flink: kept, but records travel with the micro-batch they are read in.
+        """
+        timeout = _int(timeout_millis, "timeout_millis")
+        if timeout < -1:
+            raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
+        self._configuration.set(options.BUFFER_TIMEOUT, timeout)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """Return how long records may wait in a buffer, in milliseconds."""
+        return self._configuration.get(options.BUFFER_TIMEOUT)
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Have every operator run in a task of its own."""
+        self._configuration.set(options.OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Return whether operators are chained."""
+        return self._configuration.get(options.OPERATOR_CHAINING)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Return whether operators of different max parallelism may be chained."""
+        return self._configuration.get(options.OPERATOR_CHAINING_CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM)
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Set the default parallelism of environments made from now on in this process."""
+        number = _int(parallelism, "parallelism")
+        if number < 1:
+            raise InvalidProgramError(f"parallelism must be at least 1; got {number}.")
+        StreamExecutionEnvironment._default_local_parallelism = number
+
+    def get_default_local_parallelism(self) -> int:
+        """Return the default parallelism of environments made in this process."""
+        default = StreamExecutionEnvironment._default_local_parallelism
+        return ExecutionConfig().get_parallelism() if default is None else default
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
+        """Make known what the slots of a group need; operators then name the group only."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise InvalidArgumentError(f"register_slot_sharing_group() needs a SlotSharingGroup; got {slot_sharing_group!r}.")
+        known = self._slot_sharing_groups.setdefault(slot_sharing_group.get_name(), slot_sharing_group)
+        if known != slot_sharing_group:
+            raise InvalidProgramError(
+                f"the slot sharing group {slot_sharing_group.get_name()!r} is already registered with other resources.",
+                hint="give each set of resources a name of its own.",
+            )
+        return self
+
+    # Checkpoints.
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return the checkpointing settings; changing them changes the environment."""
+        return self._checkpoint_config
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
+        """Make checkpoints every `interval` milliseconds, at least 10."""
+        if mode is not None:
+            self._checkpoint_config.set_checkpointing_mode(mode)
+        self._checkpoint_config.set_checkpoint_interval(interval)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """Return the time between two checkpoints in milliseconds; -1 if none are made."""
+        return self._checkpoint_config.get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """Return what holds after a restore."""
+        return self.get_checkpointing_consistency_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Return what holds after a restore."""
+        return self._checkpoint_config.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Return whether barriers overtake records."""
+        return self._checkpoint_config.is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Return whether barriers overtake records also where Flink advises against it."""
+        return self._checkpoint_config.is_force_unaligned_checkpoints()
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Accepted; state is always kept as a change log on Spark."""
+        self._configuration.set(options.ENABLE_STATE_CHANGE_LOG, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Return what was set, None if nothing."""
+        return self._configuration.get(options.ENABLE_STATE_CHANGE_LOG)
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Set the folder of savepoints that name none."""
+        if not isinstance(directory, str) or not directory:
+            raise InvalidArgumentError(f"directory must be a non-empty str; got {directory!r}.")
+        self._configuration.set(options.SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Return the folder of savepoints that name none, None unless set."""
+        return self._configuration.get(options.SAVEPOINT_DIRECTORY)
+
+    # Dependencies.
+
+    def add_python_file(self, file_path: str) -> None:
+        """Put a Python file, folder, zip or wheel on the tasks' sys.path, before what is installed there.
+
+        Differs from Flink: with `execution.engine: local`, and for what sources and sinks do on the driver, it comes behind what
+        is installed, and with a .py file the others of its folder can be imported too.
+        """
+        files = self._configuration.get(options.PYTHON_FILES)
+        path = _existing(file_path, "add_python_file")
+        # As in Flink the one added last comes first.
+        self._configuration.set(options.PYTHON_FILES, path if not files else _FILE_DELIMITER.join([path, files]))
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Name the packages to be installed for the tasks.
+
+        Differs from Flink: not supported; a program that asks for it is refused when it is executed.
+        """
+        value = _existing(requirements_file_path, "set_python_requirements")
+        if requirements_cache_dir is not None:
+            value += _PARAMETER_DELIMITER + _existing(requirements_cache_dir, "set_python_requirements")
+        self._configuration.set(options.PYTHON_REQUIREMENTS, value)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Have a zip or tar file unpacked below the tasks' working folder, in `target_dir` (else in a folder of the file's name).
+
+        Differs from Flink: with `execution.engine: local` the tasks run in this process, whose working folder is another one
+        while they do.
+        """
+        value = _existing(archive_path, "add_python_archive")
+        if target_dir is not None:
+            value += _PARAMETER_DELIMITER + target_dir
+        archives = self._configuration.get(options.PYTHON_ARCHIVES)
+        self._configuration.set(options.PYTHON_ARCHIVES, value if not archives else _FILE_DELIMITER.join([archives, value]))
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Set the Python interpreter of the tasks; it must be of this interpreter's version, and have flinkish's packages.
+
+        With `execution.engine: local` any other than this one is refused when the program is executed.
+        """
+        if not isinstance(python_exec, str) or not python_exec:
+            raise InvalidArgumentError(f"python_exec must be a non-empty str; got {python_exec!r}.")
+        self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Add jars, by URL, to Spark's session: for connectors of Spark's own."""
+        self._configuration.set(options.JARS, [*(self._configuration.get(options.JARS) or []), *jars_path])
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Add more jars, by URL, to Spark's session."""
+        self._configuration.set(options.CLASSPATHS, [*(self._configuration.get(options.CLASSPATHS) or []), *classpaths])
+
+    def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
+        """Put a file or folder into the tasks' working folder, under a name.
+
+        Differs from Flink: there Python functions cannot reach what is registered here. With `execution.engine: local` see
+        `add_python_archive`.
+        """
+        if name in self._cached_files:
+            raise InvalidProgramError(f"a cached file named {name!r} is already registered: {self._cached_files[name].path}.")
+        path = _existing(file_path, "register_cached_file")
+        self._cached_files[name] = CachedFile(name=name, path=path, executable=executable)
+
+    # Sources.
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+        """Make a stream of the elements of a collection, emitted in order by one subtask.
+
+        With a type the elements are converted to it, and a TypeMismatchError names what cannot be. Always of parallelism 1.
+        """
+        from flinkish.datastream.connectors.collection import CollectionSource
+
+        record_type = _type(type_info, "from_collection", "type_info")
+        source = CollectionSource(collection, None if type_info is None else record_type)
+        check_serializable(source, "the collection of from_collection()")
+        return self._source(source, "Collection Source", record_type, None, single=True)
+
+    def from_source(
+        self,
+        source: Source[Any, Any, Any] | DriverSource[Any],
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """Make a stream of what a source reads. Without a type it is what the source says, else any object.
+
+        Differs from Flink: a timestamp assigner of the strategy is honoured; PyFlink silently ignores one written in Python.
+        """
+        from flinkish.datastream.connectors.base import DriverSource, Source
+
+        if not isinstance(source, (Source, DriverSource)):
+            raise InvalidArgumentError(
+                f"from_source() needs a Source; got {source!r} of type {type(source).__name__}.",
+                hint="a builder must be finished with build(); a SourceFunction goes to add_source().",
+            )
+        _check_strategy(watermark_strategy, "from_source")
+        if not isinstance(source_name, str) or not source_name:
+            raise InvalidArgumentError(f"source_name must be a non-empty str; got {source_name!r}.")
+        check_serializable(source, f"the source {type(source).__name__} of from_source()")
+        source.validate()
+        record_type = source.produced_type() if type_info is None else None
+        if record_type is None:
+            record_type = _type(type_info, "from_source", "type_info")
+        # A strategy that neither makes watermarks nor assigns times is none.
+        needed = watermark_strategy.generates_watermarks or watermark_strategy.timestamp_assigner is not None
+        return self._source(
+            source,
+            source_name,
+            record_type,
+            watermark_strategy if needed else None,
+            single=isinstance(source, DriverSource),
+        )
+
+    def add_source(
+        self,
+        source_func: SourceFunction | Source[Any, Any, Any] | DriverSource[Any],
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream:
+        """Make a stream of what a SourceFunction emits; always of parallelism 1, and not replayable."""
+        from flinkish.datastream.connectors.base import DriverSource, Source
+        from flinkish.datastream.legacy_functions import SourceFunctionSource
+
+        if isinstance(source_func, (Source, DriverSource)):
+            return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
+        _check_kind(source_func, SourceFunction, "add_source", hint="pass a Source to from_source().")
+        record_type = _type(type_info, "add_source", "type_info")
+        return self._source(SourceFunctionSource(source_func), source_name, record_type, None, single=True)
+
+    @not_supported("input formats are Java classes", see="use from_source() with a FileSource, or a Source of your own.")
+    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:  # type: ignore[empty-body]
+        """Make a stream of what an input format reads."""
+
+    def _source(
+        self,
+        source: Source[Any, Any, Any] | DriverSource[Any],
+        name: str,
+        record_type: TypeInformation,
+        watermarks: WatermarkStrategy | None,
+        *,
+        single: bool,
+    ) -> DataStream:
+        identifier = self._builder.add(
+            SourceTransformation,
+            name=name,
+            output_type=record_type,
+            parallelism=1 if single else None,
+            can_be_parallel=not single,
+            source=source,
+            watermarks=watermarks,
+        )
+        return DataStream(self, identifier)
+
+    # Execution.
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the program and wait for its end; raises JobExecutionError if it fails. The environment may be used again."""
+        return self._start(job_name).get_job_execution_result().result()
+
+    def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
+        """Start the program and return a client of the running job."""
+        return self._start(job_name)
+
+    def get_execution_plan(self) -> str:
+        """Return the plan of the program as JSON, in the form of Flink's plan visualizer."""
+        return load_executor().execution_plan_json(self._program(None))
+
+    def explain(self) -> str:
+        """Return all layers of the program, from the stream graph down to Spark's plan, as text for people."""
+        return load_executor().explain(self._program(None))
+
+    def close(self) -> None:
+        """Do nothing; jobs hold their own resources."""
+
+    def _start(self, job_name: str | None) -> JobClient:
+        program = self._program(job_name)
+        self._builder.clear()
+        return load_executor().execute_async(program)
+
+    def _execute_and_collect(self, job_name: str) -> CloseableIterator:
+        client = self._start(job_name)
+        return CloseableIterator(client, cast(ExecutorJobClient, client).collect_results())
+
+    def _program(self, job_name: str | None) -> Program:
+        if job_name is not None and not isinstance(job_name, str):
+            raise InvalidArgumentError(f"job_name must be a str; got {job_name!r}.")
+        configuration = Configuration(self._configuration)
+        return Program(
+            job_name=job_name or configuration.get(options.PIPELINE_NAME) or DEFAULT_JOB_NAME,
+            transformations=self._builder.to_execute(),
+            configuration=configuration,
+            execution_config=ExecutionConfig(configuration),
+            parallelism=self.get_parallelism(),
+            max_parallelism=self.get_max_parallelism(),
+            chaining=self.is_chaining_enabled(),
+            chaining_with_different_max_parallelism=(self.is_chaining_of_operators_with_different_max_parallelism_enabled()),
+            buffer_timeout=self.get_buffer_timeout(),
+            cached_files=tuple(self._cached_files.values()),
+            python_files=_split(configuration.get(options.PYTHON_FILES)),
+            python_archives=tuple(
+                PythonArchive(path=path, target_directory=target)
+                for path, target in map(_parameters, _split(configuration.get(options.PYTHON_ARCHIVES)))
+            ),
+            python_requirements=_requirements(configuration.get(options.PYTHON_REQUIREMENTS)),
+            python_executable=configuration.get(options.PYTHON_EXECUTABLE),
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the StreamExecutionEnvironment is part of the program and cannot be used inside a function")
+
+    # Flink 1.x, for programs that still use it.
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> StreamExecutionEnvironment:
+        """Set what happens when the job fails; Flink 1.x, now the keys restart-strategy.*."""
+        if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
+            raise InvalidArgumentError(
+                f"set_restart_strategy() needs one of RestartStrategies; got {restart_strategy_configuration!r}.",
+                hint="RestartStrategies.fixed_delay_restart(3, 10_000).",
+            )
+        if not isinstance(restart_strategy_configuration, RestartStrategies.FallbackRestartStrategyConfiguration):
+            self._configuration.add_all(restart_strategy_configuration.to_configuration())
+        return self
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Set where keyed state lives; Flink 1.x, now the key state.backend.type."""
+        if not isinstance(state_backend, StateBackend):
+            raise InvalidArgumentError(f"set_state_backend() needs a StateBackend; got {state_backend!r}.")
+        self._configuration.add_all(configuration_of_backend(state_backend))
+        self._state_backend = state_backend
+        return self
+
+    def get_state_backend(self) -> StateBackend:
+        """Return where keyed state lives; Flink 1.x."""
+        if self._state_backend is not None:
+            return self._state_backend
+        rocksdb = self._configuration.get(options.STATE_BACKEND) == "rocksdb"
+        return EmbeddedRocksDBStateBackend() if rocksdb else HashMapStateBackend()
+
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """Make a stream of the lines of a file; Flink 1.x, now a FileSource."""
+        from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
+
+        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(charset_name), file_path).build()
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Text File Source", Types.STRING())
+
+    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream:
+        """Make a stream of the lines read from a socket; not replayable: what is in flight when the job fails is lost.
+
+        `max_retry` is how often a lost connection is made again, one second apart; -1: without end.
+        """
+        from flinkish.datastream.connectors.socket import SocketSource
+
+        source = SocketSource(hostname, port, delimiter=delimiter, max_retry=max_retry)
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream", Types.STRING())
+
+    def generate_sequence(self, start: int, end: int) -> DataStream:
+        """Make a stream of the numbers from `start` to `end`, both inclusive; Flink 1.x, now a NumberSequenceSource."""
+        from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+
+        source = NumberSequenceSource(start, end)
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Sequence Source", Types.LONG())
+
+
+def _properties(arguments: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the -Dkey=value of `flinkish run`, then those on the script's own command line."""
+    given = [argument for argument in arguments if argument.startswith("-D") and "=" in argument]
+    return shlex.split(environment.get(PROPERTIES_VARIABLE, "")) + given
+
+
+def _existing(path: object, method: str) -> str:
+    if not isinstance(path, str) or not path:
+        raise InvalidArgumentError(f"{method}() needs a path; got {path!r}.")
+    if not urlsplit(path).scheme and not os.path.exists(path):
+        raise InvalidProgramError(f"{method}({path!r}): there is no such file or folder ({os.path.abspath(path)}).")
+    return path
+
+
+def _split(value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (value or "").split(_FILE_DELIMITER) if part.strip())
+
+
+def _parameters(value: str) -> tuple[str, str | None]:
+    path, _, parameter = value.partition(_PARAMETER_DELIMITER)
+    return path, parameter or None
+
+
+def _requirements(value: str | None) -> PythonRequirements | None:
+    if not value:
+        return None
+    path, cache = _parameters(value)
+    return PythonRequirements(path=path, cache_directory=cache)

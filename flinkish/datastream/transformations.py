@@ -1,0 +1,179 @@
+"""The logical program: what the fluent methods record, as plain frozen data.
+
+A transformation names its inputs by id, so that a setter such as `uid` replaces one entry in the environment's table and every
+reference stays valid. Building these never runs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NewType
+
+if TYPE_CHECKING:
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.common.watermark_strategy import WatermarkStrategy
+    from flinkish.datastream.connectors.base import DriverSource, Sink, Source
+    from flinkish.datastream.operators import OperatorConfig
+    from flinkish.datastream.output_tag import OutputTag
+
+TransformationId = NewType("TransformationId", int)
+
+
+class ChainingStrategy(Enum):
+    """Whether an operator may be chained; Flink's ChainingStrategy.
+
+    ALWAYS: to its input and its outputs; HEAD: only its outputs may be chained to it; NEVER: neither.
+    """
+
+    ALWAYS = "ALWAYS"
+    HEAD = "HEAD"
+    NEVER = "NEVER"
+
+
+class Partitioning(Enum):
+    """How records of an edge are spread over the subtasks of the target; the values are Flink's ship strategies."""
+
+    FORWARD = "FORWARD"
+    HASH = "HASH"
+    REBALANCE = "REBALANCE"
+    RESCALE = "RESCALE"
+    SHUFFLE = "SHUFFLE"
+    BROADCAST = "BROADCAST"
+    GLOBAL = "GLOBAL"
+    CUSTOM = "CUSTOM"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partitioner:
+    """The partitioning of an edge.
+
+    `key_selector` is set for HASH and CUSTOM, `function` (key, number of subtasks) -> subtask for CUSTOM only.
+    """
+
+    partitioning: Partitioning
+    key_selector: Callable[[Any], Any] | None = None
+    function: Callable[[Any, int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformation:
+    """What all transformations have; None means: not set by the user."""
+
+    id: TransformationId
+    name: str
+    output_type: TypeInformation
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    #: False for what can only run with one subtask, such as from_collection.
+    can_be_parallel: bool = True
+    uid: str | None = None
+    uid_hash: str | None = None
+    description: str | None = None
+    slot_sharing_group: str | None = None
+    buffer_timeout: int | None = None
+    chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        """Ids of the transformations this one reads."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTransformation(Transformation):
+    """`watermarks` is None where the program gave no watermark strategy, or no_watermarks()."""
+
+    source: Source[Any, Any, Any] | DriverSource[Any]
+    watermarks: WatermarkStrategy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneInputTransformation(Transformation):
+    """An operator with one input; `key_selector` and `key_type` are set where the input is keyed."""
+
+    input: TransformationId
+    operator: OperatorConfig
+    key_selector: Callable[[Any], Any] | None = None
+    key_type: TypeInformation | None = None
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoInputTransformation(Transformation):
+    """An operator with two inputs; keyed where both selectors are set."""
+
+    first_input: TransformationId
+    second_input: TransformationId
+    operator: OperatorConfig
+    first_key_selector: Callable[[Any], Any] | None = None
+    second_key_selector: Callable[[Any], Any] | None = None
+    key_type: TypeInformation | None = None
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.first_input, self.second_input)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroadcastStateTransformation(Transformation):
+    """An operator that reads a stream, keyed where `key_selector` is set, beside a broadcast one that fills its state."""
+
+    regular_input: TransformationId
+    broadcast_input: TransformationId
+    operator: OperatorConfig
+    key_selector: Callable[[Any], Any] | None = None
+    key_type: TypeInformation | None = None
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.regular_input, self.broadcast_input)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTransformation(Transformation):
+    input: TransformationId
+    sink: Sink[Any, Any]
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnionTransformation(Transformation):
+    """Virtual: adds no operator."""
+
+    union_inputs: tuple[TransformationId, ...]
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return self.union_inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTransformation(Transformation):
+    """Virtual: sets the partitioner of the edges that read it. key_by gives HASH."""
+
+    input: TransformationId
+    partitioner: Partitioner
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideOutputTransformation(Transformation):
+    """Virtual: the edges that read it carry what its input emits to the tag."""
+
+    input: TransformationId
+    tag: OutputTag
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.input,)

@@ -1,0 +1,302 @@
+"""Windowed streams: what comes between `window()` and the function that makes results of windows."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from flinkish.common import pickling
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.pickling import check_serializable
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.data_stream import DataStream, KeyedStream, _check_function, _check_kind, _int, _type
+from flinkish.datastream.evictors import Evictor
+from flinkish.datastream.function_wrappers import describe, reduce_function
+from flinkish.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    Function,
+    NullByteKeySelector,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+)
+from flinkish.datastream.operators import WindowConfig
+from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+__all__ = ["AllWindowedStream", "WindowedStream"]
+
+Assigner = WindowAssigner[Any, Any]
+FunctionT = TypeVar("FunctionT", bound=Function)
+
+
+class _Windowed:
+    """What windows of keys and of whole streams share."""
+
+    _apply_kind: ClassVar[type[Function]]
+    _process_kind: ClassVar[type[Function]]
+    _pass_through: ClassVar[type[Function]]
+    _description: ClassVar[str]
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: Assigner, method: str) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            raise InvalidArgumentError(
+                f"{method}() needs a WindowAssigner; got {window_assigner!r} of type {type(window_assigner).__name__}.",
+                hint="for example TumblingEventTimeWindows.of(Time.seconds(5)).",
+            )
+        check_serializable(window_assigner, f"the window assigner {type(window_assigner).__name__} of {method}()")
+        self._keyed_stream = keyed_stream
+        self._window_assigner = window_assigner
+        self._allowed_lateness = 0
+        self._late_data_output_tag: OutputTag | None = None
+        self._window_trigger: Trigger[Any, Any] | None = None
+        self._evictor: Evictor[Any, Any] | None = None
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment that this stream belongs to."""
+        return self._keyed_stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        """Return the type of the records that come into the windows."""
+        return self._keyed_stream._record_type
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Set when windows fire, in place of the assigner's default trigger."""
+        if not isinstance(trigger, Trigger):
+            raise InvalidArgumentError(f"trigger() needs a Trigger; got {trigger!r} of type {type(trigger).__name__}.")
+        check_serializable(trigger, f"the trigger {type(trigger).__name__}")
+        self._window_trigger = trigger
+        return self
+
+    def allowed_lateness(self, time_ms: int) -> Self:
+        """Set for how long (ms) after its end a window is kept for late records, each of which fires it again.
+
+        Only for event-time windows; 0 by default. A record is late when the watermark has reached the last timestamp of its
+        window plus this time.
+        """
+        if _int(time_ms, "time_ms") < 0:
+            raise InvalidProgramError(f"allowed_lateness() must not be negative; got {time_ms} ms.")
+        self._allowed_lateness = time_ms
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag) -> Self:
+        """Send late records to a side output; read it by `get_side_output` of the stream of results.
+
+        Without it they are dropped and counted in the metric `numLateRecordsDropped`.
+
+        Differs from Flink: if nobody reads the side output, late records are dropped; PyFlink puts them into the main output.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise InvalidArgumentError(f"side_output_late_data() needs an OutputTag; got {output_tag!r}.")
+        self._late_data_output_tag = output_tag
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Set what removes records from windows when they fire; as in Flink's Java API.
+
+        All records of a window are kept then, also for reduce and aggregate.
+        """
+        if not isinstance(evictor, Evictor):
+            raise InvalidArgumentError(f"evictor() needs an Evictor; got {evictor!r} of type {type(evictor).__name__}.")
+        check_serializable(evictor, f"the evictor {type(evictor).__name__}")
+        self._evictor = evictor
+        return self
+
+    def _reduce(self, function: object, window_function: Function | None, output_type: TypeInformation | None) -> DataStream:
+        reduce = reduce_function(function, "reduce")
+        _check_function(function, "reduce")
+        input_type = self.get_input_type()
+        result_type = input_type if window_function is None and output_type is None else _type(output_type, "reduce")
+        return self._window(
+            self._function(window_function, "reduce"), result_type, function, fold=reduce, fold_type=input_type, share_panes=True
+        )
+
+    def _aggregate(
+        self,
+        function: AggregateFunction,
+        window_function: Function | None,
+        accumulator_type: TypeInformation | None,
+        output_type: TypeInformation | None,
+    ) -> DataStream:
+        _check_kind(function, AggregateFunction, "aggregate")
+        return self._window(
+            self._function(window_function, "aggregate"),
+            _type(output_type, "aggregate"),
+            function,
+            fold=function,
+            fold_type=_type(accumulator_type, "aggregate", "accumulator_type"),
+            share_panes=_can_merge(function),
+        )
+
+    def _function(self, function: Function | None, method: str) -> Function:
+        if function is None:
+            return self._pass_through()
+        if not isinstance(function, (self._apply_kind, self._process_kind)):
+            raise InvalidArgumentError(
+                f"window_function of {method}() must be a {self._apply_kind.__name__} or {self._process_kind.__name__}; "
+                f"got {describe(function)}."
+            )
+        _check_function(function, method, "window_function")
+        return function
+
+    def _window(self, function: Function, output_type: TypeInformation, described: object, **fold: Any) -> DataStream:
+        trigger = self._window_trigger
+        assigner = self._window_assigner
+        if trigger is None:
+            trigger = assigner.get_default_trigger(self.get_execution_environment())
+        config = WindowConfig(
+            assigner=assigner,
+            trigger=trigger,
+            function=function,
+            input_type=self.get_input_type(),
+            evictor=self._evictor,
+            allowed_lateness=self._allowed_lateness,
+            late_data_tag=self._late_data_output_tag,
+            **fold,
+        )
+        names = [type(described).__name__]
+        if described is not function and not isinstance(function, self._pass_through):
+            names.append(type(function).__name__)
+        description = f"{self._description}({assigner!r}, {type(trigger).__name__}, {', '.join(names)})"
+        return self._keyed_stream._one_input(type(assigner).__name__, config, output_type).set_description(description)
+
+
+class WindowedStream(_Windowed):
+    """The records of each key, grouped into windows.
+
+    Example:
+
+        >>> from flinkish.common import Time, Types
+        >>> from flinkish.datastream import StreamExecutionEnvironment
+        >>> from flinkish.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+        >>> windows = pairs.key_by(lambda pair: pair[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
+        >>> windows.reduce(lambda a, b: (a[0], a[1] + b[1])).get_name()
+        'TumblingEventTimeWindows'
+    """
+
+    _apply_kind = WindowFunction
+    _process_kind = ProcessWindowFunction
+    _pass_through = PassThroughWindowFunction
+    _description = "Window"
+
+    def __init__(self, keyed_stream: KeyedStream, window_assigner: Assigner) -> None:
+        super().__init__(keyed_stream, window_assigner, "window")
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Combine the records of each window as they come, and emit the combination, or what a window function makes of it.
+
+        The function must be associative: overlapping windows share parts that were combined once.
+        """
+        return self._reduce(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Aggregate the records of each window as they come, and emit the result, or what a window function makes of it.
+
+        With a working `merge`, overlapping windows share parts that were aggregated once; sessions need it.
+        """
+        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+
+    def apply(
+        self, window_function: WindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Emit what a WindowFunction makes of all records of each window."""
+        _check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
+        return self._window(window_function, _type(output_type, "apply"), window_function)
+
+    def process(
+        self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Emit what a ProcessWindowFunction makes of all records of each window."""
+        _check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
+        return self._window(process_window_function, _type(output_type, "process"), process_window_function)
+
+
+class AllWindowedStream(_Windowed):
+    """The records of a whole stream, grouped into windows; one subtask does all the work."""
+
+    _apply_kind = AllWindowFunction
+    _process_kind = ProcessAllWindowFunction
+    _pass_through = PassThroughAllWindowFunction
+    _description = "AllWindow"
+
+    def __init__(self, data_stream: DataStream, window_assigner: Assigner) -> None:
+        super().__init__(data_stream.key_by(NullByteKeySelector()), window_assigner, "window_all")
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Set when windows fire; a merging assigner needs a trigger that can merge."""
+        if isinstance(self._window_assigner, MergingWindowAssigner) and isinstance(trigger, Trigger) and not trigger.can_merge():
+            raise InvalidArgumentError(
+                f"{self._window_assigner!r} merges windows and cannot be used with a {type(trigger).__name__}, which does not "
+                "support merging.",
+                hint="implement can_merge and on_merge.",
+            )
+        return super().trigger(trigger)
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Combine the records of each window as they come, and emit the combination, or what a window function makes of it.
+
+        The function must be associative: overlapping windows share parts that were combined once.
+        """
+        return self._reduce(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream:
+        """Aggregate the records of each window as they come, and emit the result, or what a window function makes of it."""
+        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+
+    def apply(self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None) -> DataStream:
+        """Emit what an AllWindowFunction makes of all records of each window."""
+        _check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
+        return self._window(window_function, _type(output_type, "apply"), window_function)
+
+    def process(
+        self, process_window_function: ProcessAllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None
+    ) -> DataStream:
+        """Emit what a ProcessAllWindowFunction makes of all records of each window."""
+        _check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
+        return self._window(process_window_function, _type(output_type, "process"), process_window_function)
+
+
+def _can_merge(function: AggregateFunction) -> bool:
+    """Return whether `merge` works: sliding windows did not need it in Flink, so in many programs it does nothing.
+
+    Tried once on a copy, with two new accumulators, when the job is built: what it says decides how state is laid out, and must
+    not differ between the attempts of a job.
+    """
+    with contextlib.suppress(Exception):
+        (copy,) = pickling.copies(function, 1)
+        return copy.merge(copy.create_accumulator(), copy.create_accumulator()) is not None
+    return False

@@ -1,0 +1,192 @@
+"""Runs programs: composes graph, JobMaster and engine. What `datastream.executor_loader` loads.
+
+`execution.engine` chooses the engine; only that one is imported. A job runs in a daemon thread of this process; what still runs
+when the program ends is stopped cleanly.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import random
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from flinkish.checkpoint.storage import CheckpointStorage
+from flinkish.common import options
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.common.ids import IdSource, random_id
+from flinkish.datastream.program import Program
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.engine.scratch import remove_made
+from flinkish.engine.signals import SignalWatch, stop_at_exit
+from flinkish.engine.support import check_supported
+from flinkish.graph import explain as explanation
+from flinkish.graph.chaining import build_job_graph
+from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.plan_json import plan_json
+from flinkish.graph.planning import plan
+from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
+from flinkish.graph.stream_graph_generator import generate
+from flinkish.jobmaster import recovery
+from flinkish.jobmaster.delivery import PrintError
+from flinkish.jobmaster.epochs import Engine
+from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
+from flinkish.jobmaster.setup import effective_configuration, job_setup
+from flinkish.runtime.dependencies import Dependencies, extend_driver_path
+
+__all__ = ["execute_async", "execution_plan_json", "explain"]
+
+_log = logging.getLogger("flinkish.engine.executor")
+
+_watch = SignalWatch(SystemClock())
+# Called in reverse order: what is stopped removes its own folders.
+atexit.register(remove_made)
+atexit.register(stop_at_exit, _watch)
+
+
+def execute_async(program: Program) -> EmbeddedJobClient:
+    """Start a program and return without waiting for it.
+
+    Raises here, before anything runs: InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError for a
+    checkpoint to start from that is damaged or does not fit. All else comes with the result of the job.
+    """
+    return _start(program, clock=SystemClock(), ids=random_id, make_engine=create_engine)
+
+
+def execution_plan_json(program: Program) -> str:
+    """Return the stream graph in the JSON form of Flink's plan visualizer."""
+    return plan_json(generate(program))
+
+
+def explain(program: Program) -> str:
+    """Return all layers of a program, down to what the engine runs, as text for people."""
+    return explanation.explain_program(program, _engine_plan(program.configuration))
+
+
+def create_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
+    """Make the engine that the configuration names; it starts nothing before the first attempt."""
+    match configuration.get(options.ENGINE):
+        case "local":
+            from flinkish.engine.local.engine import LocalEngine
+
+            return LocalEngine(clock=clock, ids=ids)
+        case _:
+            from flinkish.engine.spark.engine import SparkEngine
+
+            return SparkEngine(configuration, clock=clock, ids=ids)
+
+
+def _engine_plan(configuration: Configuration) -> Callable[[ExecutionPlan], str] | None:
+    if configuration.get(options.ENGINE) == "local":
+        return None
+    from flinkish.engine.spark.explain import spark_plan_text
+
+    return spark_plan_text
+
+
+def _start(
+    program: Program, *, clock: Clock, ids: IdSource, make_engine: Callable[[Configuration, Clock, IdSource], Engine]
+) -> EmbeddedJobClient:
+    mode = runtime_mode(program.configuration, program.transformations.values())
+    configuration = effective_configuration(with_runtime_mode(program.configuration, mode))
+    checkpointing = configuration.contains(options.CHECKPOINTING_INTERVAL)
+    # Built once without regard to a checkpoint, so that a wrong program is refused before storage is touched or claimed.
+    build_job_graph(generate(program))
+    check_supported(program)
+    dependencies = Dependencies.of(program)
+    extend_driver_path(dependencies)
+    identity = recovery.identify(configuration, checkpointing=checkpointing, ids=ids)
+    engine = make_engine(configuration, clock, ids)
+    opened = False
+    try:
+        temporary = _TemporaryFolder(engine)
+
+        def open_storage() -> CheckpointStorage:
+            return recovery.open_storage(configuration, identity.job_id, clock=clock, ids=ids, temporary=temporary.path())
+
+        storage = open_storage() if checkpointing else None
+        restored = recovery.find_checkpoint(configuration, storage)
+        stream_graph = generate(program, recorded_max_parallelism=recovery.recorded_max_parallelism(restored))
+        execution_plan = plan(build_job_graph(stream_graph))
+        if restored is not None:
+            ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+            recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
+        setup = job_setup(execution_plan, configuration, identity.job_id, dependencies)
+        cluster = identity.cluster
+        released = threading.Event()
+        job: list[EmbeddedJobClient] = []
+
+        def on_released() -> None:
+            temporary.remove()
+            released.set()
+            _watch.released(job[0])
+
+        job_master = JobMaster(
+            setup,
+            Environment(
+                engine=engine,
+                clock=clock,
+                ids=ids,
+                rng=random.Random(ids()),
+                print_lines=print_lines,
+                storage=storage,
+                # As in Flink there are no savepoints of a batch: its tasks do not hold the same position of the input.
+                open_storage=None if is_batch(configuration) else open_storage,
+                notes=_notes(configuration, identity.job_id, storage, clock),
+                retire=None if cluster is None else lambda: cluster.retire(identity.job_id),
+                on_released=on_released,
+            ),
+            restored=restored,
+        )
+        opened = True
+    finally:
+        if not opened:
+            engine.close()
+    client = EmbeddedJobClient(job_master, released, _watch.restore_if_idle)
+    job.append(client)
+    _watch.add(client)
+    _log.info("Job %s (%s) is starting.", setup.job_name, setup.job_id)
+    threading.Thread(target=job_master.run, name=f"flinkish-job-{setup.job_id[:8]}", daemon=True).start()
+    return client
+
+
+def _notes(configuration: Configuration, job_id: str, storage: CheckpointStorage | None, clock: Clock) -> JobNotes | None:
+    """Return where people find what happened: beside the checkpoints, if those have a folder that lasts."""
+    directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
+    if storage is None or directory is None:
+        return None
+    from flinkish.checkpoint.history import JobHistory
+
+    return JobHistory(directory, job_id, generation=storage.generation, clock=clock)
+
+
+def print_lines(lines: tuple[str, ...]) -> None:
+    """Print what print() sinks sent, in one go; raises PrintError if standard output is closed."""
+    try:
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        raise PrintError(f"standard output does not take any more lines: {error}") from error
+
+
+class _TemporaryFolder:
+    """Where checkpoints of a job without execution.checkpointing.dir are kept, for as long as it runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._path: Path | None = None
+
+    def path(self) -> Path:
+        if self._path is None:
+            self._path = self._engine.scratch_root() / "checkpoints"
+            self._path.mkdir(parents=True, exist_ok=True)
+        return self._path
+
+    def remove(self) -> None:
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)

@@ -1,0 +1,117 @@
+"""The client of a running job: PyFlink's JobClient over the JobMaster in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.job_client import JobClient
+from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
+from flinkish.jobmaster.execution_graph import JobDetails
+from flinkish.jobmaster.job_master import JobMaster
+from flinkish.jobmaster.job_metrics import JobFigures
+
+T = TypeVar("T")
+
+
+class _MainThreadFuture(CompletableFuture[T]):
+    """A future whose waiting in the main thread ends with putting the former signal handlers back."""
+
+    def __init__(self, after_wait: Callable[[], None]) -> None:
+        super().__init__()
+        self._after_wait = after_wait
+
+    def result(self, timeout: float | None = None) -> T:
+        try:
+            return super().result(timeout)
+        finally:
+            if self.done():
+                self._after_wait()
+
+
+class EmbeddedJobClient(JobClient):
+    """Speaks to the JobMaster that runs in this process; usable after the job has ended, too."""
+
+    def __init__(self, job_master: JobMaster, released: threading.Event, after_wait: Callable[[], None]) -> None:
+        self._job_master = job_master
+        self._released = released
+        self._after_wait = after_wait
+
+    # JobClient
+
+    def get_job_id(self) -> JobID:
+        return JobID(self._job_master.setup.job_id)
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        return CompletableFuture.completed(self._job_master.status)
+
+    def cancel(self) -> CompletableFuture[None]:
+        done: _MainThreadFuture[None] = _MainThreadFuture(self._after_wait)
+        self._job_master.cancel()
+        self._job_master.result.add_done_callback(lambda _: done.set_result(None))
+        return done
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        return self._job_master.trigger_savepoint(savepoint_directory, stop=True, drain=advance_to_end_of_event_time)
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        return self._job_master.trigger_savepoint(savepoint_directory)
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        """Ask for the user metrics of the job, by name.
+
+        Differs from Flink: what is counted with the metrics of RuntimeContext is here, as Python functions have no accumulators.
+        """
+        return CompletableFuture.completed(self._job_master.accumulators())
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        result: _MainThreadFuture[JobExecutionResult] = _MainThreadFuture(self._after_wait)
+
+        def pass_on(done: CompletableFuture[JobExecutionResult]) -> None:
+            error = done.exception()
+            if error is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(done.result())
+
+        self._job_master.result.add_done_callback(pass_on)
+        return result
+
+    # Beside it
+
+    def collect_results(self) -> Iterator[Any]:
+        """Return what the job's CollectSink emits, in order; see `executor_loader.ExecutorJobClient`."""
+        try:
+            yield from self._job_master.results
+        finally:
+            if self._released.is_set():
+                self._after_wait()
+
+    def details(self) -> JobDetails:
+        """Return the states of the job and of all its subtasks."""
+        return self._job_master.details()
+
+    def figures(self) -> JobFigures:
+        """Return the job's figures: records, epochs, watermarks, user metrics."""
+        return self._job_master.figures()
+
+    @property
+    def job_master(self) -> JobMaster:
+        """The JobMaster itself, for a dispatcher."""
+        return self._job_master
+
+    # StoppableJob
+
+    def stop_for_signal(self, name: str) -> None:
+        """End the job and keep its checkpoints: it was not the user's wish that it is over for good."""
+        self._job_master.cancel(suspend=True, why=f"it was stopped by {name}")
+
+    def wait_released(self, timeout: float) -> bool:
+        """Wait up to so many seconds until the job has released everything."""
+        return self._released.wait(timeout)

@@ -1,0 +1,85 @@
+"""The local engine: all slots in this process, level by level, in order. Needs no Java and is deterministic."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from flinkish.common import pickling
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.ids import IdSource, random_id
+from flinkish.engine.scratch import make_folder, remove_orphans
+from flinkish.jobmaster.epochs import EpochLoop, TaskProgram
+from flinkish.runtime import dependencies
+from flinkish.runtime.protocol import EpochCommand, EpochReport, Frame
+from flinkish.runtime.slot import SlotTask
+
+_PREFIX = "flinkish-local"
+
+
+class LocalEngine:
+    """Runs the same slots as the Spark engine, one after the other."""
+
+    def __init__(self, *, clock: Clock | None = None, ids: IdSource = random_id) -> None:
+        self._clock = clock or SystemClock()
+        self._ids = ids
+        self._scratch: Path | None = None
+
+    def scratch_root(self) -> Path:
+        """Return a temporary folder, made on first use; left-overs of killed processes are removed then."""
+        if self._scratch is None:
+            parent = Path(tempfile.gettempdir())
+            remove_orphans(parent, _PREFIX)
+            self._scratch = make_folder(parent, _PREFIX)
+        return self._scratch
+
+    def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
+        """Run epochs until the loop ends."""
+        plan = program.plan
+        program.scratch.mkdir(parents=True, exist_ok=True)
+        folder = dependencies.stage(program.dependencies, program.scratch, copy=False)
+        # Each slot has function objects of its own, as it has on a cluster.
+        programs = pickling.copies(program, plan.slots)
+        slots = [SlotTask(own, slot, clock=self._clock, ids=self._ids) for slot, own in enumerate(programs)]
+        states: dict[tuple[int, int], bytes] = {}
+        try:
+            while (command := loop.begin_epoch()) is not None:
+                with dependencies.working_folder(folder):
+                    reports = self._run_epoch(slots, len(plan.levels), command, states)
+                loop.finish_epoch(reports)
+        finally:
+            try:
+                with dependencies.working_folder(folder):
+                    for slot in slots:
+                        slot.close()
+            finally:
+                shutil.rmtree(program.scratch, ignore_errors=True)
+
+    @staticmethod
+    def _run_epoch(
+        slots: list[SlotTask], levels: int, command: EpochCommand, states: dict[tuple[int, int], bytes]
+    ) -> list[EpochReport]:
+        reports: list[EpochReport] = []
+        waiting: list[list[Frame]] = [[] for _ in slots]
+        for level in range(levels):
+            arriving: list[list[Frame]] = [[] for _ in slots]
+            for index, slot in enumerate(slots):
+                state = command.carry_over.get(index) if level == 0 else states.get((level, index))
+                result = slot.run_level(level, command, state, waiting[index])
+                if level > 0:
+                    states[level, index] = result.state
+                for frame in result.frames:
+                    arriving[frame.slot].append(frame)
+                reports.append(result.report)
+            waiting = arriving
+        return reports
+
+    def interrupt(self) -> None:
+        """Nothing to do: user code runs in this process and cannot be stopped safely; the epoch ends by itself."""
+
+    def close(self) -> None:
+        """Remove the temporary folder."""
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None

@@ -1,0 +1,179 @@
+"""Ctrl-C and SIGTERM: running jobs are stopped cleanly first, then the signal takes its course.
+
+The handlers only put the signal's number into a queue. A thread stops the jobs; when they have ended it sends the signal again,
+and now the handler, which runs in the main thread, ends the program as the signal would have, without a stack trace. So the main
+thread may be anywhere: in `execute()`, in `next()` of results, or in the program's own code. A second signal that comes while
+the jobs are being stopped takes its course at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+from flinkish.common.clock import Clock
+
+_log = logging.getLogger("flinkish.engine.signals")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: How long jobs get to end; what has not ended by then is left to the exit of the process, which is to be over within 10 s.
+_GRACE_S = 8.0
+#: How long the end of a job waits for the main thread to take the signal before it tells those who wait for the job.
+_HAND_OVER_S = _GRACE_S + 5.0
+
+_Handler = Callable[[int, FrameType | None], Any] | int | None
+
+
+class JobInterrupted(KeyboardInterrupt, SystemExit):
+    """Ctrl-C while a job ran: a KeyboardInterrupt to who catches one; ends the program with code 130, quietly, if nobody does."""
+
+    def __init__(self) -> None:
+        super().__init__(128 + signal.SIGINT)
+        self.code = 128 + signal.SIGINT
+
+
+class StoppableJob(Protocol):
+    """A running job, as this module needs it."""
+
+    def stop_for_signal(self, name: str) -> None:
+        """Begin to end because of a signal, without waiting."""
+        ...
+
+    def wait_released(self, timeout: float) -> bool:
+        """Wait up to so many seconds until everything is released; return whether it is."""
+        ...
+
+
+class SignalWatch:
+    """Stands between the signals and the running jobs of this process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._jobs: set[StoppableJob] = set()
+        self._received: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._before: dict[int, _Handler] = {}
+        self._pending: int | None = None
+        self._passing_on = False
+        self._handed_over = threading.Event()
+        #: Jobs that did not end in their grace, such as one on the local engine whose user code does not return.
+        self._left_behind: set[StoppableJob] = set()
+
+    def add(self, job: StoppableJob) -> None:
+        """Watch over a job. Handlers can only be set in the main thread; started from another one, a job has none."""
+        with self._lock:
+            self._jobs.add(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="flinkish-signals", daemon=True)
+                self._thread.start()
+        if threading.current_thread() is threading.main_thread():
+            self._install()
+
+    def released(self, job: StoppableJob) -> None:
+        """A job has released everything. If it did so because of a signal: let the main thread learn of the signal first."""
+        with self._lock:
+            self._jobs.discard(job)
+            interrupted = self._pending is not None
+        if interrupted and self._before:
+            self._handed_over.wait(_HAND_OVER_S)
+
+    def restore_if_idle(self) -> None:
+        """Put the former handlers back if no job runs any more; does nothing outside of the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        with self._lock:
+            idle = not self._jobs and self._pending is None
+        if idle:
+            self._restore()
+
+    def stop_all(self, name: str) -> None:
+        """Stop all jobs and wait until they have released everything, for eight seconds at most; for each job once."""
+        with self._lock:
+            jobs = list(self._jobs - self._left_behind)
+        for job in jobs:
+            job.stop_for_signal(name)
+        deadline = self._clock.monotonic() + int(_GRACE_S * 1000)
+        for job in jobs:
+            if not job.wait_released(max(0.0, (deadline - self._clock.monotonic()) / 1000)):
+                self._left_behind.add(job)
+                _log.warning("A job has not ended %d s after %s; it is left behind.", int(_GRACE_S), name)
+
+    # -- in the main thread --------------------------------------------------------------------------------------------------
+
+    def _install(self) -> None:
+        for number in _SIGNALS:
+            current = signal.getsignal(number)
+            if current == self._handle:
+                continue
+            # A program that ignores a signal, as nohup does with others, keeps doing so.
+            if current is signal.SIG_IGN:
+                continue
+            self._before[number] = current
+            signal.signal(number, self._handle)
+
+    def _restore(self) -> None:
+        before, self._before = self._before, {}
+        for number, handler in before.items():
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        # No lock is taken here: the main thread may hold it. Reading a set's size and an attribute needs none.
+        if self._jobs and self._pending is None and not self._passing_on:
+            self._pending = number
+            self._received.put(number)
+            return
+        before = self._before.get(number, signal.SIG_DFL)
+        self._passing_on = False
+        self._pending = None
+        self._restore()
+        self._handed_over.set()
+        _take_course(number, frame, before)
+
+    # -- in the thread of its own --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            number = self._received.get()
+            self._handed_over.clear()
+            name = signal.Signals(number).name
+            _log.info("%s: stopping all jobs.", name)
+            self.stop_all(name)
+            if self._pending is not None:
+                self._passing_on = True
+                os.kill(os.getpid(), number)
+
+
+def _take_course(number: int, frame: FrameType | None, before: _Handler) -> None:
+    """Do what the signal would have done without us, but without a stack trace."""
+    if callable(before) and not _raises_keyboard_interrupt(before):
+        before(number, frame)
+    elif number == signal.SIGINT:
+        raise KeyboardInterrupt if _is_interactive() else JobInterrupted()
+    else:
+        raise SystemExit(128 + number)
+
+
+def _raises_keyboard_interrupt(handler: Callable[..., Any]) -> bool:
+    """Python's own handler, and the one that a SparkContext sets, which cancels Spark's jobs and raises the same."""
+    return handler is signal.default_int_handler or str(getattr(handler, "__module__", "")).startswith("pyspark")
+
+
+def _is_interactive() -> bool:
+    main = sys.modules.get("__main__")
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive) or (main is not None and hasattr(main, "get_ipython"))
+
+
+def stop_at_exit(watch: SignalWatch) -> None:
+    """Stop what still runs when the program ends, such as a job of execute_async that nobody waited for."""
+    with contextlib.suppress(Exception):
+        watch.stop_all("the end of the program")

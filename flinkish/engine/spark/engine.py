@@ -1,0 +1,362 @@
+"""The Spark engine: each attempt of a job is one Structured Streaming query."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from flinkish.common import pickling
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.errors import EngineError
+from flinkish.common.ids import IdSource, random_id
+from flinkish.engine.spark import hosts, settings, shim
+from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, summarize
+from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
+from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
+from flinkish.engine.spark.scratch import make_scratch_folder
+from flinkish.engine.spark.session import HeldSession, hold_session, job_session, release_session, remove_socket_folder
+from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.slots import slot_values
+from flinkish.engine.spark.watchdog import Watchdog
+from flinkish.jobmaster.epochs import EpochLoop
+from flinkish.runtime import dependencies
+from flinkish.runtime.protocol import EpochReport, TaskProgram
+
+if TYPE_CHECKING:
+    from flinkish.common.configuration import Configuration
+
+_log = logging.getLogger(__name__)
+
+_SLOT_TASK = "flinkish.runtime.slot:SlotTask"
+#: How often it is looked whether query and JVM still live while nothing comes from them.
+_LOOK_S = 0.5
+_STOP_TIMEOUT_MS = 8_000
+#: Spark kills the worker of a cancelled task after 2 s.
+_TASKS_TIMEOUT_MS = 3_000
+#: The scheduler forgets a task a moment before it logs its end.
+_TASK_LOG_S = 0.2
+#: What slot hosts get to close user functions before they are killed: a cancel must be over within 10 s.
+_HOST_GRACE_MS = 3_000
+
+
+class SparkEngine:
+    """Runs attempts in the user's running Spark session, or in one that is made on first need and stopped by `close`.
+
+    `task` names the class that slot hosts run (tests give another).
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration | None = None,
+        *,
+        clock: Clock | None = None,
+        ids: IdSource = random_id,
+        task: str = _SLOT_TASK,
+    ) -> None:
+        self._settings = SparkSettings.of(configuration)
+        self._clock = clock or SystemClock()
+        self._ids = ids
+        self._task = task
+        self._lock = threading.Lock()
+        self._held: HeldSession | None = None
+        self._attempt: _Attempt | None = None
+        self._scratch_root: Path | None = None
+        self._watchdog: Watchdog | None = None
+
+    def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
+        """Run epochs until the loop ends, or `interrupt` is called; see `Engine.run_attempt`."""
+        held = self._session()
+        settings.check_cluster_settings(
+            held.master,
+            self._settings.scratch_dir,
+            speculation=held.session.sparkContext.getConf().get("spark.speculation", "false") == "true",
+        )
+        attempt = _Attempt(held, program, loop, key=self._ids(), task=self._task, clock=self._clock)
+        with self._lock:
+            self._attempt = attempt
+        try:
+            attempt.run()
+        finally:
+            with self._lock:
+                self._attempt = None
+
+    def interrupt(self) -> None:
+        """Make the running attempt end: its action is cancelled; without an action it ends at the next micro-batch."""
+        with self._lock:
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.interrupt()
+
+    def scratch_root(self) -> Path:
+        """Return a folder of this engine's own, made on first use; left-overs of killed processes are removed then."""
+        if self._scratch_root is None:
+            self._scratch_root = make_scratch_folder(self._settings.scratch_dir)
+        return self._scratch_root
+
+    def close(self) -> None:
+        """Stop the session if it was made here, and remove the scratch root."""
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
+        if self._held is not None:
+            release_session(self._held)
+            self._held = None
+        if self._scratch_root is not None:
+            shutil.rmtree(self._scratch_root, ignore_errors=True)
+            self._scratch_root = None
+
+    def _session(self) -> HeldSession:
+        if self._held is not None and not self._held.jvm.is_alive():
+            release_session(self._held)
+            self._held = None
+        if self._held is None:
+            self._held = hold_session(self._settings)
+            if "PYSPARK_GATEWAY_PORT" in os.environ:
+                silence_shutdown(self._held.session.sparkContext._gateway)
+                self._watchdog = Watchdog(self._held.jvm, self._clean_up_after_jvm)
+                self._watchdog.start()
+        return self._held
+
+    def _clean_up_after_jvm(self) -> None:
+        with self._lock:
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.clean_up(grace_ms=1_000)
+        if self._scratch_root is not None:
+            shutil.rmtree(self._scratch_root, ignore_errors=True)
+        remove_socket_folder()
+
+
+class _Attempt:
+    """One query: started, fed with commands epoch by epoch, stopped."""
+
+    def __init__(self, held: HeldSession, program: TaskProgram, loop: EpochLoop, *, key: str, task: str, clock: Clock) -> None:
+        self._held = held
+        self._program = program
+        self._loop = loop
+        self._clock = clock
+        self._interrupted = threading.Event()
+        self._in_action = False
+        self._cut_short = False
+        self._lock = threading.Lock()
+        self._hushed = False
+        self._unhush = contextlib.ExitStack()
+        self._query: StreamingQuery | None = None
+        self._program_file = program.scratch / "program"
+        self._config = hosts.HostConfig(
+            attempt_id=program.attempt_id,
+            key=key,
+            program_file=str(self._program_file),
+            task=task,
+            slot_values=slot_values(program.plan.slots),
+            path=tuple(sys.path) if settings.is_one_machine(held.master) else (),
+            python=program.python_executable,
+        )
+        self._turnstile = Turnstile(program.scratch, _unlink)
+
+    def run(self) -> None:
+        """Run until the loop ends or an interrupt; raises EngineError."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._unhush.close)
+            stack.callback(self._clean_up_after_tasks)
+            stack.callback(self.clean_up, grace_ms=_HOST_GRACE_MS)
+            stack.callback(self._stop)
+            self._start()
+            self._run_epochs()
+
+    def interrupt(self) -> None:
+        """Make `run` end; called from another thread."""
+        self._interrupted.set()
+        self._cancel_action()
+
+    def _hush(self) -> None:
+        """Keep the JVM quiet until the attempt has ended."""
+        with self._lock:
+            if not self._hushed:
+                self._hushed = True
+                self._unhush.enter_context(quiet_jvm(self._held.session.sparkContext._jvm))
+
+    def clean_up(self, *, grace_ms: int) -> None:
+        """End the slot hosts and remove the scratch folder."""
+        _unlink(self._program_file)  # from now on no shim starts a host, and hosts on other machines end
+        hosts.close_hosts(self._program.attempt_id, grace_ms=grace_ms)
+        shutil.rmtree(self._program.scratch, ignore_errors=True)
+
+    def _start(self) -> None:
+        program = self._program
+        program.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        dependencies.stage(program.dependencies, program.scratch, copy=not settings.is_one_machine(self._held.master))
+        self._program_file.write_bytes(pickling.dump_program(program))
+        try:
+            session = job_session(self._held, program.plan.slots)
+            rows = build(session, self._config, len(program.plan.levels))
+            self._query = (
+                rows.writeStream.foreachBatch(self._turnstile)
+                .outputMode("append")
+                .queryName(f"{program.job_name} ({program.attempt_id[:8]})")
+                .option("checkpointLocation", (program.scratch / "spark").resolve().as_uri())
+                .start()
+            )
+        except EngineError:
+            raise
+        except Exception as error:
+            raise self._error("The Spark query did not start", error) from error
+
+    def _run_epochs(self) -> None:
+        while True:
+            self._await(Ready)
+            if self._interrupted.is_set():
+                return
+            command = self._loop.begin_epoch()
+            if command is None or self._interrupted.is_set():
+                return
+            self._in_action = True
+            self._turnstile.send(pickling.dumps(command))
+            event = self._await(Rows, ActionFailed)
+            self._in_action = False
+            match event:
+                case Rows(rows=rows):
+                    reports = self._reports(rows)
+                    self._check_stages()
+                    self._loop.finish_epoch(reports)
+                case ActionFailed(error=error):
+                    self._cut_short = True
+                    if self._interrupted.is_set():
+                        return
+                    raise self._error(f"Epoch {command.epoch} failed on Spark", error) from error
+                case _:
+                    raise AssertionError(event)
+
+    def _await(self, *kinds: type[Ready] | type[Rows] | type[ActionFailed]) -> Ready | Rows | ActionFailed:
+        while True:
+            try:
+                event = self._turnstile.events.get(timeout=_LOOK_S)
+            except queue.Empty:
+                self._look()
+                continue
+            assert isinstance(event, kinds), f"expected {kinds}, got {event}"
+            return event
+
+    def _look(self) -> None:
+        """Raise if nothing can come any more; cancel again if an interrupt met an action that had not begun."""
+        if not self._held.jvm.is_alive():
+            raise EngineError(f"The JVM of Spark, process {self._held.jvm.pid}, is gone.")
+        query = self._query
+        assert query is not None
+        if not query.isActive:
+            failure = query.exception()
+            raise self._error("The Spark query ended by itself", failure or RuntimeError("without an error"))
+        if self._interrupted.is_set():
+            self._cancel_action()
+
+    def _cancel_action(self) -> None:
+        query = self._query
+        if query is not None and self._in_action:
+            self._hush()
+            with contextlib.suppress(Exception):
+                self._held.session.sparkContext.cancelJobGroup(str(query.runId))
+
+    def _reports(self, rows: list[tuple[int, int, bytes]]) -> list[EpochReport]:
+        defects = [body.decode() for _, kind, body in rows if kind == shim.DEFECT]
+        if defects:
+            raise EngineError(f"A slot host failed within flinkish itself:\n{defects[0]}", hint="please report this.")
+        plan = self._program.plan
+        expected = len(plan.levels) * plan.slots
+        if len(rows) != expected:
+            raise EngineError(
+                f"{len(rows)} reports of an epoch; expected {expected} ({len(plan.levels)} levels, {plan.slots} slots)."
+            )
+        return [pickling.loads(body) for _, _, body in rows]
+
+    def _check_stages(self) -> None:
+        """Fail the attempt if a stage was run again after a lost executor.
+
+        A rerun of level k may order its output differently, which slots of level k + 1 that had taken the first output would not
+        see. Recovery is from the last checkpoint. Within the JVM of a local master no stage is run again.
+        """
+        query = self._query
+        if settings.is_local(self._held.master) or query is None:
+            return
+        tracker = self._held.session.sparkContext.statusTracker()
+        jobs = tracker.getJobIdsForGroup(str(query.runId))
+        info = tracker.getJobInfo(max(jobs)) if jobs else None
+        stages = [tracker.getStageInfo(stage) for stage in (info.stageIds if info else ())]
+        if any(stage is not None and stage.currentAttemptId > 0 for stage in stages):
+            raise EngineError(f"{LOST_EXECUTOR}, and a part of it was run again.", hint=hint_for(LOST_EXECUTOR))
+
+    def _error(self, what: str, error: BaseException) -> EngineError:
+        if not self._held.jvm.is_alive():
+            return EngineError(f"{what}: the JVM of Spark, process {self._held.jvm.pid}, is gone.")
+        text = str(error)
+        return EngineError(f"{what}: {summarize(text)}", hint=hint_for(text))
+
+    def _stop(self) -> None:
+        """Stop the query without a word. The callback waits, or will come to wait; it is released when the query is over.
+
+        `query.stop()` while an action runs, or a callback released into an action while stopping, ends in a StackOverflowError.
+        """
+        query = self._query
+        if query is None or not self._held.jvm.is_alive():
+            self._turnstile.release()
+            return
+        self._hush()
+        stopper = threading.Thread(target=_suppressed(query.stop), name="flinkish-stop", daemon=True)
+        stopper.start()
+        self._wait_until(lambda: not _is_active(query), _STOP_TIMEOUT_MS)
+        self._turnstile.release()
+        stopper.join(_STOP_TIMEOUT_MS / 1000)
+        if stopper.is_alive():
+            _log.warning("The Spark query %s has not ended %d ms after it was stopped.", query.name, _STOP_TIMEOUT_MS)
+
+    def _clean_up_after_tasks(self) -> None:
+        """Wait until the tasks of an action that was cut short have ended, and remove what late ones made.
+
+        Each logs a stack trace at its end, which must still be kept quiet. Not for ever: other jobs may run tasks, too.
+        """
+        if not self._cut_short or not self._held.jvm.is_alive():
+            return
+        jsc: Any = self._held.session.sparkContext._jsc
+
+        def no_task_runs() -> bool:
+            with contextlib.suppress(Exception):
+                return not any(executor.numRunningTasks() for executor in jsc.sc().statusTracker().getExecutorInfos())
+            return True
+
+        self._wait_until(no_task_runs, _TASKS_TIMEOUT_MS)
+        threading.Event().wait(_TASK_LOG_S)
+        self.clean_up(grace_ms=0)
+
+    def _wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> None:
+        deadline = self._clock.monotonic() + timeout_ms
+        pause = threading.Event()
+        while not condition() and self._held.jvm.is_alive() and self._clock.monotonic() < deadline:
+            pause.wait(0.01)
+
+
+def _is_active(query: StreamingQuery) -> bool:
+    try:
+        return bool(query.isActive)
+    except Exception:
+        return False
+
+
+def _suppressed(function: Callable[[], Any]) -> Callable[[], None]:
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            function()
+
+    return run
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)

@@ -1,0 +1,43 @@
+"""What is said of a failure of Spark: the lines that matter out of hundreds."""
+
+from __future__ import annotations
+
+import re
+
+_PYTHON_TRACE = re.compile(r"Traceback \(most recent call last\):.*?(?=\n\s*\n|\n\s*at |\nDriver stacktrace|\Z)", re.DOTALL)
+_JAVA_FRAME = re.compile(r"^\s*(at \S+[(]|\.\.\. \d+ more|Driver stacktrace:)")
+#: Said when a stage was run again after an executor was lost.
+LOST_EXECUTOR = "An executor was lost in the middle of an epoch"
+_HINTS = (
+    (
+        re.compile(r"indeterminate output was failed and retried|" + LOST_EXECUTOR),
+        "what it held of the epoch cannot be made again alike; the restart strategy starts from the last checkpoint.",
+    ),
+    (
+        re.compile(r"No module named 'flinkish"),
+        "the executors do not have flinkish: install it there, or send it with --py-files.",
+    ),
+    (
+        re.compile(r"PYTHON_VERSION_MISMATCH|different minor version"),
+        "driver and executors must run the same minor version of Python: set PYSPARK_PYTHON.",
+    ),
+    (
+        re.compile(r"Python worker exited unexpectedly|worker crashed"),
+        "a Python worker was killed; with a local master, local[*,4] lets Spark try a task again.",
+    ),
+)
+
+
+def summarize(text: str, lines: int = 6) -> str:
+    """Return the gist of an exception's text: its first lines, or the last lines of a Python traceback in it; no Java frames."""
+    head = [line.strip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
+    trace = _PYTHON_TRACE.search(text)
+    if trace is None:
+        return "\n".join(head[:lines])
+    tail = [line for line in trace.group().splitlines() if line.strip()]
+    return "\n".join([head[0], *tail[-lines:]])
+
+
+def hint_for(text: str) -> str | None:
+    """Return what to do about it, None if we do not know."""
+    return next((hint for pattern, hint in _HINTS if pattern.search(text)), None)

@@ -1,0 +1,285 @@
+"""Finding, starting and ending slot hosts.
+
+Each slot of an attempt has at most one host per executor. Its files lie in one folder per attempt and executor (mode 0700):
+`s<slot>.sock`, the socket, and `s<slot>.lock`, whose lock is held for the length of a call and whose content says who the host
+is and whether it is in a call. The kernel frees the lock of a shim that died; the mark "in a call" stays behind, so the next shim
+knows that the host was abandoned, kills it and starts another. Whatever the host had on its heap is in GroupState too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Client
+from pathlib import Path
+
+from flinkish.common.clock import SystemClock
+from flinkish.common.errors import EngineError
+from flinkish.engine.processes import ProcessId, parent_jvm
+from flinkish.engine.spark.wire import Call, Reply, receive_reply, send_call
+
+#: pid, start of the process, in a call.
+_RECORD = struct.Struct("<qd?")
+#: Address of a Unix socket: 107 bytes on Linux, 103 on macOS.
+_LONGEST_ADDRESS = 100
+#: Spark kills a cancelled task's worker after 2 s (spark.python.task.killTimeout); until then it may hold the lock.
+_ABANDONED_AFTER_MS = 5_000
+_LOCK_TIMEOUT_MS = 30_000
+#: Measured: 0.15 s to start; a machine that is swapping gets its time.
+_START_TIMEOUT_S = 60
+#: A host that dies in a call is replaced and the call made again, as Spark would do; after that the code in it must be at fault.
+_TRIES = 3
+_POLL_S = 0.01
+
+_clock = SystemClock()
+
+
+class HostLostError(Exception):
+    """The slot host ended in the middle of a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfig:
+    """All that a shim must know to find or start the hosts of one attempt."""
+
+    attempt_id: str
+    #: Secret of the attempt, 32 hex digits; whoever connects must know it.
+    key: str
+    #: What `pickling.dump_program` made. When it is gone the attempt is over.
+    program_file: str
+    #: Class of the slot task, as "module:Class".
+    task: str
+    #: `slots.slot_values` of the job.
+    slot_values: tuple[int, ...]
+    #: The driver's sys.path if workers run on its machine, so that modules beside the job script are found.
+    path: tuple[str, ...] = ()
+    #: The interpreter of the hosts; None: that of Spark's workers.
+    python: str | None = None
+    #: A host that was not called for so long ends by itself, in milliseconds. Idle jobs run an epoch every 45 s.
+    silence_ms: int = 600_000
+
+
+def folder_prefix(attempt_id: str) -> str:
+    """Return how the names of an attempt's host folders begin."""
+    return f"flinkish-hosts-{attempt_id[:16]}-"
+
+
+def _folder_path(attempt_id: str, jvm: ProcessId) -> Path:
+    name = f"{folder_prefix(attempt_id)}{jvm.pid}"
+    path = Path(tempfile.gettempdir()) / name
+    return path if len(str(path)) + 12 < _LONGEST_ADDRESS else Path("/tmp") / name
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only we can enter; refuse one that somebody else made."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
+        raise EngineError(
+            f"The folder {path} for slot hosts is not ours alone: owner {status.st_uid}, mode {status.st_mode & 0o777:o}; "
+            f"expected owner {os.getuid()}, mode 700.",
+            hint="remove it, and set TMPDIR to a folder of your own.",
+        )
+
+
+def call(config: HostConfig, slot: int, request: Call) -> Reply:
+    """Run a level on the host of a slot and return what it gave back; starts the host if there is none.
+
+    Raises EngineError if host after host ends in the call, or if the attempt is over.
+    """
+    slot_host = _SlotHost(config, slot, parent_jvm())
+    with slot_host.locked():
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return slot_host.call(request)
+            except HostLostError as error:
+                if attempt == _TRIES:
+                    raise EngineError(
+                        f"The process of slot {slot} ended {_TRIES} times in level {request.level} of the same epoch: {error}",
+                        hint="a crash in native code or too little memory; see the executor's stderr, and `dmesg` for the "
+                        "kernel's out-of-memory killer.",
+                    ) from None
+    raise AssertionError("unreachable")
+
+
+class _SlotHost:
+    """The host of one slot, seen from a shim that holds (or waits for) its lock."""
+
+    def __init__(self, config: HostConfig, slot: int, jvm: ProcessId) -> None:
+        self._config = config
+        self._slot = slot
+        self._jvm = jvm
+        self._refuse_if_over()
+        folder = _folder_path(config.attempt_id, jvm)
+        make_folder(folder)
+        self._lock_file = folder / f"s{slot}.lock"
+        self._address = str(folder / f"s{slot}.sock")
+        self._descriptor = -1
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        self._descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._acquire()
+            yield
+        finally:
+            os.close(self._descriptor)  # frees the lock
+
+    def _acquire(self) -> None:
+        began = _clock.monotonic()
+        killed = False
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            waited = _clock.monotonic() - began
+            if waited > _ABANDONED_AFTER_MS and not killed:
+                # Whoever holds the lock is a task that Spark gave up, else this one would not run: end its call.
+                self._kill()
+                killed = True
+            if waited > _LOCK_TIMEOUT_MS:
+                raise EngineError(f"Another task holds slot {self._slot} since {waited} ms: {self._lock_file}")
+            threading.Event().wait(_POLL_S)
+
+    def call(self, request: Call) -> Reply:
+        host, in_call = self._read()
+        if in_call or host is None or not host.is_alive():
+            # Of an attempt that is over, the host is closing its user functions: leave it alone.
+            self._refuse_if_over()
+            self._kill()
+            host = self._start()
+        self._write(host, in_call=True)
+        try:
+            with Client(self._address, "AF_UNIX", authkey=self._config.key.encode()) as connection:
+                send_call(connection, request)
+                reply = receive_reply(connection)
+        except (EOFError, OSError) as error:
+            raise HostLostError(f"{type(error).__name__} {error}".strip()) from error
+        self._write(host, in_call=False)
+        return reply
+
+    def _refuse_if_over(self) -> None:
+        if not os.path.exists(self._config.program_file):
+            raise EngineError(f"Attempt {self._config.attempt_id} is over: {self._config.program_file} is gone.")
+
+    def _read(self) -> tuple[ProcessId | None, bool]:
+        return _parse(os.pread(self._descriptor, _RECORD.size, 0))
+
+    def _write(self, host: ProcessId, *, in_call: bool) -> None:
+        os.pwrite(self._descriptor, _RECORD.pack(host.pid, host.created, in_call), 0)
+
+    def _kill(self) -> None:
+        host, _ = self._read()
+        if host is not None:
+            host.send(signal.SIGKILL)
+            _wait_for_end([host], 10_000)
+
+    def _start(self) -> ProcessId:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._address)
+        ready, readiness = os.pipe()
+        # The worker's own path first: with spark-submit --py-files the executor's copies count.
+        path = [entry for entry in (*sys.path, *self._config.path) if entry]
+        python = self._config.python or sys.executable
+        with open(ready, "rb", buffering=0) as ready_pipe:
+            process = subprocess.Popen(
+                [python, "-m", "flinkish.engine.spark.slot_host"],
+                stdin=subprocess.PIPE,
+                stdout=2,  # stdout of a Spark worker's daemon is a protocol channel
+                pass_fds=(readiness,),
+                start_new_session=True,  # neither Ctrl-C nor the end of the worker's process group ends it
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
+            )
+            os.close(readiness)
+            # Reaps it, so that it leaves no zombie behind while this worker lives on.
+            threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+                pipe.write(json.dumps(self._order(readiness)).encode())
+            readable, _, _ = select.select([ready_pipe], [], [], _START_TIMEOUT_S)
+            started = bool(readable and ready_pipe.read(1))
+        host = ProcessId.of(process.pid)
+        if not started or host is None:
+            process.kill()
+            raise EngineError(
+                f"The process of slot {self._slot} could not start: {python} -m flinkish.engine.spark.slot_host.",
+                hint="is flinkish installed on the executors, or sent with --py-files? The executor's stderr has the details.",
+            )
+        return host
+
+    def _order(self, readiness: int) -> dict[str, object]:
+        config = self._config
+        return {
+            "address": self._address,
+            "key": config.key,
+            "program_file": config.program_file,
+            "task": config.task,
+            "slot": self._slot,
+            "slot_values": config.slot_values,
+            "silence_ms": config.silence_ms,
+            "jvm": [self._jvm.pid, self._jvm.created],
+            "readiness": readiness,
+        }
+
+
+def _parse(record: bytes) -> tuple[ProcessId | None, bool]:
+    if len(record) < _RECORD.size:
+        return None, False
+    pid, created, in_call = _RECORD.unpack(record)
+    return ProcessId(pid, created), in_call
+
+
+def _wait_for_end(processes: list[ProcessId], timeout_ms: int) -> list[ProcessId]:
+    """Wait until all have ended and return those that have not."""
+    deadline = _clock.monotonic() + timeout_ms
+    left = processes
+    while left and _clock.monotonic() < deadline:
+        left = [process for process in left if process.is_alive()]
+        if left:
+            threading.Event().wait(_POLL_S)
+    return left
+
+
+def hosts_of(attempt_id: str) -> list[ProcessId]:
+    """Return the hosts of an attempt that run on this machine."""
+    found = []
+    for folder in _folders(attempt_id):
+        for lock_file in folder.glob("s*.lock"):
+            with contextlib.suppress(OSError):
+                host, _ = _parse(lock_file.read_bytes())
+                if host is not None and host.is_alive():
+                    found.append(host)
+    return found
+
+
+def _folders(attempt_id: str) -> list[Path]:
+    roots = {Path(tempfile.gettempdir()), Path("/tmp")}
+    return [folder for root in roots for folder in root.glob(f"{folder_prefix(attempt_id)}*")]
+
+
+def close_hosts(attempt_id: str, *, grace_ms: int) -> None:
+    """End the hosts of an attempt on this machine and remove their folders.
+
+    A host is asked first (SIGTERM), so that user functions are closed, and killed after the grace. Hosts on other machines see
+    that the program file is gone and end by themselves. Call it after that file was removed: then no shim starts another.
+    """
+    hosts = hosts_of(attempt_id)
+    for host in hosts:
+        host.send(signal.SIGTERM)
+    for host in _wait_for_end(hosts, grace_ms):
+        host.send(signal.SIGKILL)
+    _wait_for_end(hosts, 2_000)
+    for folder in _folders(attempt_id):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,112 @@
+"""The streaming query of a job: its plan, and the callback that hands each micro-batch to the attempt."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from flinkish.engine.spark import shim
+from flinkish.engine.spark.hosts import HostConfig
+
+#: A command above this size goes by file: in a property of 20 MB it costs 0.3 s.
+_LARGEST_PROPERTY = 256 << 10
+
+
+def build(session: SparkSession, config: HostConfig, levels: int) -> DataFrame:
+    """Return the streaming rows: level 0 on a tick of one row a slot, then a stateful operator per level.
+
+    After each the slot column goes through a projection that the optimizer keeps: the operator gives columnar rows, which Spark
+    4.2 cannot shuffle as they are (ClassCastException).
+    """
+    slots = len(config.slot_values)
+    ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", slots).option("numPartitions", slots).load()
+    rows = ticks.mapInArrow(shim.level_zero(config), shim.SCHEMA)
+    for level in range(1, levels):
+        rows = (
+            rows.groupBy("slot")
+            .applyInPandasWithState(
+                shim.level_above(config, level), shim.SCHEMA, shim.STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
+            )
+            .select(expr("slot & 2147483647").alias("slot"), *shim.COLUMNS[1:])
+        )
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A micro-batch stands in foreachBatch and waits for an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the slots sent to the driver: level, kind (`shim.REPORT` or `shim.DEFECT`) and body of each row."""
+
+    rows: list[tuple[int, int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionFailed:
+    """The action ended with an error; the callback waits, to be released without another action."""
+
+    error: Exception
+
+
+Event = Ready | Rows | ActionFailed
+
+
+class Turnstile:
+    """The foreachBatch callback. It runs in Spark's stream thread and does there only what must be done there.
+
+    Each micro-batch: announce `Ready`, wait for a command, run ONE action, announce `Rows`. An exception never leaves the
+    callback: Spark would print it with a thousand lines of traces.
+    """
+
+    def __init__(self, command_folder: Path, clean: Callable[[Path], None]) -> None:
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._folder = command_folder
+        self._clean = clean
+
+    def send(self, command: bytes) -> None:
+        """Let the waiting micro-batch run with this command."""
+        self._orders.put(command)
+
+    def release(self) -> None:
+        """Let the callback return without an action; only when the query is not active any more."""
+        self._orders.put(None)
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        self.events.put(Ready())
+        command = self._orders.get()
+        if command is None:
+            return
+        try:
+            self.events.put(self._run(rows, batch_id, command))
+        except Exception as error:
+            self.events.put(ActionFailed(error))
+            while self._orders.get() is not None:
+                pass
+
+    def _run(self, rows: DataFrame, batch_id: int, command: bytes) -> Rows:
+        context: Any = rows.sparkSession.sparkContext
+        if len(command) <= _LARGEST_PROPERTY:
+            context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command(command))
+            return _collect(rows)
+        path = self._folder / f"command-{batch_id}"
+        path.write_bytes(command)
+        context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command_file(str(path)))
+        try:
+            return _collect(rows)
+        finally:
+            self._clean(path)
+
+
+def _collect(rows: DataFrame) -> Rows:
+    return Rows([(row[2], row[4], bytes(row[5])) for row in rows.collect()])

@@ -1,0 +1,99 @@
+"""Keeps a wanted end quiet: Spark reports cancelled tasks and stopped queries as errors, with pages of stack traces."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+#: Who reports what ends on purpose.
+_JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
+
+_lock = threading.Lock()
+#: How many want quiet now; the first turns the loggers off, the last gives them their levels back.
+_holders = 0
+_before: dict[str, Any] = {}
+
+
+def silence_py4j() -> None:
+    """Stop py4j from reporting each broken connection: what matters comes as an exception."""
+    logger = logging.getLogger("py4j")
+    logger.setLevel(logging.CRITICAL + 1)
+    logger.propagate = False
+    # Some of it goes to the root logger. A filter there sees only what is logged at the root itself.
+    logging.getLogger().addFilter(_is_not_from_py4j)
+
+
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
+
+
+def silence_accumulators(context: Any) -> None:
+    """Stop the server of accumulator updates from printing a traceback when the JVM is gone."""
+    with contextlib.suppress(AttributeError):
+        context._accumulatorServer.handle_error = lambda *_: None
+
+
+@contextlib.contextmanager
+def quiet_jvm(jvm: Any) -> Iterator[None]:
+    """Turn off the loggers of Spark and Hadoop for a while; does nothing if the JVM is gone."""
+    global _holders
+    with _lock:
+        _holders += 1
+        if _holders == 1:
+            with contextlib.suppress(Exception):
+                _turn_off(jvm)
+    try:
+        yield
+    finally:
+        with _lock:
+            _holders -= 1
+            if _holders == 0:
+                with contextlib.suppress(Exception):
+                    _turn_on(jvm)
+                _before.clear()
+
+
+def silence_shutdown(gateway: Any) -> None:
+    """End the JVM's logging and its stderr when it begins to shut down, as it does on a signal to spark-submit.
+
+    From then on tasks and threads fail one after the other, with a stack trace each, and nobody can cancel them in time.
+    """
+    with contextlib.suppress(Exception):
+        jvm = gateway.jvm
+        configurator = "org.apache.logging.log4j.core.config.Configurator"
+        _at_shutdown(gateway, configurator, "setAllLevels", "", jvm.org.apache.logging.log4j.Level.OFF)
+        nowhere = jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream())
+        _at_shutdown(gateway, "java.lang.System", "setErr", nowhere)
+
+
+def _at_shutdown(gateway: Any, class_name: str, method: str, *arguments: Any) -> None:
+    """Have the JVM call a static method when its shutdown begins."""
+    jvm = gateway.jvm
+    array = gateway.new_array(jvm.java.lang.Object, len(arguments))
+    for index, argument in enumerate(arguments):
+        array[index] = argument
+    statement = jvm.java.beans.Statement(jvm.java.lang.Class.forName(class_name), method, array)
+    runnable = jvm.java.beans.EventHandler.create(jvm.java.lang.Class.forName("java.lang.Runnable"), statement, "execute")
+    jvm.java.lang.Runtime.getRuntime().addShutdownHook(jvm.java.lang.Thread(runnable))
+
+
+def _turn_off(jvm: Any) -> None:
+    loggers = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration().getLoggers()
+    own = {name: loggers[name].getLevel() for name in loggers if name.startswith(_JVM_LOGGERS)}
+    _before.update(dict.fromkeys(_JVM_LOGGERS) | own)
+    for name in _before:
+        jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, jvm.org.apache.logging.log4j.Level.OFF)
+
+
+def _turn_on(jvm: Any) -> None:
+    context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
+    for name, level in _before.items():
+        if level is None:
+            context.getConfiguration().removeLogger(name)
+        else:
+            context.getConfiguration().getLoggerConfig(name).setLevel(level)
+    context.updateLoggers()

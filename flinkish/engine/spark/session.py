@@ -1,0 +1,285 @@
+"""The Spark session a job runs in: the user's own if there is one, else one that flinkish makes and ends."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+import flinkish
+from flinkish.common.errors import EngineError
+from flinkish.engine.processes import ProcessId
+from flinkish.engine.spark import settings as spark_settings
+from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
+from flinkish.engine.spark.scratch import make_scratch_folder
+from flinkish.engine.spark.settings import SparkSettings
+
+#: Spark 4 runs on 17 and newer.
+_OLDEST_JAVA = 17
+_JAVA_HINT = (
+    f"install Java {_OLDEST_JAVA} or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`; macOS: `brew install "
+    "openjdk@17`), or set JAVA_HOME; execution.engine: local needs no Java."
+)
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = error
+logger.resolve.name = org.apache.spark.sql.execution.streaming
+logger.resolve.level = error
+"""
+
+_lock = threading.Lock()
+#: How many holders use the session that flinkish made.
+_holders = 0
+_made: SparkSession | None = None
+#: Keeps the JVM quiet from the stop of one session to the start of the next.
+_quiet_after_stop = contextlib.ExitStack()
+#: Where that session has its sockets.
+_socket_folder: Path | None = None
+#: The address of a Unix socket has 103 bytes at most; Spark adds a name of 42.
+_LONGEST_SOCKET_FOLDER = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSession:
+    """A session, and the process it lives in."""
+
+    session: SparkSession
+    jvm: ProcessId
+    #: Made by flinkish: the last holder stops it.
+    own: bool
+
+    @property
+    def master(self) -> str:
+        """The master URL of its context."""
+        return str(self.session.sparkContext.master)
+
+
+def hold_session(settings: SparkSettings) -> HeldSession:
+    """Return the running session, or make one. Give it back with `release_session`.
+
+    Raises EngineError for Spark Connect, without Java, and if Spark does not start.
+    """
+    global _holders, _made
+    refuse_connect(os.environ)
+    silence_py4j()
+    with _lock:
+        context = _running_context()
+        if context is not None and _made is None:
+            session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+            return HeldSession(session=session, jvm=_jvm_of(context), own=False)
+        if context is None:
+            _made = _make_session(settings)
+            _holders = 0
+        assert _made is not None
+        _holders += 1
+        return HeldSession(session=_made, jvm=_jvm_of(_made.sparkContext), own=True)
+
+
+def release_session(held: HeldSession) -> None:
+    """Stop the session if flinkish made it and nobody else holds it."""
+    global _holders, _made
+    with _lock:
+        if not held.own or held.session is not _made:
+            return
+        _holders -= 1
+        if _holders == 0:
+            _made = None
+            # Threads of the stopped context fail for a while yet, with stack traces; the next session is heard again.
+            _quiet_after_stop.enter_context(quiet_jvm(held.session.sparkContext._jvm))
+            with contextlib.suppress(Exception):
+                held.session.stop()
+
+
+def remove_socket_folder() -> None:
+    """Remove what the session's JVM had its sockets in; at the end of the process."""
+    if _socket_folder is not None:
+        shutil.rmtree(_socket_folder, ignore_errors=True)
+
+
+def refuse_connect(environment: Mapping[str, str]) -> None:
+    """Raise EngineError if this process uses Spark Connect."""
+    mode = environment.get("SPARK_API_MODE", "").lower()
+    if is_remote() or "SPARK_REMOTE" in environment or mode == "connect":
+        raise EngineError(
+            "This process uses Spark Connect; flinkish needs classic PySpark: commands to tasks travel in local properties "
+            "of the SparkContext, and the driver of the job runs in foreachBatch.",
+            hint="unset SPARK_REMOTE, SPARK_API_MODE and SPARK_CONNECT_MODE_ENABLED, and make the session with .master(...), not "
+            ".remote(...).",
+        )
+
+
+def job_session(held: HeldSession, slots: int) -> SparkSession:
+    """Return a new session of the same context with every SQL setting of a job."""
+    session = held.session.newSession()
+    for key, value in spark_settings.job_settings(slots).items():
+        session.conf.set(key, value)
+    return session
+
+
+def _running_context() -> SparkContext | None:
+    """Return the context of this process if it works; forget one whose JVM is gone."""
+    context = SparkContext._active_spark_context
+    gateway = SparkContext._gateway
+    if gateway is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        process = getattr(gateway, "proc", None)
+        if process is not None and process.poll() is not None:
+            _forget_jvm()
+            return None
+    return context if context is not None and context._jsc is not None else None
+
+
+def _forget_jvm() -> None:
+    global _made
+    _made = None
+    _quiet_after_stop.close()
+    gateway: Any = SparkContext._gateway
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def _jvm_of(context: SparkContext) -> ProcessId:
+    jvm: Any = context._jvm
+    pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    found = ProcessId.of(pid)
+    if found is None:
+        raise EngineError(f"The JVM of Spark, process {pid}, is gone.")
+    return found
+
+
+def _make_session(settings: SparkSettings) -> SparkSession:
+    submitted: dict[str, str] = {}
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit: its JVM runs already and holds the settings it was given.
+        SparkContext._ensure_initialized()
+        submitted = dict(SparkConf().getAll())
+    elif SparkContext._gateway is None:
+        check_java(os.environ)
+    defaults_file = spark_settings.find_spark_defaults()
+    defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
+    values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)
+    if not submitted:
+        # Java, and so Ivy, takes the home folder from the user database, not from HOME.
+        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        jars = spark_settings.cached_delta_jars(home, Path(_find_spark_home()) / "jars")
+        values = spark_settings.with_delta(values, jars)
+    if spark_settings.is_one_machine(values["spark.master"]):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Workers and slot hosts import flinkish; it may be on the path of this process only.
+        root = str(Path(flinkish.__file__).resolve().parent.parent)
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+        values.setdefault("spark.executorEnv.PYTHONPATH", path)
+    values.setdefault("spark.python.unix.domain.socket.dir", str(_make_socket_folder()))
+    with _log_configuration(values):
+        builder = SparkSession.builder
+        for key, value in values.items():
+            builder.config(key, value)
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            raise EngineError(f"Spark did not start with master {values['spark.master']}: {error}") from error
+        finally:
+            _clear(builder)
+    _quiet_after_stop.close()
+    silence_accumulators(session.sparkContext)
+    if spark_settings.is_local(values["spark.master"]):
+        _omit_checksum_files(session)
+    return session
+
+
+def _make_socket_folder() -> Path:
+    """Make a folder for Spark's own sockets: it leaves some behind if the driver is killed, and cannot start with a long path.
+
+    A JVM keeps to the first one that it was told, so it stays until this process ends.
+    """
+    global _socket_folder
+    if _socket_folder is None:
+        folder = make_scratch_folder(None)
+        if len(str(folder)) > _LONGEST_SOCKET_FOLDER:
+            folder.rmdir()
+            folder = Path(tempfile.mkdtemp(prefix="flinkish-", dir="/tmp"))
+        _socket_folder = folder
+        atexit.register(remove_socket_folder)
+    return _socket_folder
+
+
+def _clear(builder: Any) -> None:
+    """Forget the options: `SparkSession.builder` is shared by all of the process, the user's later sessions included."""
+    with contextlib.suppress(AttributeError):
+        builder._options = {}
+
+
+@contextlib.contextmanager
+def _log_configuration(values: dict[str, str]) -> Iterator[None]:
+    """Give a new JVM a log configuration: conf/log4j2.properties, else one of ours for as long as the JVM starts."""
+    options = values.get("spark.driver.extraJavaOptions", "")
+    if SparkContext._gateway is not None or "log4j2.configurationFile" in options or "SPARK_CONF_DIR" in os.environ:
+        yield
+        return
+    given = Path(os.environ.get("FLINKISH_CONF_DIR") or "conf") / "log4j2.properties"
+    with tempfile.TemporaryDirectory(prefix="flinkish-log4j-") as folder:
+        path = given.resolve()
+        if not given.is_file():
+            path = Path(folder) / "log4j2.properties"
+            path.write_text(_LOG4J, encoding="utf-8")
+        values["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
+        yield
+
+
+def _omit_checksum_files(session: SparkSession) -> None:
+    """Spare two forks a batch: no .crc files beside files that this JVM writes to local disks."""
+    jvm: Any = session.sparkContext._jvm
+    jsc: Any = session.sparkContext._jsc
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
+
+
+def check_java(environment: Mapping[str, str]) -> None:
+    """Raise EngineError, naming the package to install, unless there is a Java that Spark can use."""
+    home = environment.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    if java is None:
+        where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no `java` on the PATH"
+        raise EngineError(f"Spark needs Java, but {where}.", hint=_JAVA_HINT)
+    try:
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"Spark needs Java, but {java} does not run: {error}", hint=_JAVA_HINT) from error
+    version = java_version(output.stderr + output.stdout)
+    if version is None or version < _OLDEST_JAVA:
+        found = "an unknown version" if version is None else f"Java {version}"
+        raise EngineError(f"Spark needs Java {_OLDEST_JAVA} or newer, but {java} is {found}.", hint=_JAVA_HINT)
+
+
+def java_version(output: str) -> int | None:
+    """Return the major version that `java -version` printed, None if it printed none."""
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match.group(1)) if match else None

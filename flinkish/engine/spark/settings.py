@@ -1,0 +1,198 @@
+"""Spark settings: what a job's session must have, what a session of our own gets, what refuses to work."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flinkish.common import options
+from flinkish.common.errors import ConfigurationError, EngineError
+
+if TYPE_CHECKING:
+    from flinkish.common.configuration import Configuration
+
+#: Four tries of a task also in local mode: a lost Python worker does not fail the query.
+DEFAULT_MASTER = "local[*,4]"
+#: Below that much free memory /dev/shm is left alone (containers often have 64 MB there).
+_SHARED_MEMORY_BYTES = 2 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """What a job's configuration says about Spark."""
+
+    #: Keys `spark.*`: for a session of our own.
+    passed_on: Mapping[str, str] = field(default_factory=dict)
+    #: `io.tmp.dirs`: folder for scratch data, reached by all executors under this very path.
+    scratch_dir: Path | None = None
+
+    @classmethod
+    def of(cls, configuration: Configuration | None) -> SparkSettings:
+        """Read the settings of a configuration."""
+        if configuration is None:
+            return cls()
+        scratch = configuration.get(options.TMP_DIRS)
+        keys = sorted(key for key in configuration.key_set() if key.startswith("spark."))
+        return cls(
+            passed_on={key: configuration.get_string(key, "") for key in keys},
+            scratch_dir=Path(scratch) if scratch else None,
+        )
+
+
+def is_local(master: str) -> bool:
+    """Return whether tasks run in the driver's JVM."""
+    return master == "local" or master.startswith("local[")
+
+
+def is_one_machine(master: str) -> bool:
+    """Return whether all tasks run on the driver's machine."""
+    return is_local(master) or master.startswith("local-cluster")
+
+
+def job_settings(slots: int) -> Mapping[str, str]:
+    """Return every SQL setting the query relies on. A query clones the session it starts in, so each job gets its own session."""
+    return {
+        # One state partition a slot.
+        "spark.sql.shuffle.partitions": str(slots),
+        # Chained applyInPandasWithState.
+        "spark.sql.streaming.unsupportedOperationCheck": "false",
+        "spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "false",
+        "spark.sql.streaming.statefulOperator.allowMultiple": "true",
+        # A stopped query's last callback returns without an action; the JobMaster checks that all slots reported.
+        "spark.sql.streaming.stateStore.commitValidation.enabled": "false",
+        # Without native Hadoop the default manager forks chmod and readlink up to 30 times a batch: 65 ms become 8.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # One small blob a partition: the heap map suits it; a user's choice of RocksDB is for the user's own queries.
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.stateSchemaCheck": "true",
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "15s",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.metricsEnabled": "false",
+        "spark.sql.streaming.stopTimeout": "0",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
+        # A few large rows a batch: there is nothing to win from generating and looking up code. 30 of 200 ms an epoch.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.sql.execution.arrow.useLargeVarTypes": "false",
+        "spark.sql.debug.maxToStringFields": "25",
+    }
+
+
+def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session that flinkish makes: ours, overridden by each layer after the ones before it.
+
+    The layers are conf/spark-defaults.conf, the job's `spark.*` keys, and what spark-submit was given.
+    """
+    ours = {
+        "spark.master": DEFAULT_MASTER,
+        "spark.app.name": "flinkish",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # 33 ms less a mapInArrow, 20-30 ms less a level.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.ui.retainedExecutions": "5",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.streaming.ui.enabled": "false",
+        "spark.sql.streaming.ui.retainedProgressUpdates": "2",
+        "spark.sql.streaming.ui.retainedQueries": "2",
+    }
+    result = dict(ours)
+    for layer in layers:
+        result |= layer
+    if is_one_machine(result["spark.master"]):
+        result = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | result
+    return result
+
+
+def with_delta(settings: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
+    """Return the settings with Delta's jars, or without Delta if there are none.
+
+    The engine commits through deltalake and needs no jars; they let Spark SQL of the same session read the tables. A class name
+    without its jar would fail the first query that looks up a table.
+    """
+    result = dict(settings)
+    named = {key for key, value in settings.items() if value.startswith(("io.delta.", "org.apache.spark.sql.delta."))}
+    if not named or "delta" in settings.get("spark.jars.packages", "") or "delta" in settings.get("spark.jars", ""):
+        return result
+    if not jars:
+        return {key: value for key, value in settings.items() if key not in named}
+    result["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars", ""), *map(str, jars)]))
+    return result
+
+
+def cached_delta_jars(home: Path, spark_jars: Path) -> list[Path]:
+    """Return the jars that Delta needs beside Spark's own from Ivy's cache, where `spark.jars.packages` leaves them.
+
+    Empty unless Delta is there. Jars that Spark has anyway (Hadoop, Parquet: 70 MB) are left out: each session copies its jars.
+    """
+    folders = [path for path in sorted(home.glob(".ivy2*/jars"), reverse=True) if any(path.glob("io.delta_delta-spark_*.jar"))]
+    if not folders:
+        return []
+    present = {_artifact(path.name) for path in spark_jars.glob("*.jar")}
+    return sorted(path for path in folders[0].glob("*.jar") if _artifact(path.name.partition("_")[2]) not in present)
+
+
+def _artifact(name: str) -> str:
+    return re.sub(r"-\d[\w.-]*\.jar$", "", name)
+
+
+def read_spark_defaults(path: Path) -> dict[str, str]:
+    """Read a file of the form of spark-defaults.conf: key and value with white space or `=` between, `#` for comments."""
+    settings = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        cut = min((index for index, character in enumerate(text) if character in " \t=:"), default=-1)
+        key = text[:cut] if cut > 0 else ""
+        value = text[cut:].lstrip(" \t=:").strip() if cut > 0 else ""
+        if not key.startswith("spark.") or not value:
+            raise ConfigurationError(f"{path} line {number}: expected `spark.<key> <value>`; got {text!r}.")
+        settings[key] = value
+    return settings
+
+
+def find_spark_defaults(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return spark-defaults.conf in FLINKISH_CONF_DIR, else in ./conf; None if there is none."""
+    path = Path(environment.get("FLINKISH_CONF_DIR") or "conf") / "spark-defaults.conf"
+    return path if path.is_file() else None
+
+
+def check_cluster_settings(master: str, scratch_dir: Path | None, speculation: bool) -> None:
+    """Refuse a cluster whose executors cannot reach the scratch folder, and speculative tasks.
+
+    Raises EngineError.
+    """
+    if speculation:
+        raise EngineError(
+            "spark.speculation is true; a slot must run once at a time.",
+            hint="set spark.speculation to false for this application.",
+        )
+    if not is_one_machine(master) and scratch_dir is None:
+        raise EngineError(
+            f"The master is {master}, but the scratch folder would be a local (file:) folder of the driver's machine; the "
+            "executors must reach it too.",
+            hint="set io.tmp.dirs to a folder on storage that is mounted under the same path everywhere (such as NFS).",
+        )
+
+
+def scratch_parent(scratch_dir: Path | None, free_bytes: Mapping[Path, int], temporary: Path) -> Path:
+    """Return where scratch folders go: as set, else memory-backed storage if it has room, else the temporary folder."""
+    if scratch_dir is not None:
+        return scratch_dir
+    shared_memory = Path("/dev/shm")
+    return shared_memory if free_bytes.get(shared_memory, 0) >= _SHARED_MEMORY_BYTES else temporary

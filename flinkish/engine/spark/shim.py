@@ -1,0 +1,167 @@
+"""What runs in Spark's Python workers: takes rows, asks the slot's host, gives rows back. No user code runs here.
+
+Spark passes rows between levels, see `SCHEMA`. A row whose level is deeper than the running one passes through; level -1 is
+for the driver.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.streaming.state import GroupState
+
+from flinkish.engine.spark.hosts import HostConfig, call
+from flinkish.engine.spark.wire import Call, PackedFrames, Reply, pack_columns
+from flinkish.runtime.protocol import DRIVER, WAKE
+
+#: Rows between levels.
+SCHEMA = "slot int, level int, edge int, channel int, seq int, body binary"
+#: State of a group: Spark 4.2 cannot have an ARRAY or MAP there, and lower-cases field names.
+STATE_SCHEMA = "log binary"
+COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
+#: Local property with the command of the epoch: "data:<base64>" or "file:<path>".
+COMMAND_PROPERTY = "flinkish.command"
+#: `seq` of a row for the driver: an EpochReport, or the text of a defect.
+REPORT, DEFECT = 0, 1
+
+_ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
+
+
+def level_zero(config: HostConfig) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _run_level_zero(config, batches)
+
+    return run
+
+
+def level_above(
+    config: HostConfig, level: int
+) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """Return the function for applyInPandasWithState: the one group of a partition is its slot."""
+
+    def run(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        return _run_level_above(config, level, int(key[0]), frames, state)
+
+    return run
+
+
+def encode_command(command: bytes) -> str:
+    """Return the value of COMMAND_PROPERTY for a command that travels in it."""
+    return "data:" + base64.b64encode(command).decode()
+
+
+def encode_command_file(path: str) -> str:
+    """Return the value of COMMAND_PROPERTY for a command in a file."""
+    return "file:" + path
+
+
+def decode_command(value: str) -> tuple[bytes, str | None]:
+    """Return the command, or nothing and the file that it is in."""
+    kind, _, text = value.partition(":")
+    return (base64.b64decode(text), None) if kind == "data" else (b"", text)
+
+
+def _run_level_zero(config: HostConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass  # the tick only says that there is an epoch
+    context = _task_context()
+    slot = context.partitionId()
+    command, command_file = _command(context)
+    reply = call(config, slot, Call(level=0, command=command, command_file=command_file))
+    for packed in reply.frames:
+        yield _arrow(packed)
+    yield _arrow(_driver_row(config.slot_values[slot], 0, reply))
+
+
+def _run_level_above(
+    config: HostConfig, level: int, slot_value: int, frames: Iterable[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    slot = config.slot_values.index(slot_value)
+    mine: list[PackedFrames] = []
+    deeper: list[pd.DataFrame] = []
+    for frame in frames:
+        here = frame["level"].to_numpy() == level
+        if not here.all():
+            deeper.append(frame[~here])
+        packed = _pack(frame[here & (frame["edge"].to_numpy() != WAKE)])
+        if packed.rows:
+            mine.append(packed)
+    command, command_file = _command(_task_context())
+    before = bytes(state.get[0]) if state.exists else None
+    reply = call(config, slot, Call(level=level, command=command, command_file=command_file, state=before, frames=mine))
+    if reply.error is None:
+        state.update((reply.state,))
+    yield from deeper
+    for packed in reply.frames:
+        yield _pandas(packed)
+    yield _pandas(_driver_row(slot_value, level, reply))
+
+
+def _end_quietly_when_idle() -> None:
+    """Let this Python worker end without a word when Spark closes its connection between two tasks.
+
+    Spark does so after 60 s without a task and when it stops. The worker then tries to report the end of its input as an error;
+    over a Unix socket that fails at once, and its daemon prints the traceback.
+    """
+    worker: Any = sys.modules.get("pyspark.worker")
+    if worker is None or getattr(worker.handle_worker_exception, "flinkish", False):
+        return
+    report = worker.handle_worker_exception
+
+    def handle(error: BaseException, *args: Any, **kwargs: Any) -> None:
+        between_tasks = [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["main", "read_int"]
+        if between_tasks and isinstance(error, (EOFError, ConnectionError)):
+            os._exit(0)
+        report(error, *args, **kwargs)
+
+    handle.flinkish = True  # type: ignore[attr-defined]
+    worker.handle_worker_exception = handle
+
+
+def _task_context() -> TaskContext:
+    _end_quietly_when_idle()
+    context = TaskContext.get()
+    assert context is not None, "runs in a Spark task"
+    return context
+
+
+def _command(context: TaskContext) -> tuple[bytes, str | None]:
+    value = context.getLocalProperty(COMMAND_PROPERTY)
+    assert value is not None, f"foreachBatch sets {COMMAND_PROPERTY}"
+    return decode_command(value)
+
+
+def _driver_row(slot_value: int, level: int, reply: Reply) -> PackedFrames:
+    kind, body = (REPORT, reply.report) if reply.error is None else (DEFECT, reply.error.encode())
+    return pack_columns([[slot_value], [DRIVER], [level], [0], [kind]], [body])
+
+
+def _arrow(packed: PackedFrames) -> pa.RecordBatch:
+    """Make a record batch over the buffers, without a copy."""
+    ints = [pa.Array.from_buffers(pa.int32(), packed.rows, [None, pa.py_buffer(packed.column(index))]) for index in range(5)]
+    body = pa.Array.from_buffers(pa.binary(), packed.rows, [None, pa.py_buffer(packed.offsets), pa.py_buffer(packed.data)])
+    return pa.RecordBatch.from_arrays([*ints, body], schema=_ARROW_SCHEMA)
+
+
+def _pandas(packed: PackedFrames) -> pd.DataFrame:
+    columns: dict[str, Any] = {
+        name: np.frombuffer(packed.column(index), dtype=np.int32) for index, name in enumerate(COLUMNS[:-1])
+    }
+    columns["body"] = packed.bodies()
+    return pd.DataFrame(columns)
+
+
+def _pack(frame: pd.DataFrame) -> PackedFrames:
+    columns = [frame[name].tolist() for name in COLUMNS[:-1]]
+    return pack_columns(columns, [bytes(body) for body in frame["body"]])

@@ -1,0 +1,202 @@
+"""The process of one slot on one executor in one attempt: `python -m flinkish.engine.spark.slot_host`, started by a shim.
+
+It takes one call at a time, in its main thread (clients that user functions open often belong to the thread that made them). It
+ends on SIGTERM, when the executor's JVM is gone, when the attempt's program file is gone, or after a long silence; each time user
+functions are closed first. pandas and pyspark are not imported here: it starts in 0.15 s and stays small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flinkish.common import pickling
+from flinkish.engine.spark.wire import Call, Reply, pack, receive_call, send_reply
+from flinkish.runtime import dependencies
+
+if TYPE_CHECKING:
+    from flinkish.runtime.protocol import EpochCommand, Frame, LevelResult
+
+_WATCH_INTERVAL_S = 1.0
+#: What user functions get for their close() before the process ends regardless.
+_CLOSE_GRACE_S = 10.0
+
+
+class Closing(BaseException):
+    """Ends whatever the main thread does, user code included."""
+
+
+class SlotTaskLike(Protocol):
+    """What this process needs of `flinkish.runtime.slot.SlotTask`."""
+
+    def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
+        """Run one level of one epoch."""
+        ...
+
+    def close(self) -> None:
+        """Close the user functions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    address: str
+    key: str
+    program_file: str
+    task: str
+    slot: int
+    slot_values: list[int]
+    silence_ms: int
+    jvm: list[Any]
+    readiness: int
+
+
+class _Host:
+    def __init__(self, order: _Order) -> None:
+        self._order = order
+        self._task: SlotTaskLike | None = None
+        self._last_command: tuple[bytes, EpochCommand] | None = None
+        self.calls = 0
+        self.in_call = False
+        self._closing = False
+
+    def serve(self, listener: Listener) -> None:
+        """Take calls until `Closing` is raised."""
+        while True:
+            try:
+                with listener.accept() as connection:
+                    request = receive_call(connection)
+                    self.in_call = True
+                    self._answer(connection, request)
+            except (EOFError, OSError, AuthenticationError):
+                continue  # the shim died; the next one knows by the mark in the lock file and ends this process
+            finally:
+                self.in_call = False
+                self.calls += 1
+
+    def _answer(self, connection: Connection, request: Call) -> None:
+        try:
+            reply = self._run(request)
+        except Exception:
+            reply = Reply(error=traceback.format_exc())
+        send_reply(connection, reply)
+
+    def _run(self, request: Call) -> Reply:
+        order = self._order
+        if self._task is None:
+            self._task = _load_task(order)
+        command = self._command(request)
+        state = request.state if request.level else command.carry_over.get(order.slot)
+        frames = [frame for packed in request.frames for frame in packed.frames(order.slot)]
+        result = self._task.run_level(request.level, command, state, frames)
+        return Reply(
+            state=result.state, report=pickling.dumps(result.report), frames=list(pack(result.frames, order.slot_values))
+        )
+
+    def _command(self, request: Call) -> EpochCommand:
+        """Decode the command once for all levels of an epoch."""
+        name = request.command_file.encode() if request.command_file else request.command
+        if self._last_command is None or self._last_command[0] != name:
+            data = request.command
+            if request.command_file:
+                with open(request.command_file, "rb") as file:
+                    data = file.read()
+            self._last_command = (name, pickling.loads(data))
+        return self._last_command[1]
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Interrupt the main thread, once: closing itself is not interrupted."""
+        if not self._closing:
+            self._closing = True
+            raise Closing
+
+    def close(self) -> None:
+        """Close the user functions."""
+        self._closing = True
+        if self._task is not None:
+            with contextlib.suppress(Exception):
+                self._task.close()
+
+
+def _load_task(order: _Order) -> SlotTaskLike:
+    dependencies.take_over(Path(order.program_file).parent)
+    with open(order.program_file, "rb") as file:
+        program = pickling.load_program(file.read())
+    module, _, name = order.task.partition(":")
+    task: SlotTaskLike = getattr(importlib.import_module(module), name)(program, order.slot)
+    return task
+
+
+def _watch(order: _Order, host: _Host) -> None:
+    """Ask the main thread to end when nobody needs this process any more, and end the process if it does not."""
+    from flinkish.engine.processes import ProcessId
+
+    jvm = ProcessId(*order.jvm)
+    silent_s, calls = 0.0, -1
+    pause = threading.Event()
+    while jvm.is_alive() and os.path.exists(order.program_file):
+        if host.in_call or host.calls != calls:
+            silent_s, calls = 0.0, host.calls
+        if silent_s * 1000 > order.silence_ms:
+            break
+        pause.wait(_WATCH_INTERVAL_S)
+        silent_s += _WATCH_INTERVAL_S
+    os.kill(os.getpid(), signal.SIGTERM)
+    pause.wait(_CLOSE_GRACE_S)
+    _remove_files(order)
+    os._exit(0)
+
+
+def _remove_files(order: _Order) -> None:
+    """Remove the socket, and the lock file too if no shim can hold it any more: the attempt is over, or the executor gone."""
+    from flinkish.engine.processes import ProcessId
+
+    with contextlib.suppress(OSError):
+        os.unlink(order.address)
+    if not os.path.exists(order.program_file) or not ProcessId(*order.jvm).is_alive():
+        with contextlib.suppress(OSError):
+            os.unlink(order.address.removesuffix(".sock") + ".lock")
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(order.address))
+
+
+def main() -> None:
+    """Read the order from stdin, bind the socket, say so, serve."""
+    os.umask(0o077)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    order = _Order(**json.loads(sys.stdin.buffer.read()))
+    host = _Host(order)
+    with contextlib.suppress(Closing):
+        signal.signal(signal.SIGTERM, host.on_signal)
+        with Listener(order.address, "AF_UNIX", backlog=16, authkey=order.key.encode()) as listener:
+            os.write(order.readiness, b"1")
+            os.close(order.readiness)
+            threading.Thread(target=_watch, args=(order, host), name="flinkish-watch", daemon=True).start()
+            host.serve(listener)
+    host.close()
+    _remove_files(order)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Threads that user code left behind must not keep the process.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    # The classes of the job script become attributes of __main__: keep them away from this module's own names.
+    from flinkish.engine.spark.slot_host import main as imported_main
+
+    imported_main()

@@ -1,0 +1,148 @@
+"""What goes over the socket between a shim and a slot host: raw parts, no copy more than needed.
+
+A call is `Call` -> `Reply`. Each is sent as one small pickled header and then its parts as they are (`send_bytes`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import NamedTuple
+
+from flinkish.common import pickling
+from flinkish.runtime.protocol import Frame
+
+#: Cut of a reply's bodies: an Arrow binary column counts its bytes in 32 bits, and one batch is held in memory at a time.
+_PART_BYTES = 32 << 20
+#: Bytes of one value of an int column.
+WIDTH = 4
+_INT_COLUMNS = 5
+
+
+class PackedFrames(NamedTuple):
+    """Frames as the buffers of Arrow columns.
+
+    `columns` holds slot, level, edge, channel, seq one after the other, 32 bits a value; `offsets` has rows + 1 values.
+    """
+
+    rows: int
+    columns: bytes
+    offsets: bytes
+    data: bytes
+
+    def column(self, index: int) -> memoryview:
+        """Return the buffer of an int column: 0 slot, 1 level, 2 edge, 3 channel, 4 seq."""
+        size = self.rows * WIDTH
+        return memoryview(self.columns)[index * size : (index + 1) * size]
+
+    def ints(self, index: int) -> array[int]:
+        """Return an int column as numbers."""
+        values = array("i")
+        values.frombytes(self.column(index))
+        return values
+
+    def bodies(self) -> list[bytes]:
+        """Return the body of each frame."""
+        offsets = array("i")
+        offsets.frombytes(self.offsets)
+        data = self.data
+        return [data[start:end] for start, end in itertools.pairwise(offsets)]
+
+    def frames(self, slot: int) -> list[Frame]:
+        """Return the frames, all of them for one slot, given by its index."""
+        levels, edges, channels, seqs = (self.ints(index) for index in range(1, _INT_COLUMNS))
+        return [Frame(slot, *row) for row in zip(levels, edges, channels, seqs, self.bodies(), strict=True)]
+
+
+def pack_columns(columns: Sequence[Sequence[int]], bodies: Sequence[bytes]) -> PackedFrames:
+    """Pack five int columns and the bodies."""
+    offsets = array("i", [0])
+    end = 0
+    for body in bodies:
+        end += len(body)
+        offsets.append(end)
+    ints = b"".join([array("i", column).tobytes() for column in columns])
+    return PackedFrames(len(bodies), ints, offsets.tobytes(), b"".join(bodies))
+
+
+def pack(frames: Sequence[Frame], slot_values: Sequence[int]) -> Iterator[PackedFrames]:
+    """Pack frames in parts of bounded size; the slot index becomes the int that Spark sends to that slot's partition."""
+    for part in _parts(frames):
+        slots, levels, edges, channels, seqs, bodies = zip(*part, strict=True)
+        yield pack_columns(([slot_values[slot] for slot in slots], levels, edges, channels, seqs), bodies)
+
+
+def _parts(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
+    start = size = 0
+    for index, frame in enumerate(frames):
+        if size and size + len(frame.body) > _PART_BYTES:
+            yield frames[start:index]
+            start, size = index, 0
+        size += len(frame.body)
+    if start < len(frames):
+        yield frames[start:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Run a level of an epoch. The command comes pickled, or as a file if it is large."""
+
+    level: int
+    command: bytes
+    command_file: str | None = None
+    state: bytes | None = None
+    frames: Sequence[PackedFrames] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What the task gave back; `error` is the traceback of a defect in flinkish itself (user code's errors are in the report)."""
+
+    state: bytes = b""
+    report: bytes = b""
+    frames: Sequence[PackedFrames] = ()
+    error: str | None = None
+
+
+def send_call(connection: Connection, call: Call) -> None:
+    """Send a call; `receive_call` at the other end takes it."""
+    header = (call.level, call.command_file, call.state is not None, [part.rows for part in call.frames])
+    connection.send_bytes(pickling.dumps(header))
+    _send(connection, (call.command, call.state or b""), call.frames)
+
+
+def receive_call(connection: Connection) -> Call:
+    """Receive a call; EOFError if the shim went away."""
+    level, command_file, has_state, counts = pickling.loads(connection.recv_bytes())
+    command, state = connection.recv_bytes(), connection.recv_bytes()
+    frames = _receive_frames(connection, counts)
+    return Call(level=level, command=command, command_file=command_file, state=state if has_state else None, frames=frames)
+
+
+def send_reply(connection: Connection, reply: Reply) -> None:
+    """Send a reply; `receive_reply` at the other end takes it."""
+    connection.send_bytes(pickling.dumps((reply.error, [part.rows for part in reply.frames])))
+    _send(connection, (reply.state, reply.report), reply.frames)
+
+
+def receive_reply(connection: Connection) -> Reply:
+    """Receive a reply; EOFError or OSError if the slot host went away."""
+    error, counts = pickling.loads(connection.recv_bytes())
+    state, report = connection.recv_bytes(), connection.recv_bytes()
+    return Reply(state=state, report=report, frames=_receive_frames(connection, counts), error=error)
+
+
+def _send(connection: Connection, parts: Iterable[bytes], frames: Iterable[PackedFrames]) -> None:
+    for part in parts:
+        connection.send_bytes(part)
+    for packed in frames:
+        for buffer in packed[1:]:
+            connection.send_bytes(buffer)
+
+
+def _receive_frames(connection: Connection, counts: Sequence[int]) -> list[PackedFrames]:
+    receive = connection.recv_bytes
+    return [PackedFrames(count, receive(), receive(), receive()) for count in counts]

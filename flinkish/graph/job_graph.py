@@ -1,0 +1,72 @@
+"""The job graph: operators that run in the same task are chained into vertices; edges between vertices go over channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType
+
+from flinkish.datastream.transformations import Partitioner
+from flinkish.graph.stream_graph import NodeId, StreamNode
+
+if TYPE_CHECKING:
+    from flinkish.datastream.output_tag import OutputTag
+
+VertexId = NewType("VertexId", int)
+EdgeId = NewType("EdgeId", int)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainEdge:
+    """Within a chain: `source` calls `target` for each record of its main output, or of the side output."""
+
+    source: NodeId
+    target: NodeId
+    side_output: OutputTag | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEdge:
+    """Between vertices: from an operator of the source's chain to the head of the target's."""
+
+    id: EdgeId
+    source_vertex: VertexId
+    source: NodeId
+    target_vertex: VertexId
+    input_index: int
+    partitioner: Partitioner
+    side_output: OutputTag | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVertex:
+    """A chain of operators: `operators[0]` is the head; the order is topological. A vertex id is its head's node id."""
+
+    id: VertexId
+    name: str
+    operators: tuple[StreamNode, ...]
+    chain_edges: tuple[ChainEdge, ...]
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+
+    @property
+    def head(self) -> StreamNode:
+        return self.operators[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobGraph:
+    """Vertices in topological order."""
+
+    job_name: str
+    vertices: Mapping[VertexId, JobVertex]
+    edges: tuple[JobEdge, ...]
+
+    def inputs(self, vertex: VertexId) -> tuple[JobEdge, ...]:
+        """Return the edges that lead to a vertex, in the order of its inputs."""
+        return tuple(edge for edge in self.edges if edge.target_vertex == vertex)
+
+    def outputs(self, vertex: VertexId) -> tuple[JobEdge, ...]:
+        """Return the edges that leave a vertex."""
+        return tuple(edge for edge in self.edges if edge.source_vertex == vertex)

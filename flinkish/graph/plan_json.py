@@ -1,0 +1,88 @@
+"""The plan as JSON, in the form that Flink's `get_execution_plan` gives and its plan visualizer reads."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypedDict
+
+from flinkish.datastream.operators import SinkConfig, SourceConfig
+from flinkish.graph.chaining import build_job_graph
+from flinkish.graph.stream_graph import NodeId, StreamGraph, StreamNode
+
+
+class _Predecessor(TypedDict):
+    id: int
+    ship_strategy: str
+    side: str
+
+
+class _NodeJson(TypedDict, total=False):
+    id: int
+    type: str
+    pact: str
+    contents: str
+    parallelism: int
+    predecessors: list[_Predecessor]
+
+
+def plan_json(stream_graph: StreamGraph) -> str:
+    """Return the nodes in topological order with their predecessors.
+
+    As in PyFlink, operators between sources and sinks that are chained one to one show as one node, `Map, Filter`; its id is
+    that of the last.
+    """
+    last_of = _merged(stream_graph)
+    groups: dict[NodeId, list[StreamNode]] = {}
+    for node in stream_graph.nodes.values():
+        groups.setdefault(last_of[node.id], []).append(node)
+    predecessors: dict[NodeId, list[_Predecessor]] = {last: [] for last in groups}
+    for edge in stream_graph.edges:
+        if last_of[edge.source] != last_of[edge.target]:
+            strategy = edge.partitioner.partitioning.value
+            predecessors[last_of[edge.target]].append({"id": edge.source, "ship_strategy": strategy, "side": "second"})
+    nodes = [_node_json(last, group, predecessors[last]) for last, group in groups.items()]
+    return json.dumps({"nodes": nodes}, indent=2)
+
+
+def _merged(stream_graph: StreamGraph) -> Mapping[NodeId, NodeId]:
+    """Return for each node the last node of what it is shown with."""
+    readers = Counter(edge.source for edge in stream_graph.edges)
+    next_of: dict[NodeId, NodeId] = {}
+    for vertex in build_job_graph(stream_graph).vertices.values():
+        for edge in vertex.chain_edges:
+            ends = isinstance(stream_graph.nodes[edge.source].operator, SourceConfig) or isinstance(
+                stream_graph.nodes[edge.target].operator, SinkConfig
+            )
+            if readers[edge.source] == 1 and edge.side_output is None and not ends:
+                next_of[edge.source] = edge.target
+    last_of: dict[NodeId, NodeId] = {}
+    for node in reversed(list(stream_graph.nodes)):
+        last_of[node] = last_of[next_of[node]] if node in next_of else node
+    return last_of
+
+
+def _node_json(last: NodeId, group: list[StreamNode], predecessors: list[_Predecessor]) -> _NodeJson:
+    name = ", ".join(node.name for node in group)
+    described = [node.description for node in group if node.description != node.name]
+    result: _NodeJson = {
+        "id": last,
+        "type": name,
+        "pact": _pact(group[0]),
+        "contents": described[0] if described else name,
+        "parallelism": group[0].parallelism,
+    }
+    if predecessors:
+        result["predecessors"] = predecessors
+    return result
+
+
+def _pact(node: StreamNode) -> str:
+    match node.operator:
+        case SourceConfig():
+            return "Data Source"
+        case SinkConfig():
+            return "Data Sink"
+        case _:
+            return "Operator"

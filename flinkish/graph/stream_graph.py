@@ -1,0 +1,68 @@
+"""The stream graph: one node for each operator, one edge for each connection; virtual transformations are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NewType
+
+from flinkish.common.ids import OperatorUid
+from flinkish.datastream.operators import OperatorConfig
+from flinkish.datastream.transformations import ChainingStrategy, Partitioner
+
+if TYPE_CHECKING:
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.output_tag import OutputTag
+
+NodeId = NewType("NodeId", int)
+
+#: The slot sharing group of whatever names none.
+DEFAULT_SLOT_SHARING_GROUP = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamNode:
+    """An operator.
+
+    `key_selectors` has one entry for each input that is keyed, so none where the operator is not.
+    """
+
+    id: NodeId
+    name: str
+    description: str
+    operator: OperatorConfig
+    uid: OperatorUid
+    #: The uid that the user gave, if any.
+    user_uid: str | None
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    chaining_strategy: ChainingStrategy
+    buffer_timeout: int
+    input_types: tuple[TypeInformation, ...]
+    output_type: TypeInformation
+    key_selectors: tuple[Callable[[Any], Any], ...] = ()
+    key_type: TypeInformation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEdge:
+    """A connection; `input_index` is 0 or 1: which input of the target. `side_output` is None for the main output."""
+
+    source: NodeId
+    target: NodeId
+    input_index: int
+    partitioner: Partitioner
+    side_output: OutputTag | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamGraph:
+    """Nodes in topological order."""
+
+    job_name: str
+    nodes: Mapping[NodeId, StreamNode]
+    edges: tuple[StreamEdge, ...]
+    chaining_enabled: bool
+    #: pipeline.operator-chaining.chain-operators-with-different-max-parallelism
+    chain_different_max_parallelism: bool = True

@@ -1,0 +1,213 @@
+"""From the program to the stream graph: virtual transformations resolved, defaults filled in, uids assigned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.ids import OperatorUid
+from flinkish.datastream.operators import OperatorConfig
+from flinkish.datastream.transformations import (
+    Partitioner,
+    Partitioning,
+    SourceTransformation,
+    Transformation,
+    TransformationId,
+)
+from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
+from flinkish.graph.translators import VIRTUAL, NodeInput, Output, translate
+from flinkish.graph.uids import InputIdentity, UidAssigner
+
+if TYPE_CHECKING:
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.program import Program
+
+#: Flink's KeyGroupRangeAssignment: what a maximum parallelism that nobody set is at least, and what any may be at most.
+DEFAULT_MAX_PARALLELISM = 128
+UPPER_BOUND_MAX_PARALLELISM = 32768
+
+
+def generate(program: Program, *, recorded_max_parallelism: Mapping[OperatorUid, int] | None = None) -> StreamGraph:
+    """Return the stream graph of a program.
+
+    `recorded_max_parallelism` is what a checkpoint to be restored was taken with: operators for which the program sets no
+    maximum parallelism get it, since key groups must not change under stored state.
+
+    Raises InvalidProgramError for what cannot be run: no operators, a parallelism out of range, one uid twice, a forward edge
+    between different parallelisms.
+    """
+    needed = _needed(program.transformations.values())
+    if not needed:
+        raise InvalidProgramError(
+            "no operators are defined in the program, there is nothing to execute",
+            hint="a source alone does not run; add an operator or a sink, such as print().",
+        )
+    generator = _Generator(program, recorded_max_parallelism or {})
+    for transformation in needed:
+        generator.translate(transformation)
+    return StreamGraph(
+        job_name=program.job_name,
+        nodes=generator.nodes,
+        edges=tuple(generator.edges),
+        chaining_enabled=program.chaining,
+        chain_different_max_parallelism=program.chaining_with_different_max_parallelism,
+    )
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Return Flink's default: one and a half times the parallelism, rounded up to a power of two, within [128, 32768]."""
+    wanted = parallelism + parallelism // 2
+    return min(max(1 << max(wanted - 1, 0).bit_length(), DEFAULT_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
+
+
+def _needed(transformations: Iterable[Transformation]) -> list[Transformation]:
+    """Return what the operators of the program need: sources and virtual transformations that nothing reads are left out."""
+    ordered = sorted(transformations, key=lambda transformation: transformation.id)
+    read: set[TransformationId] = set()
+    for transformation in reversed(ordered):
+        if transformation.id in read or not isinstance(transformation, (SourceTransformation, *VIRTUAL)):
+            read.add(transformation.id)
+            read.update(transformation.inputs)
+    return [transformation for transformation in ordered if transformation.id in read]
+
+
+class _Generator:
+    """The translation under way; is the context of the translators."""
+
+    def __init__(self, program: Program, recorded_max_parallelism: Mapping[OperatorUid, int]) -> None:
+        self._program = program
+        self._recorded = recorded_max_parallelism
+        self._uids = UidAssigner(generate=program.execution_config.has_auto_generated_uids_enabled())
+        self._outputs: dict[TransformationId, tuple[Output, ...]] = {}
+        self._types: dict[TransformationId, TypeInformation] = {}
+        self.nodes: dict[NodeId, StreamNode] = {}
+        self.edges: list[StreamEdge] = []
+
+    def translate(self, transformation: Transformation) -> None:
+        self._outputs[transformation.id] = translate(transformation, self)
+        self._types[transformation.id] = transformation.output_type
+
+    def outputs_of(self, transformation: TransformationId) -> tuple[Output, ...]:
+        if transformation not in self._outputs:
+            raise InvalidProgramError(
+                f"transformation {transformation} is read but is not in the program before its reader",
+                hint="streams of two environments cannot be combined; build the whole program with one.",
+            )
+        return self._outputs[transformation]
+
+    def add_node(
+        self,
+        transformation: Transformation,
+        operator: OperatorConfig,
+        *,
+        inputs: tuple[NodeInput, ...],
+        name: str | None = None,
+        key_type: TypeInformation | None = None,
+    ) -> Output:
+        node_id = NodeId(transformation.id)
+        name = transformation.name if name is None else name
+        read = [(index, output) for index, given in enumerate(inputs) for output in self.outputs_of(given.transformation)]
+        uid = self._uids.assign(
+            name=name,
+            kind=type(operator).__name__,
+            uid=transformation.uid,
+            uid_hash=transformation.uid_hash,
+            inputs=[
+                InputIdentity(
+                    index, self.nodes[output.node].uid, None if output.side_output is None else output.side_output.tag_id
+                )
+                for index, output in read
+            ],
+        )
+        parallelism = self._parallelism(transformation, name)
+        timeout = transformation.buffer_timeout
+        selectors = tuple(given.key_selector for given in inputs if given.key_selector is not None)
+        self.nodes[node_id] = StreamNode(
+            id=node_id,
+            name=name,
+            description=transformation.description or name,
+            operator=operator,
+            uid=uid,
+            user_uid=transformation.uid,
+            parallelism=parallelism,
+            max_parallelism=self._max_parallelism(transformation, parallelism, uid, name),
+            slot_sharing_group=self._slot_sharing_group(transformation, [output.node for _, output in read]),
+            chaining_strategy=transformation.chaining_strategy,
+            buffer_timeout=self._program.buffer_timeout if timeout is None else timeout,
+            input_types=tuple(self._types[given.transformation] for given in inputs),
+            output_type=transformation.output_type,
+            key_selectors=selectors,
+            key_type=key_type,
+        )
+        self.edges.extend(self._edge(node_id, index, output, inputs[index]) for index, output in read)
+        return Output(node=node_id)
+
+    def _parallelism(self, transformation: Transformation, name: str) -> int:
+        if not transformation.can_be_parallel:
+            if transformation.parallelism not in (None, 1):
+                raise InvalidProgramError(
+                    f"{name!r} can only run with parallelism 1; got {transformation.parallelism}",
+                    hint="set the parallelism of the operator after it instead.",
+                )
+            return 1
+        parallelism = self._program.parallelism if transformation.parallelism is None else transformation.parallelism
+        if parallelism < 1:
+            raise InvalidProgramError(f"the parallelism of {name!r} must be at least 1; got {parallelism}")
+        return parallelism
+
+    def _max_parallelism(self, transformation: Transformation, parallelism: int, uid: OperatorUid, name: str) -> int:
+        wanted = _if_set(transformation.max_parallelism)
+        if wanted is None:
+            wanted = _if_set(self._program.max_parallelism)
+        if wanted is None:
+            wanted = self._recorded.get(uid)
+        if wanted is None:
+            wanted = default_max_parallelism(parallelism)
+        if not 0 < wanted <= UPPER_BOUND_MAX_PARALLELISM:
+            raise InvalidProgramError(
+                f"the maximum parallelism of {name!r} must be between 1 and {UPPER_BOUND_MAX_PARALLELISM}; got {wanted}"
+            )
+        if parallelism > wanted:
+            raise InvalidProgramError(
+                f"the parallelism of {name!r} is {parallelism}, more than its maximum parallelism of {wanted}",
+                hint="lower set_parallelism(), or raise set_max_parallelism(); the latter cannot change once there is state.",
+            )
+        return wanted
+
+    def _slot_sharing_group(self, transformation: Transformation, inputs: Sequence[NodeId]) -> str:
+        if transformation.slot_sharing_group is not None:
+            return transformation.slot_sharing_group
+        groups = {self.nodes[node].slot_sharing_group for node in inputs}
+        return groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
+
+    def _edge(self, target: NodeId, input_index: int, output: Output, given: NodeInput) -> StreamEdge:
+        source_node, target_node = self.nodes[output.node], self.nodes[target]
+        same = source_node.parallelism == target_node.parallelism
+        partitioner = output.partitioner
+        if partitioner is None:
+            partitioner = Partitioner(partitioning=Partitioning.FORWARD if same else Partitioning.REBALANCE)
+        if partitioner.partitioning is Partitioning.FORWARD and not same:
+            raise InvalidProgramError(
+                f"forward() from {source_node.name!r} (parallelism {source_node.parallelism}) to {target_node.name!r} "
+                f"(parallelism {target_node.parallelism}): a forward connection cannot change the parallelism",
+                hint="use rebalance() or rescale(), or give both the same parallelism.",
+            )
+        if given.key_selector is not None and partitioner.partitioning is not Partitioning.HASH:
+            raise InvalidProgramError(
+                f"{target_node.name!r} is keyed, but what it reads from {source_node.name!r} is partitioned by "
+                f"{partitioner.partitioning.value}",
+                hint="call key_by() directly before it.",
+            )
+        return StreamEdge(
+            source=output.node,
+            target=target,
+            input_index=input_index,
+            partitioner=partitioner,
+            side_output=output.side_output,
+        )
+
+
+def _if_set(max_parallelism: int | None) -> int | None:
+    """Return None for what stands for `not set`: None and Flink's -1."""
+    return None if max_parallelism == -1 else max_parallelism

@@ -1,0 +1,158 @@
+"""One translator for each kind of transformation.
+
+A transformation that stands for an operator adds one node and its edges. A virtual one adds nothing: it changes how the edges
+that read it are made, so it is translated into a list of `Output`s, what a reader of it connects to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.datastream.operators import OperatorConfig, SinkConfig, SourceConfig
+from flinkish.datastream.transformations import (
+    BroadcastStateTransformation,
+    OneInputTransformation,
+    Partitioner,
+    PartitionTransformation,
+    SideOutputTransformation,
+    SinkTransformation,
+    SourceTransformation,
+    Transformation,
+    TransformationId,
+    TwoInputTransformation,
+    UnionTransformation,
+)
+from flinkish.graph.stream_graph import NodeId
+
+if TYPE_CHECKING:
+    from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.output_tag import OutputTag
+
+KeySelector = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What a reader of a transformation connects to; None: the default partitioning, the main output."""
+
+    node: NodeId
+    partitioner: Partitioner | None = None
+    side_output: OutputTag | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeInput:
+    """One input of an operator: what it reads, of which type, and its key if the operator is keyed."""
+
+    transformation: TransformationId
+    key_selector: KeySelector | None = None
+
+
+class TranslationContext(Protocol):
+    """What a translator may use."""
+
+    def outputs_of(self, transformation: TransformationId) -> tuple[Output, ...]:
+        """Return what a transformation that was translated before stands for."""
+        ...
+
+    def add_node(
+        self,
+        transformation: Transformation,
+        operator: OperatorConfig,
+        *,
+        inputs: tuple[NodeInput, ...],
+        name: str | None = None,
+        key_type: TypeInformation | None = None,
+    ) -> Output:
+        """Add an operator with its edges; `name` if it is not that of the transformation."""
+        ...
+
+
+T = TypeVar("T", bound=Transformation)
+Translator = Callable[[T, TranslationContext], tuple[Output, ...]]
+
+
+def translate(transformation: Transformation, context: TranslationContext) -> tuple[Output, ...]:
+    """Translate one transformation; those that it reads must have been translated."""
+    translator = TRANSLATORS.get(type(transformation))
+    if translator is None:
+        raise InvalidProgramError(
+            f"there is no translator for {type(transformation).__name__} (transformation {transformation.name!r})",
+            hint=f"known are {', '.join(sorted(known.__name__ for known in TRANSLATORS))}.",
+        )
+    return translator(transformation, context)
+
+
+def _translate_source(source: SourceTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    operator = SourceConfig(source=source.source, watermarks=source.watermarks)
+    return (context.add_node(source, operator, inputs=(), name=f"Source: {source.name}"),)
+
+
+def _translate_one_input(one: OneInputTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    inputs = (NodeInput(transformation=one.input, key_selector=one.key_selector),)
+    return (context.add_node(one, one.operator, inputs=inputs, key_type=one.key_type),)
+
+
+def _translate_two_input(two: TwoInputTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    if (two.first_key_selector is None) != (two.second_key_selector is None):
+        raise InvalidProgramError(
+            f"only one input of {two.name!r} is keyed; both must be, or none",
+            hint="call key_by on both streams before, or on what connect() returns.",
+        )
+    inputs = (
+        NodeInput(transformation=two.first_input, key_selector=two.first_key_selector),
+        NodeInput(transformation=two.second_input, key_selector=two.second_key_selector),
+    )
+    return (context.add_node(two, two.operator, inputs=inputs, key_type=two.key_type),)
+
+
+def _translate_broadcast_state(both: BroadcastStateTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    inputs = (
+        NodeInput(transformation=both.regular_input, key_selector=both.key_selector),
+        NodeInput(transformation=both.broadcast_input),
+    )
+    return (context.add_node(both, both.operator, inputs=inputs, key_type=both.key_type),)
+
+
+def _translate_sink(sink: SinkTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    inputs = (NodeInput(transformation=sink.input),)
+    return (context.add_node(sink, SinkConfig(sink=sink.sink), inputs=inputs, name=f"Sink: {sink.name}"),)
+
+
+def _translate_union(union: UnionTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    return tuple(output for read in union.union_inputs for output in context.outputs_of(read))
+
+
+def _translate_partition(partition: PartitionTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    # The partitioning nearest to the reader wins, as in Flink: `rebalance().key_by(...)` is HASH.
+    return tuple(replace(output, partitioner=partition.partitioner) for output in context.outputs_of(partition.input))
+
+
+def _translate_side_output(side: SideOutputTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    # A side output belongs to the operator; how its main output is partitioned does not matter for it.
+    return tuple(Output(node=output.node, side_output=side.tag) for output in context.outputs_of(side.input))
+
+
+def _entry(kind: type[T], translator: Translator[T]) -> tuple[type[Transformation], Translator[Transformation]]:
+    return kind, cast("Translator[Transformation]", translator)
+
+
+#: The table: a new kind of transformation is one class, one function and one line here.
+TRANSLATORS: Mapping[type[Transformation], Translator[Transformation]] = dict(
+    [
+        _entry(SourceTransformation, _translate_source),
+        _entry(OneInputTransformation, _translate_one_input),
+        _entry(TwoInputTransformation, _translate_two_input),
+        _entry(BroadcastStateTransformation, _translate_broadcast_state),
+        _entry(SinkTransformation, _translate_sink),
+        _entry(UnionTransformation, _translate_union),
+        _entry(PartitionTransformation, _translate_partition),
+        _entry(SideOutputTransformation, _translate_side_output),
+    ]
+)
+
+#: Kinds that stand for no operator.
+VIRTUAL = (UnionTransformation, PartitionTransformation, SideOutputTransformation)

@@ -1,0 +1,99 @@
+"""Names of operators in checkpoints: what the user gave, else a hash of where the operator stands in the program.
+
+The hash must be the same when the same program is built again, also at another parallelism, with other names, or with an
+unrelated branch added; so none of these goes in. What goes in: the kind of the operator, for each input the uid of the operator
+it reads and whether it reads a side output of it, and a running number among operators that are alike in all that.
+
+Differs from Flink: its hash holds the position in a breadth-first walk and the number of chained outputs, so a new branch or a
+disabled chain renames the operators after it. Here they keep their names, and their state.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.ids import OperatorUid
+
+_UID_HASH = re.compile(r"[0-9a-fA-F]{32}")
+
+
+class InputIdentity(NamedTuple):
+    """One connection into an operator, as far as it tells the operator from others."""
+
+    input_index: int
+    uid: OperatorUid
+    side_output: str | None
+
+
+class UidAssigner:
+    """Gives uids to the operators of one program, in topological order, and refuses the same uid twice."""
+
+    def __init__(self, *, generate: bool = True) -> None:
+        self._generate = generate
+        self._alike: Counter[str] = Counter()
+        self._names: dict[OperatorUid, str] = {}
+
+    def assign(
+        self, *, name: str, kind: str, uid: str | None, uid_hash: str | None, inputs: Sequence[InputIdentity]
+    ) -> OperatorUid:
+        """Return the uid of an operator.
+
+        A set `uid_hash` goes first, then `uid`. Raises InvalidProgramError if another operator has the same, if the hash is not
+        32 hexadecimal digits, or if one must be generated although that is switched off.
+        """
+        structure = structural_hash(kind, inputs, self._next_among_alike(kind, inputs))
+        if uid_hash is not None:
+            result = OperatorUid(_checked_hash(uid_hash, name))
+        elif uid is not None:
+            result = OperatorUid(_checked_uid(uid, name))
+        elif self._generate:
+            result = OperatorUid(structure)
+        else:
+            raise InvalidProgramError(
+                f"operator {name!r} has no uid, and generating uids is switched off",
+                hint="call uid('...') on it, or enable_auto_generated_uids().",
+            )
+        if result in self._names:
+            raise InvalidProgramError(
+                f"the operators {self._names[result]!r} and {name!r} have the same uid {result!r}; a uid names one operator",
+                hint="give each operator a uid of its own: its state is stored and found by it.",
+            )
+        self._names[result] = name
+        return result
+
+    def _next_among_alike(self, kind: str, inputs: Sequence[InputIdentity]) -> int:
+        # Counted for operators with a uid of their own too: giving one a uid does not rename its siblings.
+        alike = structural_hash(kind, inputs, -1)
+        number = self._alike[alike]
+        self._alike[alike] += 1
+        return number
+
+
+def structural_hash(kind: str, inputs: Sequence[InputIdentity], number: int) -> str:
+    """Return 32 hex digits for an operator's place in the program; the order of `inputs` within one input does not count."""
+    parts = [kind, str(number)]
+    for given in sorted(inputs, key=lambda identity: (identity.input_index, identity.uid, identity.side_output or "")):
+        parts += [str(given.input_index), given.uid, "main" if given.side_output is None else f"side {given.side_output}"]
+    # Lengths in front of the parts keep two different lists from reading the same.
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.blake2b(text.encode(), digest_size=16, person=b"flinkish uid").hexdigest()
+
+
+def _checked_hash(uid_hash: str, name: str) -> str:
+    if not _UID_HASH.fullmatch(uid_hash):
+        raise InvalidProgramError(
+            f"set_uid_hash of operator {name!r} must be 32 hexadecimal digits; got {uid_hash!r}",
+            hint="take it from the log or plan of the job that wrote the state; for a name of your own, call uid().",
+        )
+    return uid_hash.lower()
+
+
+def _checked_uid(uid: str, name: str) -> str:
+    if not uid:
+        raise InvalidProgramError(f"the uid of operator {name!r} is empty; it must be a text that no other operator has")
+    return uid

@@ -1,0 +1,526 @@
+"""One attempt to run a job, as the engine sees it: says what each epoch does and takes in what came out.
+
+The decisions are elsewhere (epoch_decider, admission, request_decider of the coordinator); this is the shell that collects facts
+for them and carries out what they say. Nothing it does raises into the engine: an error becomes the attempt's outcome.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import assert_never
+
+import msgspec
+
+import flinkish
+from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
+from flinkish.checkpoint.manifest import (
+    CheckpointKind,
+    Committable,
+    CoordinatorState,
+    OperatorShape,
+)
+from flinkish.checkpoint.pending import Subtask
+from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common import options
+from flinkish.common.clock import Clock
+from flinkish.common.errors import EngineError, SourceError
+from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
+from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
+from flinkish.jobmaster import admission, failures, program_parts
+from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.committers import Committers
+from flinkish.jobmaster.delivery import Delivery, Results
+from flinkish.jobmaster.epoch_decider import (
+    EndAttempt,
+    EpochFacts,
+    RunEpoch,
+    WaitFor,
+    decide,
+)
+from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState
+from flinkish.jobmaster.failures import JobFailure
+from flinkish.jobmaster.job_metrics import JobMetrics
+from flinkish.jobmaster.setup import JobSetup
+from flinkish.jobmaster.source_coordinator import (
+    SourceCoordinator,
+    source_coordinator,
+    states_by_uid,
+)
+from flinkish.runtime import faults
+from flinkish.runtime.protocol import EpochCommand, EpochReport, ReaderCommand
+
+_log = logging.getLogger("flinkish.jobmaster")
+
+#: Longest time between two questions to readers that have nothing.
+_LONGEST_POLL_MS = 1_000
+#: Pause before the last checkpoint of a job whose input has ended is tried again.
+_FINAL_RETRY_MS = 1_000
+#: How often a job that another driver process could take over looks whether one has: the loser is to be gone within 10 s.
+_GENERATION_CHECK_MS = 3_000
+#: Name in CoordinatorState.extra of what sinks of a job without checkpoints have prepared at the end of their input.
+_PREPARED = "prepared_at_end_of_input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The input has ended, or the job was stopped with a savepoint; all is committed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    failure: JobFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Asked for."""
+
+
+Outcome = Finished | Failed | Cancelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts:
+    """What lives as long as the job and is used by each of its attempts."""
+
+    setup: JobSetup
+    clock: Clock
+    bell: Bell
+    graph: ExecutionGraph
+    metrics: JobMetrics
+    delivery: Delivery
+    results: Results
+    #: The coordinator once there is one: from the start with periodic checkpoints, else when a savepoint is asked for.
+    coordinator: Callable[[], CheckpointCoordinator | None]
+    #: Called between epochs of a running attempt; hands on requests that came from other threads.
+    serve_requests: Callable[[], None]
+
+
+class Attempt:
+    """The EpochLoop of one attempt."""
+
+    def __init__(self, parts: JobParts, *, number: int, attempt_id: AttemptId, restored: StoredCheckpoint | None) -> None:
+        setup = parts.setup
+        self.number = number
+        self.attempt_id = attempt_id
+        self.outcome: Outcome | None = None
+        self.epochs_begun = 0
+        #: Whether the tasks run: the first epoch is through.
+        self.running = False
+        self._parts = parts
+        self._setup = setup
+        self._clock = parts.clock
+        self._restored = restored
+        graph = setup.plan.job_graph
+        self._subtasks = tuple(
+            Subtask(vertex.id, subtask) for vertex in graph.vertices.values() for subtask in range(vertex.parallelism)
+        )
+        self._expected = {(level, slot) for level in range(len(setup.plan.levels)) for slot in range(setup.plan.slots)}
+        self._sources: dict[OperatorUid, SourceCoordinator] = {
+            node.uid: source_coordinator(
+                node,
+                setup.configuration,
+                parts.clock,
+                post=parts.bell.post,
+                wake_up=parts.bell.ring,
+                limit=setup.admission.max_records,
+            )
+            for node in program_parts.sources(graph)
+        }
+        self._committers: Committers | None = None
+        self._command: EpochCommand | None = None
+        self._trigger: Trigger | None = None
+        self._completed: StoredCheckpoint | None = None
+        self._began = 0
+        self._ended = parts.clock.monotonic()
+        self._credit = admission.initial_credit(setup.admission)
+        self._poll_delay = setup.poll_interval
+        self._carry_over: dict[int, bytes] = {}
+        self._next_timer: int | None = None
+        self._finished: set[Subtask] = set()
+        self._final_due: int | None = None
+        self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
+        self._generation_due: int | None = None
+        #: All is done but that functions learn of the last checkpoint.
+        self._farewell = False
+        self._listens = program_parts.listens_to_checkpoints(graph)
+        #: Prepared by sinks of a job without checkpoints.
+        self._prepared: list[Committable] = []
+
+    # -- life ----------------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Commit again what the restored checkpoint holds, and start the sources; errors become the outcome."""
+        restored = self._restored
+        try:
+            if restored is not None:
+                faults.reach("P15")
+            self._committers = Committers(program_parts.sinks(self._setup.plan.job_graph), self._setup.configuration)
+            if restored is not None:
+                manifest = restored.manifest
+                self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id)
+                prepared = manifest.coordinator.extra.get(_PREPARED)
+                if prepared is not None:
+                    self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
+        except Exception as error:
+            self.fail(failures.from_error(error, "committing what the last checkpoint holds"))
+            return
+        states = states_by_uid(restored.manifest.coordinator.sources) if restored is not None else {}
+        for uid, source in self._sources.items():
+            try:
+                source.start(states.get(uid))
+            except Exception as error:
+                self.fail(failures.from_error(error, f"starting {source.node.label}"))
+                return
+
+    def close(self) -> None:
+        """Release what the attempt holds on the driver; errors are logged."""
+        self._parts.bell.drop_posted()
+        for source in self._sources.values():
+            try:
+                source.close()
+            except Exception:
+                _log.warning("Closing %s failed.", source.node.label, exc_info=True)
+        if self._committers is not None:
+            self._committers.close()
+
+    def fail(self, failure: JobFailure) -> None:
+        """End the attempt with a failure; the first outcome stays."""
+        if self.outcome is None:
+            self.outcome = Failed(failure=failure)
+            if failure.vertex is not None and failure.subtask is not None:
+                self._parts.graph.fail(failure.vertex, failure.subtask, failure.message)
+        self._parts.bell.ring()
+
+    def cancel(self) -> None:
+        """End the attempt because the job is to end; from any thread."""
+        if self.outcome is None:
+            self.outcome = Cancelled()
+        self._parts.bell.ring()
+
+    # -- EpochLoop -----------------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self) -> EpochCommand | None:
+        """Block until there is something to do and return it; None: the attempt is over."""
+        try:
+            return self._begin()
+        except Exception as error:
+            self.fail(failures.from_error(error, "the driver"))
+            return None
+
+    def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
+        """Take the reports of the epoch begun last."""
+        if self.outcome is not None:
+            return  # what a cancelled epoch did is not to be seen
+        try:
+            self._finish(reports)
+        except Exception as error:
+            self.fail(failures.from_error(error, "the driver"))
+
+    # -- beginning -----------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> EpochCommand | None:
+        bell = self._parts.bell
+        while True:
+            since = bell.rings
+            self._run_posted()
+            if self.running and self.outcome is None and not self._farewell:
+                self._parts.serve_requests()
+            if self.outcome is None:
+                self._refresh_sources()
+            trigger = self._next_trigger() if self.running and self.outcome is None and not self._farewell else None
+            back_pressured = self._parts.results.full
+            match decide(self._facts(trigger, back_pressured)):
+                case RunEpoch(reason=reason):
+                    command = self._make_command(trigger, 0 if back_pressured else self._credit)
+                    _log.debug("Epoch %d of attempt %d: %s.", command.epoch, self.number, reason.value)
+                    return command
+                case WaitFor(timeout=timeout):
+                    bell.wait(since, timeout)
+                case EndAttempt():
+                    return None
+                case unexpected:
+                    assert_never(unexpected)
+
+    def _run_posted(self) -> None:
+        for call in self._parts.bell.take_posted():
+            try:
+                call()
+            except Exception as error:
+                self.fail(failures.from_error(error, "a handler that a source's enumerator gave to call_async"))
+                return
+
+    def _refresh_sources(self) -> None:
+        for source in self._sources.values():
+            try:
+                source.refresh()
+            except Exception as error:
+                self.fail(failures.from_error(error, f"reading {source.node.label} on the driver"))
+                return
+
+    def _next_trigger(self) -> Trigger | None:
+        coordinator = self._parts.coordinator()
+        if coordinator is None:
+            return None
+        coordinator.expire_overdue()
+        self._check_generation(coordinator)
+        if self.outcome is not None:
+            return None
+        if self._final_due is None:
+            return coordinator.trigger_if_due()
+        now = self._clock.monotonic()
+        if now < self._final_due:
+            return None
+        self._final_due = now + _FINAL_RETRY_MS
+        return coordinator.trigger_final()
+
+    def _check_generation(self, coordinator: CheckpointCoordinator) -> None:
+        now = self._clock.monotonic()
+        if self._generation_due is not None and self._generation_due <= now:
+            self._generation_due = now + _GENERATION_CHECK_MS
+            coordinator.check_generation()
+
+    def _facts(self, trigger: Trigger | None, back_pressured: bool) -> EpochFacts:
+        sources = self._sources.values()
+        coordinator = self._parts.coordinator()
+        next_checkpoint = self._final_due
+        if next_checkpoint is None and coordinator is not None and self.running and self.outcome is None:
+            next_checkpoint = coordinator.next_trigger_time()
+        looks = [due for due in (next_checkpoint, self._generation_due) if due is not None]
+        idle = self._setup.idle_interval
+        return EpochFacts(
+            wall=self._clock.wall_time(),
+            now=self._clock.monotonic(),
+            over=self.outcome is not None,
+            first=self.epochs_begun == 0,
+            farewell=self._farewell,
+            barrier_due=trigger is not None,
+            next_checkpoint=min(looks, default=None),
+            input_ready=any(source.input_ready for source in sources),
+            back_pressured=back_pressured,
+            next_timer=self._next_timer,
+            next_poll=self._ended + self._poll_delay if any(source.wants_poll for source in sources) else None,
+            idle_deadline=None if idle is None else self._ended + idle,
+        )
+
+    def _make_command(self, trigger: Trigger | None, credit: int) -> EpochCommand:
+        readers: dict[tuple[OperatorUid, int], ReaderCommand] = {}
+        if not self._farewell:
+            for uid, source in self._sources.items():
+                readers.update({(uid, subtask): command for subtask, command in source.commands(credit).items()})
+        coordinator = self._parts.coordinator()
+        notices = coordinator.take_notifications() if coordinator is not None and self.running else None
+        first = self.epochs_begun == 0
+        command = EpochCommand(
+            attempt_id=self.attempt_id,
+            attempt_number=self.number,
+            epoch=Epoch(self.epochs_begun),
+            processing_time=self._clock.wall_time(),
+            readers=readers,
+            carry_over=dict(self._carry_over),
+            barrier=None if trigger is None else trigger.barrier,
+            completed_checkpoints=() if notices is None else notices.completed_checkpoints,
+            aborted_checkpoints=() if notices is None else notices.aborted_checkpoints,
+            restore=self._restored.to_restore() if first and self._restored is not None else None,
+            drain=trigger is not None and trigger.drain,
+            farewell=self._farewell,
+        )
+        self._command, self._trigger = command, trigger
+        self.epochs_begun += 1
+        self._began = self._clock.monotonic()
+        self._parts.metrics.credit = credit
+        if first:
+            self._parts.graph.transition_all(ExecutionState.INITIALIZING)
+        return command
+
+    # -- finishing -----------------------------------------------------------------------------------------------------------
+
+    def _finish(self, reports: Sequence[EpochReport]) -> None:
+        command = self._command
+        assert command is not None, "finish_epoch without begin_epoch"
+        failed = min((report for report in reports if report.failure is not None), key=lambda r: (r.level, r.slot), default=None)
+        if failed is not None and failed.failure is not None:
+            vertices = self._setup.plan.job_graph.vertices
+            self.fail(failures.from_task(failed.failure, vertices[failed.failure.vertex].parallelism))
+            return
+        self._check_complete(command, reports)
+        self._ended = self._clock.monotonic()
+        records, most = self._take_reports(reports)
+        elapsed = float(self._ended - self._began)
+        busy = self._parts.metrics.add(reports, elapsed)
+        cost = admission.EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed)
+        self._credit = admission.next_credit(self._credit, cost, self._setup.admission)
+        longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)
+        self._poll_delay = self._setup.poll_interval if records else min(longest, 2 * self._poll_delay)
+        if not self.running:
+            self._start_running()
+        for subtask in self._finished:
+            self._parts.graph.finish(subtask.vertex, subtask.subtask)
+        self._parts.delivery.deliver(reports)
+        if command.farewell:
+            self._finish_job()
+            return
+        self._take_checkpoint_parts(reports)
+        if self.outcome is None:
+            self._answer_readers()
+            self._end_if_done()
+
+    def _check_complete(self, command: EpochCommand, reports: Sequence[EpochReport]) -> None:
+        """Spark's own check of state commits is off (it breaks a clean stop), so this is the only one."""
+        got = {(report.level, report.slot) for report in reports if report.epoch == command.epoch}
+        if got != self._expected or len(reports) != len(self._expected):
+            raise EngineError(
+                f"epoch {command.epoch} of attempt {self.number}: {len(reports)} reports came back, expected one of each of "
+                f"{len(self._expected)} (level, slot); missing: {sorted(self._expected - got)}"
+            )
+        for report in reports:
+            if report.process:
+                _check_versions(report)
+
+    def _take_reports(self, reports: Sequence[EpochReport]) -> tuple[int, int]:
+        """Take over positions, carry-over and timers; return how many records were read, in all and at most by one reader."""
+        total = most = 0
+        for report in reports:
+            if report.carry_over is not None:
+                self._carry_over[report.slot] = report.carry_over
+            for (uid, subtask), reader in report.readers.items():
+                self._sources[uid].apply(subtask, reader)
+                total += reader.records
+                most = max(most, reader.records)
+            for metrics in report.metrics:
+                if metrics.finished:
+                    self._finished.add(Subtask(metrics.vertex, metrics.subtask))
+            for uid, subtask, committables in report.final_committables:
+                self._prepared.extend(Committable(operator_uid=uid, subtask=subtask, data=data) for data in committables)
+        self._next_timer = min((report.next_timer for report in reports if report.next_timer is not None), default=None)
+        return total, most
+
+    def _start_running(self) -> None:
+        self.running = True
+        self._parts.graph.transition_all(ExecutionState.RUNNING)
+        coordinator = self._parts.coordinator()
+        if coordinator is not None:
+            self.begin_checkpoints(coordinator)
+
+    def begin_checkpoints(self, coordinator: CheckpointCoordinator) -> None:
+        """Let checkpoints be triggered in this attempt."""
+        restored = self._restored.checkpoint_id if self._restored is not None else None
+        coordinator.begin_attempt(self._subtasks, restored=restored)
+        if self._watches_generation:
+            self._generation_due = self._clock.monotonic() + _GENERATION_CHECK_MS
+
+    def _take_checkpoint_parts(self, reports: Sequence[EpochReport]) -> None:
+        coordinator, trigger = self._parts.coordinator(), self._trigger
+        if coordinator is None:
+            return
+        self._completed = None
+        # What took longer than its timeout does not count, even if it got there in the end.
+        coordinator.expire_overdue()
+        for report in reports:
+            for decline in report.declines:
+                coordinator.receive_decline(decline)
+        if trigger is not None:
+            checkpoint_id = trigger.barrier.checkpoint_id
+            self._parts.results.mark(checkpoint_id)
+            try:
+                state = self._coordinator_state(checkpoint_id)
+            except Exception as error:
+                coordinator.coordinator_state_failed(checkpoint_id, error)
+            else:
+                coordinator.receive_coordinator_state(checkpoint_id, state)
+        for report in reports:
+            for acknowledgement in report.acknowledgements:
+                coordinator.receive_acknowledgement(acknowledgement)
+
+    def _coordinator_state(self, checkpoint_id: CheckpointId) -> CoordinatorState:
+        setup = self._setup
+        graph = setup.plan.job_graph
+        sources = []
+        for source in self._sources.values():
+            try:
+                sources.append(source.snapshot(checkpoint_id))
+            except Exception as error:
+                raise SourceError(f"{source.node.label}: the snapshot of its enumerator failed: {error!r}") from error
+        return CoordinatorState(
+            job_name=setup.job_name,
+            sources=tuple(sources),
+            operators=tuple(
+                OperatorShape(
+                    uid=node.uid, name=node.name, parallelism=vertex.parallelism, max_parallelism=vertex.max_parallelism
+                )
+                for vertex, node in program_parts.operators(graph)
+            ),
+            graph_fingerprint=program_parts.fingerprint(graph),
+            attempt_id=self.attempt_id,
+            extra={_PREPARED: msgspec.msgpack.encode(self._prepared)} if self._prepared else {},
+        )
+
+    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
+        """Make visible what the checkpoint covers; called by the coordinator with the last acknowledgement."""
+        assert self._committers is not None
+        manifest = checkpoint.manifest
+        # First the results: whatever fails below, the job goes on from this checkpoint and does not compute them again.
+        self._parts.results.commit(manifest.checkpoint_id)
+        self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id)
+        for source in self._sources.values():
+            try:
+                source.checkpoint_completed(manifest.checkpoint_id)
+            except Exception as error:
+                raise SourceError(
+                    f"{source.node.label}: notify_checkpoint_complete of its enumerator failed: {error!r}"
+                ) from error
+        self._completed = checkpoint
+
+    def _answer_readers(self) -> None:
+        for source in self._sources.values():
+            try:
+                source.after_epoch()
+            except Exception as error:
+                self.fail(failures.from_error(error, f"the enumerator of {source.node.label}"))
+                return
+
+    def _end_if_done(self) -> None:
+        """Finish if the last epoch's checkpoint was to end the job, or if all input has ended and everything is committed."""
+        ended = len(self._finished) == len(self._subtasks)
+        kind = None if self._completed is None else self._completed.manifest.kind
+        if kind is CheckpointKind.STOP_SAVEPOINT or (ended and kind is not None):
+            # A checkpoint of the epoch in which the last input ended has its barrier behind that end: it is the last one.
+            if self._listens:
+                self._farewell = True
+            else:
+                self._finish_job()
+        elif ended and not self._setup.checkpointing:
+            self._finish_job()
+        elif ended and self._final_due is None:
+            self._final_due = self._clock.monotonic()
+
+    def _finish_job(self) -> None:
+        if not self._setup.checkpointing:
+            self._commit_prepared()
+        self._parts.results.commit_all()
+        self._parts.graph.transition_all(ExecutionState.FINISHED)
+        if self.outcome is None:
+            self.outcome = Finished()
+
+    def _commit_prepared(self) -> None:
+        """Commit at the end of the input of a job without checkpoints."""
+        assert self._committers is not None
+        faults.reach("P10")
+        self._committers.commit(END_OF_INPUT_CHECKPOINT, self._prepared, self._setup.job_id)
+        faults.reach("P11")
+
+
+def _check_versions(report: EpochReport) -> None:
+    """Refuse slot hosts that run something else than the driver: what they exchange is pickled."""
+    minor = ".".join(platform.python_version().split(".")[:2])
+    for name, ours in (("python", minor), ("flinkish", flinkish.__version__), ("cloudpickle", metadata.version("cloudpickle"))):
+        theirs = report.process.get(name)
+        if theirs is not None and theirs != ours and not str(theirs).startswith(f"{ours}."):
+            raise EngineError(
+                f"slot {report.slot} runs {name} {theirs}, the driver {ours}",
+                hint="driver and executors must have the same versions; set PYSPARK_PYTHON, or send one environment to all.",
+            )

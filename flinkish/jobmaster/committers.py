@@ -1,0 +1,85 @@
+"""The second phase of two-phase commit: sinks make visible what a completed checkpoint holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from flinkish.checkpoint.manifest import Committable
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import SinkError
+from flinkish.common.ids import OperatorUid
+from flinkish.datastream.connectors.base import CommitRequest, Committer
+from flinkish.jobmaster.program_parts import SinkNode
+
+_log = logging.getLogger("flinkish.jobmaster.committers")
+
+
+@dataclass(slots=True)
+class _SinkCommitter:
+    node: SinkNode
+    committer: Committer[Any]
+
+    def requests(self, committables: Iterable[Committable], job_id: str) -> list[CommitRequest[Any]]:
+        return [
+            CommitRequest(
+                committable=self._decode(committable.data),
+                job_id=job_id,
+                sink_uid=self.node.uid,
+                subtask_index=committable.subtask,
+            )
+            for committable in committables
+            if committable.operator_uid == self.node.uid
+        ]
+
+    def _decode(self, data: bytes) -> Any:
+        try:
+            return msgspec.msgpack.decode(data, type=self.node.sink.committable_type)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise SinkError(
+                f"{self.node.label}: what a writer prepared does not fit its committable_type "
+                f"{self.node.sink.committable_type!r}: {error}",
+                hint="committables are plain data or dataclasses of it, of the type that the sink declares.",
+            ) from error
+
+
+class Committers:
+    """The committers of all sinks of a job, made anew for each attempt."""
+
+    def __init__(self, nodes: Iterable[SinkNode], configuration: Configuration) -> None:
+        self._committers: dict[OperatorUid, _SinkCommitter] = {}
+        for node in nodes:
+            committer = node.sink.create_committer(configuration)
+            if committer is not None:
+                self._committers[node.uid] = _SinkCommitter(node, committer)
+
+    def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str) -> None:
+        """Commit what all sinks prepared for a checkpoint; `job_id` is that of the job that prepared it.
+
+        Every sink is called, also with nothing to commit. Raises SinkError, from the sink's own error; what other sinks have
+        committed then stays, and is committed again (to no effect) when the job has been restarted.
+        """
+        lost = {committable.operator_uid for committable in committables} - self._committers.keys()
+        if lost:
+            _log.warning("Checkpoint %d holds what operators %s prepared, which commit nothing.", checkpoint_id, sorted(lost))
+        for sink in self._committers.values():
+            requests = sink.requests(committables, job_id)
+            try:
+                sink.committer.commit(checkpoint_id, requests)
+            except Exception as error:
+                raise SinkError(
+                    f"{sink.node.label}: committing {len(requests)} committables of checkpoint {checkpoint_id} failed: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+
+    def close(self) -> None:
+        """Close all; errors are logged, as nothing depends on it any more."""
+        for sink in self._committers.values():
+            try:
+                sink.committer.close()
+            except Exception:
+                _log.warning("The committer of %s failed to close.", sink.node.label, exc_info=True)

@@ -1,0 +1,93 @@
+"""What made an attempt fail, whether starting again can help, and the error that the user gets to see."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from flinkish.common.errors import (
+    CorruptCheckpointError,
+    ForeignCheckpointError,
+    JobExecutionError,
+    StaleGenerationError,
+)
+from flinkish.common.ids import OperatorUid
+from flinkish.graph.job_graph import VertexId
+from flinkish.jobmaster.delivery import PrintError
+from flinkish.runtime.protocol import TaskFailure
+
+#: What a restart would meet again: the checkpoint to restore is damaged or not ours, or another process has taken over the job.
+#: Flink marks such errors with SuppressRestartsException. An older checkpoint is never taken in place of a damaged one.
+#: Nor does a closed standard output open again.
+_UNRECOVERABLE = (CorruptCheckpointError, ForeignCheckpointError, StaleGenerationError, PrintError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailure:
+    """One failure of an attempt; `where` names what failed, `details` is the traceback as text."""
+
+    where: str
+    summary: str
+    details: str
+    recoverable: bool
+    error: BaseException | None = None
+    vertex: VertexId | None = None
+    subtask: int | None = None
+    operator_uid: OperatorUid | None = None
+
+    @property
+    def message(self) -> str:
+        """One line: what failed and why."""
+        return f"{self.where}: {self.summary}"
+
+
+def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
+    """Describe what a task reported."""
+    error = failure.error
+    summary = _summary(error) if error is not None else _last_line(failure.traceback)
+    # Without an operator: its level could not be built, for instance because the state to restore is damaged.
+    operator = f"operator {failure.operator_name!r} (uid {failure.operator_uid})"
+    what = operator if failure.operator_uid else f"the tasks of {failure.operator_name}"
+    return JobFailure(
+        where=f"{what}, subtask {failure.subtask + 1}/{parallelism}",
+        summary=summary,
+        details=failure.traceback,
+        recoverable=not isinstance(error, _UNRECOVERABLE),
+        error=error,
+        vertex=failure.vertex,
+        subtask=failure.subtask,
+        operator_uid=failure.operator_uid,
+    )
+
+
+def from_error(error: BaseException, where: str, *, recoverable: bool = True) -> JobFailure:
+    """Describe what was raised on the driver; `where` says by what, such as "the enumerator of source 'Lines' (uid lines)"."""
+    return JobFailure(
+        where=where,
+        summary=_summary(error),
+        details="".join(traceback.format_exception(error)),
+        recoverable=recoverable and not isinstance(error, _UNRECOVERABLE),
+        error=error,
+    )
+
+
+def to_error(failure: JobFailure, job_name: str, job_id: str, why_final: str) -> JobExecutionError:
+    """Return the error of the whole job; `why_final` says why there is no further attempt."""
+    error = JobExecutionError(
+        f"Job {job_name!r} ({job_id}) failed in {failure.message}\n"
+        f"It was not started again: {why_final}.\n\n{failure.details.rstrip()}"
+    )
+    # `raise ... from` would print the same traceback a second time where it came from a task; the text above has it.
+    error.__cause__ = failure.error
+    error.__suppress_context__ = True
+    return error
+
+
+def _summary(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "unknown error"

@@ -1,0 +1,63 @@
+"""How a job is found again after its process was killed: high-availability.cluster-id stands for one job until that has ended.
+
+The job id is derived from the cluster id and from how many jobs under that id have ended for good. A job that has ended must not
+lend its id to the next one: sinks skip what they take for commits made already, and checkpoint ids begin anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from flinkish.common.errors import ConfigurationError
+
+_FOLDER = "high-availability"
+
+
+class ClusterRecord:
+    """Counts the jobs that have ended under a cluster id, in one small file below `directory`."""
+
+    def __init__(self, directory: Path, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        name = hashlib.sha256(cluster_id.encode()).hexdigest()[:32]
+        self._file = directory / _FOLDER / f"{name}.json"
+
+    def job_id(self) -> str:
+        """Return the id of the job that runs, or is to run, under the cluster id: 32 hexadecimal digits.
+
+        Raises ConfigurationError if the record cannot be read.
+        """
+        return self._id(self._ended())
+
+    def retire(self, job_id: str) -> None:
+        """Note that a job has ended for good, so that the next one gets another id; nothing if it is not the present one."""
+        ended = self._ended()
+        if job_id != self._id(ended):
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        draft = self._file.with_suffix(f".{os.getpid()}.new")
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump({"cluster_id": self.cluster_id, "ended": ended + 1}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._file)
+
+    def _ended(self) -> int:
+        try:
+            content = json.loads(self._file.read_text(encoding="utf-8"))
+            ended = content["ended"]
+            if content["cluster_id"] != self.cluster_id or not isinstance(ended, int) or isinstance(ended, bool) or ended < 0:
+                raise ValueError(f"unexpected content {content!r}")
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"the record of high-availability.cluster-id = {self.cluster_id!r} in {self._file} cannot be read: {error}",
+                hint="remove the file to begin with a new job, or choose another cluster id.",
+            ) from error
+        return ended
+
+    def _id(self, ended: int) -> str:
+        return hashlib.sha256(f"flinkish job\0{self.cluster_id}\0{ended}".encode()).hexdigest()[:32]

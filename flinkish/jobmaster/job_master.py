@@ -1,0 +1,478 @@
+"""The JobMaster: runs one job to its end, attempt after attempt.
+
+One thread runs `run`; the engine calls the attempt's epoch loop from one thread of its own choice. What other threads ask for
+(cancel, savepoints) is noted and the bell rung; it is carried out between two epochs.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol, assert_never
+
+from flinkish.checkpoint.coordinator import CheckpointCoordinator
+from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
+from flinkish.checkpoint.statistics import CheckpointRecord
+from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.common.clock import Clock
+from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.errors import (
+    CheckpointError,
+    EngineError,
+    JobCancelledError,
+    JobExecutionError,
+    StaleGenerationError,
+)
+from flinkish.common.ids import AttemptId, CheckpointId, IdSource
+from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
+from flinkish.jobmaster import failures
+from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, JobParts, Outcome
+from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.delivery import Delivery, Results
+from flinkish.jobmaster.epochs import Engine, TaskProgram
+from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
+from flinkish.jobmaster.failures import JobFailure
+from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
+from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_strategy
+from flinkish.jobmaster.setup import JobSetup
+
+_log = logging.getLogger("flinkish.jobmaster")
+
+
+class JobNotes(Protocol):
+    """Takes notes of what happens, for people; must not raise. See checkpoint/history.py."""
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
+
+    def note(self, event: str, message: str = "") -> None: ...
+
+    def flush(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What a JobMaster takes from the outside.
+
+    `storage` is the claimed storage of a job that takes checkpoints; for others `open_storage` makes it, in the JobMaster's
+    thread, if a savepoint is asked for.
+    """
+
+    engine: Engine
+    clock: Clock
+    ids: IdSource
+    rng: random.Random
+    print_lines: Callable[[tuple[str, ...]], None]
+    storage: CheckpointStorage | None = None
+    open_storage: Callable[[], CheckpointStorage] | None = None
+    notes: JobNotes | None = None
+    #: Called before the checkpoints of a job that has ended for good are deleted, so that a next run is another job.
+    retire: Callable[[], None] | None = None
+    #: Called when everything is released, before whoever waits for the job learns that it has ended.
+    on_released: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SavepointRequest:
+    directory: str | None
+    stop: bool
+    drain: bool
+    future: CompletableFuture[str]
+
+
+class JobMaster:
+    """Runs one job; its public methods may be called from any thread."""
+
+    def __init__(self, setup: JobSetup, environment: Environment, *, restored: StoredCheckpoint | None = None) -> None:
+        self.setup = setup
+        self.results = Results(checkpointed=setup.checkpointing or setup.results_at_end)
+        self._environment = environment
+        self._clock = environment.clock
+        self._engine = environment.engine
+        self._initial = restored
+        self._bell = Bell(environment.clock)
+        self.results.on_space = self._bell.ring
+        self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
+        self._metrics = JobMetrics(setup.plan)
+        self._storage = environment.storage
+        self._coordinator = self._make_coordinator(environment.storage) if environment.storage is not None else None
+        self._parts = JobParts(
+            setup=setup,
+            clock=environment.clock,
+            bell=self._bell,
+            graph=self._graph,
+            metrics=self._metrics,
+            delivery=Delivery(self.results, environment.print_lines),
+            results=self.results,
+            coordinator=lambda: self._coordinator,
+            serve_requests=self._serve_requests,
+        )
+        self._lock = threading.Lock()
+        self._requests: deque[_SavepointRequest] = deque()
+        #: Futures of stop-with-savepoint that wait for the job to end, with the paths.
+        self._stopped: list[tuple[CompletableFuture[str], str]] = []
+        self._attempt: Attempt | None = None
+        self._cancelled: str | None = None
+        self._suspended = False
+        self._ended = False
+        self._started_at = environment.clock.wall_time()
+        #: Completes with the result, the job's JobExecutionError, or JobCancelledError.
+        self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
+
+    # -- asked by clients ----------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> JobStatus:
+        return self._graph.status
+
+    def details(self) -> JobDetails:
+        """Return the states of the job and of all its subtasks."""
+        return self._graph.details()
+
+    def figures(self) -> JobFigures:
+        """Return the job's figures."""
+        return self._metrics.figures()
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator | None:
+        """The checkpoint coordinator, for its figures; None if nothing was ever checkpointed."""
+        return self._coordinator
+
+    def accumulators(self) -> dict[str, Any]:
+        """Return user metrics by name."""
+        return self._metrics.user_metrics()
+
+    def cancel(self, *, suspend: bool = False, why: str = "it was cancelled") -> None:
+        """End the job soon, without waiting; does nothing if it has ended.
+
+        With `suspend` its checkpoints are kept, so that it can go on in another process (Flink's SUSPENDED); else the retention
+        that is configured says what becomes of them.
+        """
+        with self._lock:
+            if self._ended or self._cancelled is not None:
+                return
+            self._cancelled, self._suspended = why, suspend
+            attempt = self._attempt
+        if attempt is not None:
+            attempt.cancel()
+        self._bell.ring()
+        try:
+            self._engine.interrupt()
+        except Exception:
+            _log.warning("The engine could not be interrupted; the running epoch goes on to its end.", exc_info=True)
+
+    def trigger_savepoint(
+        self, directory: str | None = None, *, stop: bool = False, drain: bool = False
+    ) -> CompletableFuture[str]:
+        """Ask for a savepoint; taken once the tasks run.
+
+        The future gets its path; with `stop` only when the job has ended. It fails with CheckpointError if the savepoint or the
+        job fails before.
+        """
+        future: CompletableFuture[str] = CompletableFuture()
+        with self._lock:
+            if self._ended or self._cancelled is not None:
+                future.set_exception(self._refusal("the job has ended or is about to"))
+                return future
+            self._requests.append(_SavepointRequest(directory=directory, stop=stop, drain=drain, future=future))
+        self._bell.ring()
+        return future
+
+    def _refusal(self, why: str) -> CheckpointError:
+        return CheckpointError(f"job {self.setup.job_name!r} ({self.setup.job_id}): no savepoint was taken, {why}")
+
+    # -- the job's thread ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run the job to its end; never raises, the outcome is in `result`."""
+        self._started_at = self._clock.wall_time()
+        try:
+            end = self._run_attempts()
+        except BaseException as error:
+            _log.exception("The JobMaster of job %s failed.", self.setup.job_id)
+            end = self._give_up(failures.from_error(error, "the driver", recoverable=False), "this is a bug in flinkish")
+        self._end(end)
+
+    def _run_attempts(self) -> JobExecutionError | JobCancelledError | None:
+        """Run attempts until the job ends; return the error that it ends with."""
+        strategy = restart_strategy(self.setup.restart, self._clock, self._environment.rng)
+        number = 0
+        while True:
+            outcome = self._run_attempt(number)
+            if self._cancelled is not None and not isinstance(outcome, Finished):
+                outcome = Cancelled()
+            match outcome:
+                case Finished():
+                    self._graph.transition_job(JobStatus.FINISHED)
+                    return None
+                case Cancelled():
+                    return self._cancel_job()
+                case Failed(failure=failure):
+                    self._graph.transition_job(JobStatus.FAILING, failure.message)
+                    self._note("attempt failed", f"attempt {number} in {failure.message}")
+                    if not failure.recoverable:
+                        return self._give_up(failure, "starting again would meet the same")
+                    match strategy.on_failure():
+                        case GiveUp(reason=reason):
+                            return self._give_up(failure, reason)
+                        case RestartAfter(delay=delay):
+                            error = self._prepare_restart(failure, delay)
+                            if error is not None:
+                                return error
+                        case unexpected:
+                            assert_never(unexpected)
+                case unexpected_outcome:
+                    assert_never(unexpected_outcome)
+            if self._cancelled is not None:
+                return self._cancel_job()
+            number += 1
+
+    def _run_attempt(self, number: int) -> Outcome:
+        """Run one attempt; everything of it is released on return."""
+        setup = self.setup
+        try:
+            restored = self._last_checkpoint()
+        except Exception as error:
+            return Failed(failure=failures.from_error(error, "reading the last checkpoint"))
+        if number > 0:
+            own = restored is not None and restored.manifest.job_id == setup.job_id
+            self.results.restart(restored.checkpoint_id if restored is not None and own else None)
+        attempt_id = AttemptId(self._environment.ids())
+        attempt = Attempt(self._parts, number=number, attempt_id=attempt_id, restored=restored)
+        with self._lock:
+            self._attempt = attempt
+            if self._cancelled is not None:
+                attempt.cancel()
+        self._begin_states(number, restored)
+        failure: JobFailure | None = None
+        try:
+            attempt.start()
+            if attempt.outcome is None:
+                program = TaskProgram(
+                    plan=setup.plan,
+                    configuration=setup.configuration,
+                    job_id=setup.job_id,
+                    job_name=setup.job_name,
+                    attempt_id=attempt_id,
+                    scratch=self._engine.scratch_root() / attempt_id,
+                    dependencies=setup.dependencies,
+                    python_executable=setup.python_executable,
+                )
+                self._graph.transition_all(ExecutionState.DEPLOYING)
+                self._engine.run_attempt(program, attempt)
+        except BaseException as error:  # user code may call sys.exit(); whoever waits for the job must learn of it
+            failure = self._engine_failure(error, attempt)
+        finally:
+            with self._lock:
+                self._attempt = None
+            if self._coordinator is not None:
+                finished = isinstance(attempt.outcome, Finished)
+                self._coordinator.end_attempt(FailureReason.JOB_ENDED if finished else FailureReason.JOB_FAILED)
+            attempt.close()
+            self._graph.end_executions()
+        if attempt.outcome is not None:
+            return attempt.outcome
+        lost = EngineError("the engine ended the attempt without being told to")
+        return Failed(failure=failure or failures.from_error(lost, "the engine"))
+
+    def _begin_states(self, number: int, restored: StoredCheckpoint | None) -> None:
+        if number > 0:
+            self._graph.new_attempt(number)
+            self._metrics.restarted()
+        origin = "the beginning" if restored is None else f"checkpoint {restored.checkpoint_id} ({restored.external_path})"
+        self._graph.transition_job(JobStatus.RUNNING)
+        self._graph.transition_all(ExecutionState.SCHEDULED)
+        _log.info("Attempt %d of job %s starts from %s.", number, self.setup.job_id, origin)
+        self._note("attempt started", f"attempt {number} from {origin}")
+
+    def _engine_failure(self, error: BaseException, attempt: Attempt) -> JobFailure | None:
+        if attempt.outcome is not None:
+            # The attempt was over: what is raised then comes from closing user functions, or from being interrupted.
+            level = logging.DEBUG if isinstance(attempt.outcome, Cancelled) else logging.WARNING
+            _log.log(level, "Ending attempt %d of job %s raised an error.", attempt.number, self.setup.job_id, exc_info=error)
+            return None
+        # An engine that cannot even start (no Java, no Spark session) will not do so in a second either.
+        never_started = isinstance(error, EngineError) and attempt.number == 0 and attempt.epochs_begun == 0
+        return failures.from_error(error, "the engine", recoverable=not never_started)
+
+    def _last_checkpoint(self) -> StoredCheckpoint | None:
+        """Return what an attempt starts from: the last completed checkpoint of this job, else what the job was started from."""
+        latest = self._coordinator.latest() if self._coordinator is not None else None
+        return latest or self._initial
+
+    def _prepare_restart(self, failure: JobFailure, delay: int) -> JobExecutionError | None:
+        """Wait until the next attempt may start; return an error if there can be none."""
+        try:
+            self.results.check_restart()
+        except JobExecutionError as error:
+            return self._give_up(failure, str(error))
+        self._graph.transition_job(JobStatus.RESTARTING)
+        _log.warning(
+            "Job %s (%s) failed in %s\n%s\nIt starts again in %d ms.",
+            self.setup.job_name, self.setup.job_id, failure.message, failure.details.rstrip(), delay,
+        )  # fmt: skip
+        due = self._clock.monotonic() + delay
+        while True:
+            since = self._bell.rings
+            left = due - self._clock.monotonic()
+            if left <= 0 or self._cancelled is not None:
+                return None
+            self._bell.wait(since, left)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------------
+
+    def _give_up(self, failure: JobFailure, why_final: str) -> JobExecutionError:
+        status = self._graph.status
+        if status in (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING):
+            self._graph.transition_job(JobStatus.FAILING, failure.message)
+        error = failures.to_error(failure, self.setup.job_name, self.setup.job_id, why_final)
+        _log.info("Job %s (%s) has failed in %s: %s.", self.setup.job_name, self.setup.job_id, failure.message, why_final)
+        # What a restart would meet again is for people to look into: damaged checkpoints, or another process that runs the job.
+        self._delete_checkpoints(JobEnd.FAILED if failure.recoverable else None)
+        if not self._graph.status.is_terminal_state():
+            self._graph.transition_job(JobStatus.FAILED)
+        return error
+
+    def _cancel_job(self) -> JobCancelledError:
+        to = JobStatus.SUSPENDED if self._suspended else JobStatus.CANCELED
+        if not self._suspended:
+            self._graph.transition_job(JobStatus.CANCELLING)
+            self._delete_checkpoints(JobEnd.CANCELED)
+        self._graph.transition_job(to)
+        return JobCancelledError(f"Job {self.setup.job_name!r} ({self.setup.job_id}) did not run to its end: {self._cancelled}")
+
+    def _delete_checkpoints(self, end: JobEnd | None) -> None:
+        """Shut the coordinator down, which deletes the job's checkpoints if its retention says so; None keeps them."""
+        coordinator = self._coordinator
+        if coordinator is None or end is None:
+            return
+        try:
+            if self._environment.retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
+                self._environment.retire()
+            coordinator.shutdown(end)
+        except Exception:
+            _log.warning("The checkpoints of job %s could not be deleted.", self.setup.job_id, exc_info=True)
+
+    def _end(self, error: JobExecutionError | JobCancelledError | None) -> None:
+        """Release everything, then tell whoever waits."""
+        if error is None:
+            self._delete_checkpoints(JobEnd.FINISHED)
+        with self._lock:
+            self._ended = True
+            requests = list(self._requests)
+            self._requests.clear()
+        for request in requests:
+            request.future.set_exception(self._refusal("the job has ended"))
+        self._note("job ended", self._graph.status.name)
+        if self._environment.notes is not None:
+            self._environment.notes.flush()
+        try:
+            self._engine.close()
+        except Exception:
+            _log.warning("The engine of job %s could not be closed.", self.setup.job_id, exc_info=True)
+        try:
+            if self._environment.on_released is not None:
+                self._environment.on_released()
+        except Exception:
+            _log.warning("Something of job %s was not released.", self.setup.job_id, exc_info=True)
+        self._answer(error)
+
+    def _answer(self, error: JobExecutionError | JobCancelledError | None) -> None:
+        for future, path in self._stopped:
+            if error is None:
+                future.set_result(path)
+            else:
+                future.set_exception(self._refusal(f"the job ended otherwise: {error}"))
+        # A cancelled iteration ends as if there were no more results; it was the client who cancelled.
+        self.results.end(None if isinstance(error, JobCancelledError) else error)
+        if error is None:
+            runtime = self._clock.wall_time() - self._started_at
+            self.result.set_result(JobExecutionResult(JobID(self.setup.job_id), runtime, self._metrics.user_metrics()))
+        else:
+            self.result.set_exception(error)
+
+    def _note(self, event: str, message: str) -> None:
+        if self._environment.notes is not None:
+            self._environment.notes.note(event, message)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------------
+
+    def _make_coordinator(self, storage: CheckpointStorage) -> CheckpointCoordinator:
+        return CheckpointCoordinator(
+            job_id=self.setup.job_id,
+            settings=self.setup.checkpoints,
+            storage=storage,
+            clock=self._clock,
+            listener=self,
+            history=self._environment.notes,
+        )
+
+    def _serve_requests(self) -> None:
+        """Hand savepoint requests to the coordinator; in the JobMaster's thread, while the tasks run."""
+        while True:
+            with self._lock:
+                if not self._requests:
+                    return
+                request = self._requests.popleft()
+            try:
+                asked = self._running_coordinator().trigger_savepoint(request.directory, stop=request.stop, drain=request.drain)
+            except Exception as error:
+                request.future.set_exception(error)
+                continue
+            asked.add_done_callback(_pass_on(request, self._stopped))
+
+    def _running_coordinator(self) -> CheckpointCoordinator:
+        if self._coordinator is None:
+            if self._environment.open_storage is None:
+                raise self._refusal("the job has no place for checkpoints, or runs in batch mode")
+            self._storage = self._environment.open_storage()
+            coordinator = self._make_coordinator(self._storage)
+            attempt = self._attempt
+            assert attempt is not None
+            attempt.begin_checkpoints(coordinator)
+            self._coordinator = coordinator
+        return self._coordinator
+
+    # CoordinatorListener
+
+    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
+        """Have the running attempt make visible what the checkpoint covers."""
+        if self._attempt is not None:
+            self._attempt.checkpoint_completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
+        """Nothing to undo: tasks are told with the next command."""
+
+    def fail_job(self, error: CheckpointError) -> None:
+        """Fail the running attempt; a driver that was superseded ends for good."""
+        where = "another driver process" if isinstance(error, StaleGenerationError) else "checkpointing"
+        if self._attempt is not None:
+            self._attempt.fail(failures.from_error(error, where))
+
+    def wake_up(self) -> None:
+        """Look at the coordinator again."""
+        self._bell.ring()
+
+
+def _pass_on(
+    request: _SavepointRequest, stopped: list[tuple[CompletableFuture[str], str]]
+) -> Callable[[Future[StoredCheckpoint]], None]:
+    """Return what passes the coordinator's answer on to the client."""
+
+    def answer(asked: Future[StoredCheckpoint]) -> None:
+        error = asked.exception()
+        if error is not None:
+            request.future.set_exception(error)
+        elif request.stop:
+            stopped.append((request.future, str(asked.result().root)))
+        else:
+            request.future.set_result(str(asked.result().root))
+
+    return answer

@@ -1,0 +1,145 @@
+"""Figures of a running job, summed up from the reports of its epochs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.job_graph import VertexId
+from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VertexFigures:
+    """One vertex: records since the job began in this process, over all attempts; the watermark is the least of its subtasks."""
+
+    vertex: VertexId
+    name: str
+    records_in: int
+    records_out: int
+    late_records: int
+    busy_ms: float
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFigures:
+    """A job at one moment; durations are milliseconds."""
+
+    epochs: int
+    restarts: int
+    #: Records that the sources read, over all attempts.
+    records_read: int
+    #: What the last epoch took from command to reports, and the busiest slot of it.
+    last_epoch_ms: float
+    last_busy_ms: float
+    #: How many records each source subtask may read in an epoch.
+    credit: int
+    vertices: tuple[VertexFigures, ...]
+    #: User metrics by name, summed over subtasks where they are numbers.
+    user: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class _Totals:
+    records_in: int = 0
+    records_out: int = 0
+    late_records: int = 0
+    busy_ms: float = 0.0
+    watermarks: dict[int, int] = field(default_factory=dict)
+
+
+class JobMetrics:
+    """Adds up; written by the JobMaster's thread, read by any."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        self._plan = plan
+        self._lock = threading.Lock()
+        self._totals = {vertex: _Totals() for vertex in plan.job_graph.vertices}
+        self._user: dict[tuple[VertexId, int], Mapping[str, Any]] = {}
+        self._epochs = 0
+        self._restarts = 0
+        self._read = 0
+        self._elapsed = 0.0
+        self._busy = 0.0
+        self.credit = 0
+
+    def restarted(self) -> None:
+        """A new attempt begins after a failure: watermarks and user metrics start anew."""
+        with self._lock:
+            self._restarts += 1
+            self._user.clear()
+            for totals in self._totals.values():
+                totals.watermarks.clear()
+
+    def add(self, reports: Iterable[EpochReport], elapsed_ms: float) -> float:
+        """Take the reports of an epoch; return how long the busiest slot was busy, over all levels."""
+        busy: dict[int, float] = {}
+        with self._lock:
+            for report in reports:
+                self._read += sum(reader.records for reader in report.readers.values())
+                for metrics in report.metrics:
+                    busy[report.slot] = busy.get(report.slot, 0.0) + metrics.busy_ms
+                    self._add_vertex(metrics)
+            self._epochs += 1
+            self._elapsed = elapsed_ms
+            self._busy = max(busy.values(), default=0.0)
+            return self._busy
+
+    def _add_vertex(self, metrics: VertexMetrics) -> None:
+        totals = self._totals[metrics.vertex]
+        totals.records_in += metrics.records_in
+        totals.records_out += metrics.records_out
+        totals.late_records += metrics.late_records
+        totals.busy_ms += metrics.busy_ms
+        totals.watermarks[metrics.subtask] = metrics.watermark
+        if metrics.user:
+            self._user[metrics.vertex, metrics.subtask] = metrics.user
+
+    def figures(self) -> JobFigures:
+        """Return all figures of this moment."""
+        with self._lock:
+            return JobFigures(
+                epochs=self._epochs,
+                restarts=self._restarts,
+                records_read=self._read,
+                last_epoch_ms=self._elapsed,
+                last_busy_ms=self._busy,
+                credit=self.credit,
+                vertices=tuple(self._vertex(vertex, totals) for vertex, totals in self._totals.items()),
+                user=self._user_totals(),
+            )
+
+    def user_metrics(self) -> dict[str, Any]:
+        """Return user metrics by name: numbers summed over the subtasks, of others any subtask's."""
+        with self._lock:
+            return self._user_totals()
+
+    def _vertex(self, vertex: VertexId, totals: _Totals) -> VertexFigures:
+        return VertexFigures(
+            vertex=vertex,
+            name=self._plan.job_graph.vertices[vertex].name,
+            records_in=totals.records_in,
+            records_out=totals.records_out,
+            late_records=totals.late_records,
+            busy_ms=totals.busy_ms,
+            watermark=min(totals.watermarks.values(), default=MIN_WATERMARK),
+        )
+
+    def _user_totals(self) -> dict[str, Any]:
+        summed: dict[str, Any] = {}
+        for metrics in self._user.values():
+            for name, value in metrics.items():
+                before = summed.get(name)
+                if _is_number(value) and _is_number(before):
+                    summed[name] = before + value
+                else:
+                    summed[name] = value
+        return summed
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,88 @@
+"""The sources and sinks of a job graph, as their coordinators on the driver need them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from flinkish.common.ids import OperatorUid
+from flinkish.datastream.checkpoint import CheckpointListener
+from flinkish.datastream.connectors.base import DriverSource, Sink, Source
+from flinkish.datastream.operators import SinkConfig, SourceConfig
+from flinkish.graph.job_graph import JobGraph, JobVertex
+from flinkish.graph.stream_graph import StreamNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceNode:
+    """A source operator; it is always the head of its vertex."""
+
+    uid: OperatorUid
+    name: str
+    parallelism: int
+    source: Source[Any, Any, Any] | DriverSource[Any]
+
+    @property
+    def label(self) -> str:
+        return f"source {self.name!r} (uid {self.uid})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkNode:
+    """A sink operator."""
+
+    uid: OperatorUid
+    name: str
+    parallelism: int
+    sink: Sink[Any, Any]
+
+    @property
+    def label(self) -> str:
+        return f"sink {self.name!r} (uid {self.uid})"
+
+
+def operators(graph: JobGraph) -> Iterator[tuple[JobVertex, StreamNode]]:
+    """Yield all operators with their vertices, in topological order."""
+    for vertex in graph.vertices.values():
+        for node in vertex.operators:
+            yield vertex, node
+
+
+def sources(graph: JobGraph) -> tuple[SourceNode, ...]:
+    """Return the sources of a job."""
+    return tuple(
+        SourceNode(uid=node.uid, name=node.name, parallelism=vertex.parallelism, source=node.operator.source)
+        for vertex, node in operators(graph)
+        if isinstance(node.operator, SourceConfig)
+    )
+
+
+def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
+    """Return the sinks of a job."""
+    return tuple(
+        SinkNode(uid=node.uid, name=node.name, parallelism=vertex.parallelism, sink=node.operator.sink)
+        for vertex, node in operators(graph)
+        if isinstance(node.operator, SinkConfig)
+    )
+
+
+def listens_to_checkpoints(graph: JobGraph) -> bool:
+    """Return whether a user function of the job is a CheckpointListener."""
+    for _, node in operators(graph):
+        held = [getattr(node.operator, field.name) for field in fields(node.operator)]
+        # A sink may hold a user function in its turn.
+        held += [getattr(sink, "function", None) for sink in held if isinstance(sink, Sink)]
+        if any(isinstance(part, CheckpointListener) for part in held):
+            return True
+    return False
+
+
+def fingerprint(graph: JobGraph) -> str:
+    """Name the structure of a program: operators, their chains and the edges between them; 32 hexadecimal digits."""
+    parts = [f"{vertex.id}:{','.join(node.uid for node in vertex.operators)}" for vertex in graph.vertices.values()]
+    parts += [
+        f"{edge.source}>{edge.target_vertex}.{edge.input_index}:{edge.partitioner.partitioning.value}" for edge in graph.edges
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,158 @@
+"""What a job starts from: its id, where its checkpoints are, and which one of them, if any."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flinkish.checkpoint import paths
+from flinkish.checkpoint.manifest import OperatorShape
+from flinkish.checkpoint.signing import SigningKey
+from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.common import options
+from flinkish.common.clock import Clock
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ConfigurationError
+from flinkish.common.ids import IdSource, OperatorUid
+from flinkish.graph.job_graph import JobGraph
+from flinkish.graph.runtime_mode import is_batch
+from flinkish.jobmaster import program_parts
+from flinkish.jobmaster.ha import ClusterRecord
+from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
+
+if TYPE_CHECKING:
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+
+_log = logging.getLogger("flinkish.jobmaster.recovery")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which job this is; `cluster` where it can be found again."""
+
+    job_id: str
+    cluster: ClusterRecord | None
+
+
+def identify(configuration: Configuration, *, checkpointing: bool, ids: IdSource) -> Identity:
+    """Return the job's id: by the cluster id where one is set and checkpoints are taken, else a new one."""
+    cluster_id = configuration.get(options.HA_CLUSTER_ID)
+    if cluster_id is None:
+        return Identity(job_id=ids(), cluster=None)
+    if not checkpointing:
+        _log.warning("high-availability.cluster-id = %r has no effect: the job takes no checkpoints.", cluster_id)
+        return Identity(job_id=ids(), cluster=None)
+    directory = configuration.get(options.HA_STORAGE_PATH) or configuration.get(options.CHECKPOINTS_DIRECTORY)
+    if directory is None:
+        raise ConfigurationError(
+            f"high-availability.cluster-id = {cluster_id!r}: there is no folder that outlives the process",
+            hint="set execution.checkpointing.dir.",
+        )
+    cluster = ClusterRecord(paths.local_path(directory, key=options.HA_STORAGE_PATH.key), cluster_id)
+    return Identity(job_id=cluster.job_id(), cluster=cluster)
+
+
+def signing_key(configuration: Configuration) -> SigningKey:
+    """Return the key that checkpoints are signed with."""
+    return SigningKey.load(configuration.get(options.CHECKPOINT_HMAC_KEY_FILE))
+
+
+def open_storage(configuration: Configuration, job_id: str, *, clock: Clock, ids: IdSource, temporary: Path) -> CheckpointStorage:
+    """Take over the job's checkpoints, or make a place for them; in `temporary` where no folder is configured.
+
+    Raises what the storage raises: ConfigurationError, CheckpointError.
+    """
+    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+
+    directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
+    storage: DeltaCheckpointStorage = DeltaCheckpointStorage(
+        directory or temporary,
+        job_id,
+        signing_key=signing_key(configuration),
+        clock=clock,
+        ids=ids,
+        num_retained=configuration.get(options.MAX_RETAINED_CHECKPOINTS),
+        durable=directory is not None,
+    )
+    storage.claim()
+    return storage
+
+
+def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | None) -> StoredCheckpoint | None:
+    """Return what the job starts from: the last checkpoint of this very job, else what execution.state-recovery.path names.
+
+    Raises CorruptCheckpointError or ForeignCheckpointError; never falls back to anything older.
+    """
+    latest = storage.latest() if storage is not None else None
+    if latest is not None:
+        return latest
+    path = configuration.get(options.SAVEPOINT_PATH)
+    if path is None:
+        return None
+    if is_batch(configuration):
+        raise ConfigurationError(
+            f"{options.SAVEPOINT_PATH.key} is set, but the job runs in batch mode, which always starts from the beginning",
+            hint="leave the key out, or set execution.runtime-mode to STREAMING.",
+        )
+    from flinkish.checkpoint.recovery import open_checkpoint
+
+    return open_checkpoint(path, signing_key=signing_key(configuration))
+
+
+def recorded_max_parallelism(checkpoint: StoredCheckpoint | None) -> Mapping[OperatorUid, int]:
+    """Return the max parallelism that each operator had, which key groups are tied to."""
+    if checkpoint is None:
+        return {}
+    return {shape.uid: shape.max_parallelism for shape in checkpoint.manifest.coordinator.operators}
+
+
+def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed: bool) -> None:
+    """Refuse a checkpoint whose state the program cannot take over.
+
+    Raises ForeignCheckpointError for state of operators that the program does not have (unless allowed) and for a changed max
+    parallelism. What the runtime itself keeps in an operator, its watermark, does not count: an operator without state of its own
+    may come and go.
+    """
+    from flinkish.checkpoint.checkpoint_files import verify_files
+    from flinkish.checkpoint.recovery import check_fits as check
+
+    shapes = {
+        node.uid: OperatorShape(
+            uid=node.uid, name=node.name, parallelism=vertex.parallelism, max_parallelism=vertex.max_parallelism
+        )
+        for vertex, node in program_parts.operators(graph)
+    }
+    manifest, where = checkpoint.manifest, checkpoint.external_path
+    unclaimed = check(manifest, shapes, allow_unclaimed=True, where=where)
+    if not unclaimed:
+        return
+    if allow_unclaimed:
+        _log.warning("State of operators %s in %s is left behind.", ", ".join(unclaimed), where)
+        return
+    verify_files(checkpoint)
+    stateless = set(unclaimed) - _with_state(checkpoint, frozenset(unclaimed))
+    files = tuple(
+        replace(file, operator_uids=tuple(uid for uid in file.operator_uids if uid not in stateless)) for file in manifest.files
+    )
+    check(replace(manifest, files=files), shapes, allow_unclaimed=False, where=where)
+
+
+def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> set[OperatorUid]:
+    """Return which of the operators have state of their own in a checkpoint whose files were verified."""
+    import pyarrow.parquet as pq
+
+    manifest = checkpoint.manifest
+    found = {source.uid for source in manifest.coordinator.sources}
+    found |= {committable.operator_uid for committable in manifest.committables}
+    for file in manifest.files:
+        if uids.isdisjoint(file.operator_uids):
+            continue
+        table = pq.read_table(checkpoint.root / file.path, columns=["operator_uid", "state_name", "state_kind"])
+        distinct = table.group_by(["operator_uid", "state_name", "state_kind"]).aggregate([]).to_pylist()
+        found |= {
+            row["operator_uid"] for row in distinct if row["state_name"] not in RUNTIME_STATES and row["state_kind"] != SCHEMA
+        }
+    return {uid for uid in uids if uid in found}

@@ -1,0 +1,118 @@
+"""What a JobMaster is started with."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from flinkish.checkpoint.settings import CheckpointSettings
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.runtime_mode import is_batch
+from flinkish.jobmaster.admission import AdmissionSettings
+from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
+from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
+
+_log = logging.getLogger("flinkish.jobmaster")
+
+#: Default of attempts-before-reset-backoff: any number.
+_ANY_NUMBER = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSetup:
+    """One job: what it runs and its settings, read from the configuration once. Durations are milliseconds."""
+
+    plan: ExecutionPlan
+    configuration: Configuration
+    job_id: str
+    job_name: str
+    checkpoints: CheckpointSettings
+    restart: RestartConfig
+    admission: AdmissionSettings
+    poll_interval: int
+    #: Longest silence between two epochs; None where the engine does not mind.
+    idle_interval: int | None
+    #: Files for user functions, and the interpreter that runs them; see TaskProgram.
+    dependencies: Dependencies = NO_DEPENDENCIES
+    python_executable: str | None = None
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether checkpoints are taken periodically."""
+        return self.checkpoints.interval is not None
+
+    @property
+    def results_at_end(self) -> bool:
+        """Whether results are handed out when the job has finished: in batch mode, if it may be run again from the start."""
+        return is_batch(self.configuration) and not isinstance(self.restart, NoRestart)
+
+
+def job_setup(
+    plan: ExecutionPlan, configuration: Configuration, job_id: str, dependencies: Dependencies = NO_DEPENDENCIES
+) -> JobSetup:
+    """Read all settings of a job. Raises ConfigurationError for a malformed value."""
+    checkpoints = CheckpointSettings.from_configuration(configuration)
+    engine = configuration.get(options.ENGINE)
+    return JobSetup(
+        plan=plan,
+        configuration=configuration,
+        job_id=job_id,
+        job_name=plan.job_graph.job_name,
+        checkpoints=checkpoints,
+        restart=restart_config(configuration, checkpointing=checkpoints.interval is not None),
+        admission=AdmissionSettings(
+            target_duration=configuration.get(options.EPOCH_TARGET_DURATION),
+            max_records=configuration.get(options.EPOCH_MAX_RECORDS),
+        ),
+        poll_interval=configuration.get(options.EPOCH_POLL_INTERVAL),
+        idle_interval=configuration.get(options.EPOCH_IDLE_INTERVAL) if engine == "spark" else None,
+        dependencies=dependencies,
+        python_executable=configuration.get(options.PYTHON_EXECUTABLE),
+    )
+
+
+def effective_configuration(configuration: Configuration) -> Configuration:
+    """Return the configuration that tasks see: an interval is left out where no checkpoints are taken.
+
+    That is for less than 1 ms, and in batch mode, which has been decided on before.
+    """
+    effective = Configuration(configuration)
+    interval = effective.get(options.CHECKPOINTING_INTERVAL)
+    if interval is not None and (interval < 1 or is_batch(effective)):
+        if interval >= 1:
+            _log.info("The job runs in batch mode: no checkpoints are taken.")
+        for key in (options.CHECKPOINTING_INTERVAL.key, *options.CHECKPOINTING_INTERVAL.fallback_keys):
+            effective.remove_config(key)
+    return effective
+
+
+def restart_config(configuration: Configuration, *, checkpointing: bool) -> RestartConfig:
+    """Read the restart strategy; where none is set: exponential-delay with checkpoints, none without, as in Flink 2."""
+    match configuration.get(options.RESTART_STRATEGY) or ("exponential-delay" if checkpointing else "none"):
+        case "none":
+            return NoRestart()
+        case "fixed-delay":
+            return FixedDelay(
+                attempts=configuration.get(options.RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS),
+                delay=configuration.get(options.RESTART_STRATEGY_FIXED_DELAY_DELAY),
+            )
+        case "failure-rate":
+            return FailureRate(
+                max_failures_per_interval=configuration.get(options.RESTART_STRATEGY_FAILURE_RATE_MAX_FAILURES_PER_INTERVAL),
+                interval=configuration.get(options.RESTART_STRATEGY_FAILURE_RATE_FAILURE_RATE_INTERVAL),
+                delay=configuration.get(options.RESTART_STRATEGY_FAILURE_RATE_DELAY),
+            )
+        case "exponential-delay":
+            attempts = configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_ATTEMPTS)
+            return ExponentialDelay(
+                initial_backoff=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_INITIAL_BACKOFF),
+                max_backoff=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_MAX_BACKOFF),
+                backoff_multiplier=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER),
+                reset_backoff_threshold=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD),
+                jitter_factor=configuration.get(options.RESTART_STRATEGY_EXPONENTIAL_DELAY_JITTER_FACTOR),
+                attempts=None if attempts >= _ANY_NUMBER else attempts,
+            )
+        case other:
+            raise AssertionError(f"unknown restart strategy {other!r}")

@@ -1,0 +1,439 @@
+"""The driver's side of sources: enumerators hand out splits, and what each reader owns stands here, at its position.
+
+The splits of a reader and their positions are the truth; the readers in the tasks are rebuilt from them when they are lost. All
+calls come from the JobMaster's thread (that of begin_epoch and finish_epoch).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from flinkish.checkpoint.manifest import SourceState
+from flinkish.common.clock import Clock
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ForeignCheckpointError, SourceError
+from flinkish.datastream.connectors.base import DriverReader, DriverSource, Source, SourceSplit, SplitEnumerator
+from flinkish.jobmaster.async_calls import AsyncCalls, Post
+from flinkish.jobmaster.program_parts import SourceNode
+from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
+
+_log = logging.getLogger("flinkish.jobmaster.sources")
+
+#: How long the thread that waits for a driver-side reader stays in one wait; it can only be stopped between two of them.
+_DRIVER_WAIT_MS = 500
+
+#: Stands for the enumerator's state of a driver-side source whose input has ended.
+_ENDED = msgspec.msgpack.encode({"ended": True})
+
+
+class SourceCoordinator(Protocol):
+    """What the JobMaster asks of each source."""
+
+    node: SourceNode
+
+    def start(self, restored: SourceState | None) -> None:
+        """Begin an attempt, from a checkpoint if there is one."""
+        ...
+
+    def refresh(self) -> None:
+        """Look for what has come in since; called before each decision about an epoch."""
+        ...
+
+    @property
+    def input_ready(self) -> bool:
+        """Whether an epoch would read something, or tell a reader something."""
+        ...
+
+    @property
+    def wants_poll(self) -> bool:
+        """Whether a reader has to be asked again after it had nothing."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether all readers have ended."""
+        ...
+
+    def commands(self, credit: int) -> dict[int, ReaderCommand]:
+        """Return what each reader is to do in the epoch that begins."""
+        ...
+
+    def apply(self, subtask: int, report: ReaderReport) -> None:
+        """Take over where a reader stands after the epoch."""
+        ...
+
+    def after_epoch(self) -> None:
+        """Answer the requests of the readers; called once all reports of the epoch are in."""
+        ...
+
+    def snapshot(self, checkpoint_id: int) -> SourceState:
+        """Return the source's part of a checkpoint."""
+        ...
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Tell the enumerator."""
+        ...
+
+    def close(self) -> None:
+        """Release what is held."""
+        ...
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What the coordinator knows of the reader of one subtask."""
+
+    splits: dict[str, SplitState] = field(default_factory=dict)
+    no_more_splits: bool = False
+    finished: bool = False
+    more_available: bool = False
+    #: Something was assigned or signalled that the reader has not been told yet.
+    news: bool = False
+    #: It asked for a split and has got no answer yet.
+    waiting: bool = False
+
+
+class EnumeratorCoordinator:
+    """Coordinates a FLIP-27 source; is also the context of its enumerator."""
+
+    def __init__(self, node: SourceNode, configuration: Configuration, clock: Clock, post: Post) -> None:
+        assert isinstance(node.source, Source)
+        self.node = node
+        #: Of SplitEnumeratorContext.
+        self.parallelism = node.parallelism
+        self.configuration = configuration
+        self._source: Source[Any, Any, Any] = node.source
+        self._readers = [_Reader() for _ in range(node.parallelism)]
+        self._calls = AsyncCalls(f"flinkish-source-{node.name}", clock, post)
+        self._enumerator: SplitEnumerator[Any, Any] | None = None
+        #: Watermark generators of restored splits, until the splits are handed out again.
+        self._generators: dict[str, Any] = {}
+        self._unassigned: set[str] = set()
+
+    # -- the enumerator's context --------------------------------------------------------------------------------------------
+
+    def assign_split(self, split: SourceSplit, subtask: int) -> None:
+        reader = self._reader(subtask)
+        if reader.no_more_splits:
+            raise SourceError(
+                f"{self.node.label}: split {split.split_id!r} was assigned to subtask {subtask} after signal_no_more_splits",
+                hint="signal only when nothing will ever be assigned to that subtask any more.",
+            )
+        self._unassigned.discard(split.split_id)
+        generator = self._generators.pop(split.split_id, None)
+        reader.splits[split.split_id] = SplitState(
+            split_id=split.split_id, split=msgspec.msgpack.encode(split), generator=generator
+        )
+        reader.news, reader.waiting = True, False
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        reader = self._reader(subtask)
+        if not reader.no_more_splits:
+            reader.no_more_splits, reader.news, reader.waiting = True, True, False
+
+    def call_async(
+        self,
+        work: Callable[[], Any],
+        handler: Callable[[Any, BaseException | None], None],
+        *,
+        initial_delay: int = 0,
+        period: int | None = None,
+    ) -> None:
+        def handle(result: Any, error: BaseException | None) -> None:
+            try:
+                handler(result, error)
+            except Exception as raised:
+                raise SourceError(f"{self.node.label}: a handler of call_async failed: {raised!r}") from raised
+
+        self._calls.call(work, handle, initial_delay, period)
+
+    def _reader(self, subtask: int) -> _Reader:
+        if not 0 <= subtask < len(self._readers):
+            raise SourceError(
+                f"{self.node.label}: its enumerator named subtask {subtask}; there are subtasks 0 to {len(self._readers) - 1}"
+            )
+        return self._readers[subtask]
+
+    # -- the JobMaster's side ------------------------------------------------------------------------------------------------
+
+    def start(self, restored: SourceState | None) -> None:
+        if restored is None or restored.enumerator is None:
+            self._enumerator = self._source.create_enumerator(self)
+        else:
+            checkpoint = self._decode(restored.enumerator, self._source.enumerator_checkpoint_type, "the enumerator's state")
+            self._enumerator = self._source.restore_enumerator(self, checkpoint)
+            splits = [
+                self._decode(state.split, self._source.split_type, f"split {state.split_id!r}") for state in restored.splits
+            ]
+            self._generators = {state.split_id: state.generator for state in restored.splits}
+            self._unassigned = {state.split_id for state in restored.splits}
+            if splits:
+                self._enumerator.add_splits_back(splits, 0)
+        self._enumerator.start()
+        self._hand_out_restored()
+        for subtask, reader in enumerate(self._readers):
+            if not reader.splits and not reader.no_more_splits:
+                self._request(subtask, reader)
+
+    def _hand_out_restored(self) -> None:
+        """Have the splits that were being read assigned at once, evenly, instead of one after the other.
+
+        All of them must hold back the watermark from the start: a split that has to wait until another is read to its end would
+        find its records late, which they were not before (matters when the parallelism is lowered).
+        """
+        enumerator = self._enumerator
+        assert enumerator is not None
+        while self._unassigned:
+            before = len(self._unassigned)
+            for subtask, reader in enumerate(self._readers):
+                if self._unassigned and not reader.no_more_splits:
+                    enumerator.handle_split_request(subtask)
+            if len(self._unassigned) == before:
+                return
+
+    def refresh(self) -> None:
+        """Nothing to look for: what the background calls found comes by `post`."""
+
+    @property
+    def input_ready(self) -> bool:
+        return any(not reader.finished and (reader.news or reader.more_available) for reader in self._readers)
+
+    @property
+    def wants_poll(self) -> bool:
+        return any(not reader.finished and (bool(reader.splits) or reader.no_more_splits) for reader in self._readers)
+
+    @property
+    def finished(self) -> bool:
+        return all(reader.finished for reader in self._readers)
+
+    def commands(self, credit: int) -> dict[int, ReaderCommand]:
+        commands = {}
+        for subtask, reader in enumerate(self._readers):
+            reader.news = False
+            commands[subtask] = ReaderCommand(
+                splits=tuple(reader.splits.values()),
+                credit=credit,
+                no_more_splits=reader.no_more_splits,
+                finished=reader.finished,
+            )
+        return commands
+
+    def apply(self, subtask: int, report: ReaderReport) -> None:
+        reader = self._readers[subtask]
+        if reader.finished:
+            return
+        reader.splits = {state.split_id: state for state in report.splits}
+        reader.more_available = report.more_available
+        reader.finished = report.finished
+        reader.waiting = reader.waiting or (report.wants_split and not report.finished)
+
+    def after_epoch(self) -> None:
+        for subtask, reader in enumerate(self._readers):
+            if reader.waiting and not reader.finished and not reader.no_more_splits:
+                self._request(subtask, reader)
+
+    def _request(self, subtask: int, reader: _Reader) -> None:
+        # One request for each time that a reader ran dry: the enumerator remembers who waits.
+        reader.waiting = False
+        assert self._enumerator is not None
+        self._enumerator.handle_split_request(subtask)
+
+    def snapshot(self, checkpoint_id: int) -> SourceState:
+        assert self._enumerator is not None
+        return SourceState(
+            uid=self.node.uid,
+            enumerator=msgspec.msgpack.encode(self._enumerator.snapshot_state(checkpoint_id)),
+            splits=tuple(state for reader in self._readers for state in reader.splits.values()),
+        )
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        if self._enumerator is not None:
+            self._enumerator.notify_checkpoint_complete(checkpoint_id)
+
+    def close(self) -> None:
+        self._calls.close()
+        enumerator, self._enumerator = self._enumerator, None
+        if enumerator is not None:
+            enumerator.close()
+
+    def _decode(self, data: bytes, wanted: Any, what: str) -> Any:
+        try:
+            return msgspec.msgpack.decode(data, type=wanted)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise ForeignCheckpointError(
+                f"{self.node.label}: {what} in the checkpoint does not fit {wanted!r}: {error}",
+                hint="the source's class was changed since; give the source another uid to start it anew.",
+            ) from error
+
+
+class DriverSourceCoordinator:
+    """Coordinates a source that is read on the driver: its records travel with the commands to subtask 0."""
+
+    def __init__(
+        self, node: SourceNode, configuration: Configuration, clock: Clock, wake_up: Callable[[], None], limit: int
+    ) -> None:
+        assert isinstance(node.source, DriverSource)
+        self.node = node
+        self._source: DriverSource[Any] = node.source
+        self._configuration = configuration
+        self._limit = limit
+        self._waiter = _DriverWaiter(f"flinkish-source-{node.name}", clock, wake_up)
+        self._reader: DriverReader | None = None
+        self._records: deque[Any] = deque()
+        self._ended = False
+        self._poll_again = True
+        #: By subtask: the state of the watermark generator, which has no split to travel with, and whether the end was told.
+        self._splits: dict[int, tuple[SplitState, ...]] = {}
+        self._finished: set[int] = set()
+        self._told: set[int] = set()
+
+    def start(self, restored: SourceState | None) -> None:
+        if restored is not None:
+            self._splits = {0: restored.splits[:1]} if restored.splits else {}
+            if restored.enumerator is not None:
+                self._ended = True  # it had ended before the checkpoint: reading anew would bring other records
+                return
+        self._reader = self._source.create_driver_reader(self._configuration)
+        self._waiter.start(self._reader)
+
+    def refresh(self) -> None:
+        """Poll, unless records are still waiting or the thread that waits for the reader has seen nothing."""
+        if self._records or self._ended or not (self._poll_again or self._waiter.take_signal()):
+            return
+        assert self._reader is not None
+        records, self._ended = self._reader.poll(self._limit)
+        self._records.extend(records)
+        self._poll_again = len(records) >= self._limit and not self._ended
+        if not self._poll_again and not self._ended:
+            self._waiter.resume()
+
+    @property
+    def input_ready(self) -> bool:
+        return bool(self._records) or (self._ended and len(self._told) < self.node.parallelism)
+
+    @property
+    def wants_poll(self) -> bool:
+        return False
+
+    @property
+    def finished(self) -> bool:
+        return len(self._finished) == self.node.parallelism
+
+    def commands(self, credit: int) -> dict[int, ReaderCommand]:
+        records = tuple(self._records.popleft() for _ in range(min(credit, len(self._records))))
+        end = self._ended and not self._records
+        commands = {}
+        for subtask in range(self.node.parallelism):
+            if end:
+                self._told.add(subtask)
+            commands[subtask] = ReaderCommand(
+                splits=self._splits.get(subtask, ()),
+                credit=credit,
+                no_more_splits=True,
+                finished=subtask in self._finished,
+                records=records if subtask == 0 else (),
+                end_of_records=end,
+            )
+        return commands
+
+    def apply(self, subtask: int, report: ReaderReport) -> None:
+        if report.finished:
+            self._finished.add(subtask)
+        else:
+            self._splits[subtask] = report.splits
+
+    def after_epoch(self) -> None:
+        """Nobody asks for splits."""
+
+    def snapshot(self, checkpoint_id: int) -> SourceState:
+        ended = _ENDED if self._ended and not self._records else None
+        return SourceState(uid=self.node.uid, enumerator=ended, splits=self._splits.get(0, ()))
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Nobody to tell: what was read cannot be read again, nor acknowledged."""
+
+    def close(self) -> None:
+        self._waiter.stop()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+class _DriverWaiter:
+    """A daemon thread that waits for a driver-side reader; never at the same time as the coordinator polls it."""
+
+    def __init__(self, name: str, clock: Clock, wake_up: Callable[[], None]) -> None:
+        self._name = name
+        self._clock = clock
+        self._wake_up = wake_up
+        self._condition = threading.Condition()
+        self._waiting = False
+        self._signal = False
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, reader: DriverReader) -> None:
+        self._thread = threading.Thread(target=self._run, args=(reader,), name=self._name, daemon=True)
+        self._thread.start()
+
+    def resume(self) -> None:
+        """Wait for the reader until it may have something."""
+        with self._condition:
+            self._waiting = True
+            self._condition.notify_all()
+
+    def take_signal(self) -> bool:
+        """Return, once, whether the reader may have something."""
+        with self._condition:
+            signal, self._signal = self._signal, False
+            return signal
+
+    def stop(self) -> None:
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            # So that the reader is not closed under its feet; a reader that waits for longer than it was told is left to itself.
+            self._thread.join(timeout=4 * _DRIVER_WAIT_MS / 1000)
+
+    def _run(self, reader: DriverReader) -> None:
+        while True:
+            with self._condition:
+                while not self._waiting and not self._stopped:
+                    self._condition.wait()
+                if self._stopped:
+                    return
+            started = self._clock.monotonic()
+            try:
+                reader.wait(_DRIVER_WAIT_MS)
+            except Exception:
+                # The poll that follows meets the same error, in the thread that may fail the job.
+                _log.debug("Waiting for a driver-side reader failed.", exc_info=True)
+            else:
+                if self._clock.monotonic() - started >= _DRIVER_WAIT_MS:
+                    continue
+            with self._condition:
+                self._waiting = False
+                self._signal = True
+            self._wake_up()
+
+
+def source_coordinator(
+    node: SourceNode, configuration: Configuration, clock: Clock, *, post: Post, wake_up: Callable[[], None], limit: int
+) -> SourceCoordinator:
+    """Make the coordinator of a source; `limit` is the most records of a driver-side source in one epoch."""
+    if isinstance(node.source, DriverSource):
+        return DriverSourceCoordinator(node, configuration, clock, wake_up, limit)
+    return EnumeratorCoordinator(node, configuration, clock, post)
+
+
+def states_by_uid(states: Sequence[SourceState]) -> Mapping[str, SourceState]:
+    """Return the restored state of each source by its uid."""
+    return {state.uid: state for state in states}

@@ -1,0 +1,222 @@
+"""Metrics that work, and the registry of one operator's subtask: all values by dotted name.
+
+The values are plain data, so that they travel with a subtask's report; `merge` puts those of several subtasks together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from flinkish.common.clock import Clock
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.metrics.metricbase import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
+
+__all__ = ["MetricRegistry", "merge"]
+
+_LOG = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=Metric)
+
+
+class MetricRegistry:
+    """All metrics of one operator in one subtask.
+
+    >>> from flinkish.common.clock import ManualClock
+    >>> registry = MetricRegistry(ManualClock())
+    >>> registry.root.add_group("parser").counter("errors").inc()
+    >>> registry.values()
+    {'parser.errors': 1}
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._metrics: dict[str, Metric] = {}
+        self._failed_gauges: set[str] = set()
+        #: The group that user functions get from their runtime context.
+        self.root: MetricGroup = _Group(self, ())
+
+    def values(self) -> dict[str, Any]:
+        """Return all values by dotted name: numbers; for a meter and a distribution a dict of numbers.
+
+        A gauge whose function raises is left out, and logged the first time.
+        """
+        values: dict[str, Any] = {}
+        for name, metric in self._metrics.items():
+            match metric:
+                case Counter():
+                    values[name] = metric.get_count()
+                case Meter():
+                    values[name] = {"count": metric.get_count(), "rate": metric.get_rate()}
+                case _Distribution():
+                    values[name] = metric.statistics()
+                case Gauge():
+                    try:
+                        values[name] = metric.get_value()
+                    except Exception as error:
+                        if name not in self._failed_gauges:
+                            self._failed_gauges.add(name)
+                            _LOG.warning(
+                                "The gauge %s cannot be read, so it is left out: %s: %s", name, type(error).__name__, error
+                            )
+        return values
+
+    def register(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
+        """Return the metric of that name, made if it is not there yet.
+
+        Raises InvalidArgumentError if there is one of another kind.
+        """
+        metric = self._metrics.get(name)
+        if metric is None:
+            metric = self._metrics[name] = make()
+        if not isinstance(metric, kind):
+            raise InvalidArgumentError(f"the metric '{name}' is a {_kind(metric)} already, so it cannot be a {kind.__name__} too")
+        return metric
+
+    def replace(self, name: str, metric: Metric) -> None:
+        """Put a metric at a name, in place of what was there."""
+        self._metrics[name] = metric
+
+    @property
+    def clock(self) -> Clock:
+        """What meters tell the time by."""
+        return self._clock
+
+
+def merge(subtasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put the values of several subtasks together: numbers are added; of a distribution, the extremes of all."""
+    merged: dict[str, Any] = {}
+    for values in subtasks:
+        for name, value in values.items():
+            merged[name] = value if name not in merged else _merge_values(merged[name], value)
+    return merged
+
+
+def _merge_values(left: Any, right: Any) -> Any:
+    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
+        return left + right if _is_number(left) and _is_number(right) else right
+    if "rate" in left:
+        return {"count": left["count"] + right["count"], "rate": left["rate"] + right["rate"]}
+    if not left["count"] or not right["count"]:
+        return dict(left if left["count"] else right)
+    return {
+        "count": left["count"] + right["count"],
+        "sum": left["sum"] + right["sum"],
+        "min": min(left["min"], right["min"]),
+        "max": max(left["max"], right["max"]),
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _kind(metric: Metric) -> str:
+    return type(metric).__name__.lstrip("_")
+
+
+class _Group(MetricGroup):
+    def __init__(self, registry: MetricRegistry, scope: tuple[str, ...]) -> None:
+        self._registry = registry
+        self._scope = scope
+
+    def _name(self, name: str) -> str:
+        if not isinstance(name, str) or not name:
+            raise InvalidArgumentError(f"the name of a metric or group must be a non-empty str; got {name!r}")
+        return ".".join((*self._scope, name))
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        self._name(name)
+        return _Group(self._registry, (*self._scope, name) if extra is None else (*self._scope, name, extra))
+
+    def counter(self, name: str) -> Counter:
+        return self._registry.register(self._name(name), Counter, _Counter)  # type: ignore[type-abstract]
+
+    def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
+        if not callable(obj):
+            raise InvalidArgumentError(f"gauge('{name}', ...) expects a function without arguments; got {obj!r}")
+        self._registry.replace(self._name(name), _Gauge(obj))
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        if isinstance(time_span_in_seconds, bool) or not isinstance(time_span_in_seconds, int) or time_span_in_seconds < 1:
+            raise InvalidArgumentError(f"time_span_in_seconds must be an int of at least 1; got {time_span_in_seconds!r}")
+        clock = self._registry.clock
+        return self._registry.register(self._name(name), Meter, lambda: _Meter(clock, time_span_in_seconds))  # type: ignore[type-abstract]
+
+    def distribution(self, name: str) -> Distribution:
+        return self._registry.register(self._name(name), Distribution, _Distribution)  # type: ignore[type-abstract]
+
+
+class _Counter(Counter):
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        self._count -= n
+
+    def get_count(self) -> int:
+        return self._count
+
+
+class _Gauge(Gauge):
+    def __init__(self, function: Callable[[], int | float]) -> None:
+        self._function = function
+
+    def get_value(self) -> int | float:
+        return self._function()
+
+
+class _Meter(Meter):
+    """Keeps the counts of one-second buckets, so that marking costs the same at any rate."""
+
+    def __init__(self, clock: Clock, time_span_in_seconds: int) -> None:
+        self._clock = clock
+        self._span = time_span_in_seconds
+        self._count = 0
+        self._buckets: deque[list[int]] = deque()
+
+    def mark_event(self, value: int = 1) -> None:
+        self._count += value
+        second = self._clock.monotonic() // 1000
+        if self._buckets and self._buckets[-1][0] == second:
+            self._buckets[-1][1] += value
+        else:
+            self._drop_old(second)
+            self._buckets.append([second, value])
+
+    def get_count(self) -> int:
+        return self._count
+
+    def get_rate(self) -> float:
+        self._drop_old(self._clock.monotonic() // 1000)
+        return sum(bucket[1] for bucket in self._buckets) / self._span
+
+    def _drop_old(self, second: int) -> None:
+        while self._buckets and self._buckets[0][0] <= second - self._span:
+            self._buckets.popleft()
+
+
+class _Distribution(Distribution):
+    def __init__(self) -> None:
+        self._count = 0
+        self._sum: int | float = 0
+        self._min: int | float | None = None
+        self._max: int | float | None = None
+
+    def update(self, value: int | float) -> None:
+        self._count += 1
+        self._sum += value
+        if self._min is None or value < self._min:
+            self._min = value
+        if self._max is None or value > self._max:
+            self._max = value
+
+    def statistics(self) -> dict[str, Any]:
+        return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}

@@ -1,0 +1,237 @@
+"""Files that user functions find in the tasks: Python files on sys.path, archives and cached files in the working folder.
+
+The driver lays them out once per attempt, in a folder that all slots reach (`stage`); a slot host takes them over before it
+unpickles the program (`take_over`). The local engine's slots run in the driver's process: Python files are on its sys.path, and
+its working folder is changed for as long as an epoch runs (`working_folder`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
+from flinkish.datastream.program import CachedFile, Program, PythonArchive
+
+_FOLDER: Final = "dependencies"
+_LAYOUT: Final = "layout.json"
+#: Of all local jobs of this process that have a working folder, one runs an epoch at a time.
+_working_folder_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependencies:
+    """What a program brings along; all paths are absolute ones of the driver's machine."""
+
+    python_files: tuple[str, ...] = ()
+    archives: tuple[PythonArchive, ...] = ()
+    cached_files: tuple[CachedFile, ...] = ()
+
+    @staticmethod
+    def of(program: Program) -> Dependencies:
+        """Return what a program brings along.
+
+        Raises InvalidProgramError for what is not there or not of a kind that can be used, UnsupportedError for what does not
+        lie in the file system.
+        """
+        cached = (*program.cached_files, *_configured(program.configuration))
+        result = Dependencies(
+            python_files=tuple(_local(path, "Python file") for path in program.python_files),
+            archives=tuple(
+                PythonArchive(
+                    path=_local(archive.path, "archive"),
+                    target_directory=_inside(
+                        archive.target_directory or os.path.basename(archive.path), f"target of archive {archive.path}"
+                    ),
+                )
+                for archive in program.python_archives
+            ),
+            cached_files=tuple(
+                CachedFile(
+                    name=_inside(file.name, "name of a cached file"),
+                    path=_local(file.path, "cached file"),
+                    executable=file.executable,
+                )
+                for file in cached
+            ),
+        )
+        for path in result.python_files:
+            if os.path.isfile(path) and not path.endswith(".py") and not zipfile.is_zipfile(path):
+                raise InvalidProgramError(
+                    f"the Python file {path} is neither a .py file nor a folder nor a zip file (.zip, .whl, .egg)"
+                )
+        for archive in result.archives:
+            if not (os.path.isfile(archive.path) and (zipfile.is_zipfile(archive.path) or tarfile.is_tarfile(archive.path))):
+                raise InvalidProgramError(f"the archive {archive.path} is neither a zip nor a tar file")
+        return result
+
+    def driver_path(self) -> Iterator[str]:
+        """Yield what makes the Python files importable in the driver's process: for a .py file the folder that it lies in."""
+        for path in self.python_files:
+            yield os.path.dirname(path) if path.endswith(".py") else path
+
+    @property
+    def needs_working_folder(self) -> bool:
+        """Whether there is something for the tasks' working folder."""
+        return bool(self.archives or self.cached_files)
+
+
+NO_DEPENDENCIES: Final = Dependencies()
+
+
+def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | None:
+    """Lay out everything below a folder of the attempt; returns the tasks' working folder, None if they need none.
+
+    With `copy` all is copied there: the driver's files cannot be reached from where the tasks run.
+    """
+    if dependencies == NO_DEPENDENCIES:
+        return None
+    root = folder / _FOLDER
+    root.mkdir(parents=True)
+    put: Callable[[str, Path], object] = _copy if copy else os.symlink
+    path = []
+    for number, file in enumerate(dependencies.python_files):
+        if file.endswith(".py"):
+            entry = root / f"python-{number}"
+            entry.mkdir()
+            put(file, entry / os.path.basename(file))
+        elif copy:
+            entry = root / f"python-{number}" / os.path.basename(file)
+            entry.parent.mkdir()
+            put(file, entry)
+        else:
+            entry = Path(file)
+        path.append(str(entry))
+    work: Path | None = None
+    if dependencies.needs_working_folder:
+        work = root / "work"
+        work.mkdir()
+        for archive in dependencies.archives:
+            _unpack(archive.path, work / (archive.target_directory or os.path.basename(archive.path)))
+        for cached in dependencies.cached_files:
+            target = work / cached.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if cached.executable and os.path.isfile(cached.path):
+                _copy(cached.path, target)
+                target.chmod(target.stat().st_mode | 0o111)
+            else:
+                put(cached.path, target)
+    layout = {"path": path, "working_folder": str(work) if work else None}
+    (root / _LAYOUT).write_text(json.dumps(layout), encoding="utf-8")
+    return work
+
+
+def take_over(folder: Path) -> None:
+    """Put what was staged below the attempt's folder on this process's sys.path, in front, and go to the working folder.
+
+    For processes of the tasks' own; does nothing if nothing was staged.
+    """
+    file = folder / _FOLDER / _LAYOUT
+    if not file.exists():
+        return
+    layout = json.loads(file.read_text(encoding="utf-8"))
+    sys.path[:0] = layout["path"]
+    if layout["working_folder"] is not None:
+        os.chdir(layout["working_folder"])
+
+
+def extend_driver_path(dependencies: Dependencies) -> None:
+    """Make the Python files importable in this process, behind all that is: sources and sinks have parts on the driver."""
+    for path in dependencies.driver_path():
+        if path not in sys.path:
+            sys.path.append(path)
+
+
+@contextlib.contextmanager
+def working_folder(folder: Path | None) -> Iterator[None]:
+    """Change this process's working folder for a while; None: leave it."""
+    if folder is None:
+        yield
+        return
+    with _working_folder_lock:
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+def _configured(configuration: Configuration) -> Iterator[CachedFile]:
+    """Yield the entries of pipeline.cached-files, each like `name:n,path:p,executable:true`."""
+    option = options.CACHED_FILES
+    for entry in configuration.get(option) or ():
+        fields = dict(part.split(":", 1) for part in entry.split(",") if ":" in part)
+        if not fields.get("name") or not fields.get("path") or not set(fields) <= {"name", "path", "executable"}:
+            raise ConfigurationError(
+                f"{option.key} in {configuration.origin(option.key)}: {entry!r} is not of the form name:n,path:p,executable:true"
+            )
+        executable = fields.get("executable", "false").strip().lower() == "true"
+        yield CachedFile(name=fields["name"].strip(), path=fields["path"].strip(), executable=executable)
+
+
+def _local(path: str, what: str) -> str:
+    parts = urlsplit(path)
+    if parts.scheme == "file":
+        path = unquote(parts.path)
+    elif parts.scheme and parts.netloc:
+        raise UnsupportedError(
+            f"the {what} {path} is on {parts.scheme}://; only files of the driver's file system are sent to the tasks",
+            hint="download it first.",
+        )
+    absolute = os.path.abspath(path)
+    if not os.path.exists(absolute):
+        raise InvalidProgramError(f"the {what} {path} is not there ({absolute})")
+    return absolute
+
+
+def _inside(name: str, what: str) -> str:
+    """Return a path relative to the working folder that stays inside of it."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise InvalidProgramError(f"the {what} must be a path inside of the tasks' working folder; got {name!r}")
+    return str(path)
+
+
+def _copy(source: str, target: Path) -> None:
+    if os.path.isdir(source):
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy2(source, target)
+
+
+def _unpack(archive: str, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as file:
+                file.extractall(target)
+                _set_modes(file.infolist(), target)
+        else:
+            with tarfile.open(archive) as tar:
+                # Refuses links and names that lead outside; Python before 3.11.4 does not know it.
+                tar.extractall(target, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # type: ignore[arg-type]
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        raise InvalidProgramError(f"the archive {archive} cannot be unpacked: {error}") from error
+
+
+def _set_modes(members: Iterable[zipfile.ZipInfo], target: Path) -> None:
+    """Make programs executable: zipfile forgets the modes that Unix tools have stored."""
+    for member in members:
+        mode = member.external_attr >> 16 & 0o111
+        path = target / member.filename
+        if mode and path.is_file():
+            path.chmod(path.stat().st_mode | mode)

@@ -1,0 +1,193 @@
+"""The receiving side of a vertex: takes channels in a fixed order, combines watermarks, aligns barriers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, assert_never
+
+from flinkish.runtime.elements import (
+    CheckpointBarrier,
+    Element,
+    EndOfInput,
+    LatencyMarker,
+    Records,
+    Watermark,
+    WatermarkStatus,
+)
+from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
+
+
+class GateListener(Protocol):
+    """What a gate tells its vertex. `input_index` is 0 or 1."""
+
+    def on_records(self, input_index: int, records: Records) -> None: ...
+
+    def on_watermark(self, timestamp: int) -> None:
+        """The combined watermark of all inputs rose."""
+        ...
+
+    def on_status(self, idle: bool) -> None:
+        """All channels became idle, or one became active again."""
+        ...
+
+    def on_barrier(self, barrier: Barrier) -> None:
+        """All channels have delivered the barrier."""
+        ...
+
+    def on_latency_marker(self, marker: LatencyMarker) -> None: ...
+
+    def on_end_of_input(self, input_index: int) -> None:
+        """All channels of an input have ended."""
+        ...
+
+
+@dataclass(slots=True)
+class InputChannel:
+    """State of one channel; `watermark` and the flags live from epoch to epoch, the rest within one."""
+
+    edge: int
+    sender: int
+    input_index: int
+    watermark: int = MIN_WATERMARK
+    idle: bool = False
+    ended: bool = False
+    blocked: bool = False
+    elements: deque[Element] = field(default_factory=deque)
+
+
+class WatermarkValve:
+    """Combines watermarks: the least of the active channels, never backwards; idle ones are left out.
+
+    If all are idle, the valve is idle and keeps its watermark (Flink's StatusWatermarkValve).
+    """
+
+    def __init__(self, channels: Sequence[InputChannel], watermark: int) -> None:
+        self._channels = channels
+        self.watermark = watermark
+        self.idle = bool(channels) and all(channel.idle for channel in channels)
+
+    def combine(self) -> tuple[int | None, bool | None]:
+        """Return the new watermark if it rose and the new idleness if it changed."""
+        active = [channel.watermark for channel in self._channels if not channel.idle]
+        idle = not active
+        changed = idle if idle != self.idle else None
+        self.idle = idle
+        # When the last channel turns idle, what the others had reached counts: nothing holds it back any more.
+        least = min(active) if active else max(channel.watermark for channel in self._channels)
+        if least > self.watermark and (active or changed):
+            self.watermark = least
+            return least, changed
+        return None, changed
+
+
+class InputGate:
+    """All channels of a vertex in one subtask.
+
+    Of the channels that have elements and are not blocked, the one with the lowest watermark goes first, then by edge and sender:
+    the inputs advance in step with event time and the order is the same in every try.
+    """
+
+    def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK) -> None:
+        self.channels = sorted(channels, key=lambda channel: (channel.edge, channel.sender))
+        self._by_address = {(channel.edge, channel.sender): channel for channel in self.channels}
+        self._valve = WatermarkValve(self.channels, watermark)
+        self._barrier: Barrier | None = None
+        self._ended_inputs = {
+            index
+            for index in {channel.input_index for channel in self.channels}
+            if all(channel.ended for channel in self.channels if channel.input_index == index)
+        }
+
+    @property
+    def watermark(self) -> int:
+        return self._valve.watermark
+
+    @property
+    def ended(self) -> bool:
+        return all(channel.ended for channel in self.channels)
+
+    def dump(self) -> list[tuple[int, int, int, bool, bool]]:
+        """Return what lives from epoch to epoch, as plain data."""
+        return [(c.edge, c.sender, c.watermark, c.idle, c.ended) for c in self.channels]
+
+    def load(self, dumped: list[tuple[int, int, int, bool, bool]], watermark: int) -> None:
+        """Continue from what `dump` gave in an epoch before."""
+        for edge, sender, channel_watermark, idle, ended in dumped:
+            channel = self._by_address[edge, sender]
+            channel.watermark, channel.idle, channel.ended = channel_watermark, idle, ended
+        self.__init__(self.channels, watermark)  # type: ignore[misc]
+
+    def offer(self, edge: int, sender: int, elements: Iterable[Element]) -> None:
+        """Add what came on a channel."""
+        self._by_address[edge, sender].elements.extend(elements)
+
+    def process(self, listener: GateListener) -> None:
+        """Hand over all elements, until nothing is left but what waits behind a barrier."""
+        channels = self.channels
+        while True:
+            chosen: InputChannel | None = None
+            for channel in channels:
+                if channel.elements and not channel.blocked and (chosen is None or channel.watermark < chosen.watermark):
+                    chosen = channel
+            if chosen is None:
+                return
+            element = chosen.elements.popleft()
+            while element.__class__ is Records:
+                listener.on_records(chosen.input_index, element)
+                if not chosen.elements:
+                    break
+                element = chosen.elements.popleft()
+            else:
+                self._control(chosen, element, listener)
+
+    def unaligned(self) -> list[Any]:
+        """Return the addresses of channels that still hold elements; empty after a complete epoch."""
+        return [(channel.edge, channel.sender) for channel in self.channels if channel.elements or channel.blocked]
+
+    def _control(self, channel: InputChannel, element: Element, listener: GateListener) -> None:
+        match element:
+            case Watermark(timestamp):
+                if timestamp > channel.watermark:
+                    channel.watermark = timestamp
+                    if channel.idle:  # a watermark on an idle channel makes it active, as in Flink
+                        channel.idle = False
+                    self._combine(listener)
+            case WatermarkStatus(idle):
+                if idle != channel.idle:
+                    channel.idle = idle
+                    self._combine(listener)
+            case CheckpointBarrier(barrier):
+                channel.blocked = True
+                self._align(barrier, listener)
+            case LatencyMarker():
+                listener.on_latency_marker(element)
+            case EndOfInput():
+                channel.ended = True
+                index = channel.input_index
+                if index not in self._ended_inputs and all(c.ended for c in self.channels if c.input_index == index):
+                    self._ended_inputs.add(index)
+                    listener.on_end_of_input(index)
+            case Records():
+                raise AssertionError("records are handed over by process()")
+            case _:
+                assert_never(element)
+
+    def _combine(self, listener: GateListener) -> None:
+        risen, idle = self._valve.combine()
+        if idle is False:
+            listener.on_status(False)
+        if risen is not None:
+            listener.on_watermark(risen)
+        if idle is True:
+            listener.on_status(True)
+
+    def _align(self, barrier: Barrier, listener: GateListener) -> None:
+        if self._barrier is None or barrier.checkpoint_id > self._barrier.checkpoint_id:
+            self._barrier = barrier
+        if all(channel.blocked for channel in self.channels):
+            aligned, self._barrier = self._barrier, None
+            listener.on_barrier(aligned)
+            for channel in self.channels:
+                channel.blocked = False

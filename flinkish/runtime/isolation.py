@@ -1,0 +1,72 @@
+"""Cuts a record loose from what user code may still hold and change.
+
+A record waits in a channel's buffer until its frame is cut; a function that emits an object and changes it afterwards must not
+change the record. Values that cannot change are passed as they are, so scalars cost one set look-up.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import decimal
+import enum
+import uuid
+from typing import Any
+
+from flinkish.common.time import Instant
+from flinkish.common.types import Row, make_row
+
+#: Classes whose instances never change.
+SCALARS = frozenset(
+    {
+        int,
+        float,
+        str,
+        bool,
+        bytes,
+        type(None),
+        complex,
+        decimal.Decimal,
+        datetime.date,
+        datetime.datetime,
+        datetime.time,
+        datetime.timedelta,
+        uuid.UUID,
+        Instant,
+    }
+)
+
+
+def isolate(value: Any) -> Any:
+    """Return `value` itself if it cannot change, else a copy."""
+    kind = value.__class__
+    if kind in SCALARS:
+        return value
+    if kind is tuple:
+        for item in value:
+            if item.__class__ not in SCALARS:
+                return tuple([isolate(item) for item in value])
+        return value
+    if kind is list:
+        return [isolate(item) for item in value]
+    if kind is dict:
+        return {key: isolate(item) for key, item in value.items()}
+    if kind is Row:
+        return _isolate_row(value)
+    if isinstance(value, enum.Enum):
+        return value
+    if isinstance(value, tuple) and hasattr(kind, "_make"):
+        for item in value:
+            if item.__class__ not in SCALARS:
+                return kind._make([isolate(part) for part in value])
+        return value
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if parameters is not None and parameters.frozen:
+        fields = kind.__dataclass_fields__
+        if all(getattr(value, name).__class__ in SCALARS for name in fields):
+            return value
+    return copy.deepcopy(value)
+
+
+def _isolate_row(row: Row) -> Row:
+    return make_row(row._fields, [isolate(item) for item in row], row.get_row_kind())

@@ -1,0 +1,243 @@
+"""AsyncDataStream: functions whose calls run at the same time, in the event loop of the task."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from flinkish.common.errors import AsyncFunctionError, EngineError
+from flinkish.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from flinkish.datastream.operators import AsyncWaitConfig
+from flinkish.runtime.event_loop import GRACE_SECONDS, EventLoop
+from flinkish.runtime.isolation import SCALARS, isolate
+from flinkish.runtime.operators.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue
+from flinkish.runtime.operators.base import OperatorContext, Output
+from flinkish.runtime.operators.function import FunctionOperator
+from flinkish.runtime.operators.results import results_emitter
+
+#: Pause between two looks whether the loop's thread is still there, in seconds.
+_LIVENESS_SECONDS = 5.0
+
+
+class _Caller:
+    """Makes the calls: `submit`, `wait` and `take` belong to the task's thread, everything else to the loop's.
+
+    A call ends once: with what the function returned, with its error, or by its timeout, which goes from the first try to the
+    end of the last one. A call that timed out is cancelled.
+    """
+
+    def __init__(self, event_loop: EventLoop, function: AsyncFunction, timeout: int, strategy: AsyncRetryStrategy) -> None:
+        predicate = strategy.get_retry_predicate()
+        self._event_loop = event_loop
+        self._function = function
+        self._timeout = timeout / 1000
+        self._strategy = strategy
+        self._retries_result = predicate.result_predicate()
+        self._retries_error = predicate.exception_predicate()
+        self._submitted: deque[Call] = deque()
+        self._scheduled = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Calls that came to something, to be taken by the task.
+        self.back: deque[Call] = deque()
+        self._returned = threading.Condition()
+
+    # -- the task's thread ---------------------------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        """Have a call made."""
+        self._submitted.append(call)
+        if not self._scheduled:
+            self._scheduled = True
+            self._event_loop.call(self._start)
+
+    def wait(self) -> None:
+        """Wait until some call came to something."""
+        with self._returned:
+            while not self.back:
+                if not self._returned.wait(_LIVENESS_SECONDS) and not self._event_loop.alive:
+                    raise EngineError(f"the event loop of {type(self._function).__qualname__} has ended while calls were running")
+
+    def close(self) -> None:
+        """Cancel all calls, and wait until they have ended."""
+        if self._event_loop.alive:
+            self._event_loop.run(self._cancel_all())
+
+    # -- the loop's thread ---------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        # Before the queue is looked at: what is submitted from now on schedules this anew.
+        self._scheduled = False
+        loop = asyncio.get_running_loop()
+        while self._submitted:
+            call = self._submitted.popleft()
+            if self._timeout > 0:
+                call.timer = loop.call_later(self._timeout, self._time_out, call)
+            call.task = task = loop.create_task(self._make(call))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _make(self, call: Call) -> None:
+        attempts = 1
+        try:
+            while True:
+                try:
+                    results = await self._function.async_invoke(call.value)
+                except Exception as error:
+                    if not self._retry(self._retries_error, error, attempts):
+                        raise
+                else:
+                    if results is None or not self._retry(self._retries_result, results, attempts):
+                        break
+                await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
+                attempts += 1
+            self._end(call, self._checked(results))
+        # Whatever it raises, also SystemExit or a cancellation by itself: the task must learn of it, and the loop go on.
+        except BaseException as error:
+            self._fail(call, error)
+
+    def _retry(self, predicate: Callable[[Any], bool] | None, outcome: Any, attempts: int) -> bool:
+        return predicate is not None and predicate(outcome) and self._strategy.can_retry(attempts)
+
+    def _time_out(self, call: Call) -> None:
+        if call.ended:
+            return
+        call.timer = None
+        try:
+            self._end(call, self._checked(self._function.timeout(call.value)))
+        except BaseException as error:
+            self._fail(call, error)
+        call.task.cancel()
+
+    def _checked(self, results: Any) -> Iterable[Any]:
+        if isinstance(results, Iterable):
+            return results if results.__class__ is list else list(results)
+        what = "cannot be none" if results is None else "should be of list type"
+        raise _WrongResultError(
+            f"The result of AsyncFunction {what}, please check the methods 'async_invoke' and 'timeout' of class "
+            f"'{type(self._function)}'."
+        )
+
+    def _fail(self, call: Call, error: BaseException) -> None:
+        if call.ended:  # it timed out and was cancelled
+            return
+        if isinstance(error, _WrongResultError):
+            call.error = AsyncFunctionError(str(error))
+        else:
+            text = f"Error happens inside the class '{type(self._function)}' during handling input '{call.value}'"
+            call.error = AsyncFunctionError(f"{text}: {type(error).__name__}: {error}")
+            call.error.__cause__ = error
+        self._end(call, ())
+
+    def _end(self, call: Call, results: Iterable[Any]) -> None:
+        if call.ended:
+            return
+        call.ended = True
+        if call.timer is not None:
+            call.timer.cancel()
+        call.results = results
+        with self._returned:
+            self.back.append(call)
+            self._returned.notify()
+
+    async def _cancel_all(self) -> None:
+        self._submitted.clear()
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+
+
+class _WrongResultError(Exception):
+    """A function returned what it must not."""
+
+
+class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
+    """Makes a call for each record, at most `capacity` at a time, and emits the results with the record's event time.
+
+    Results never pass a watermark. All calls of an epoch end within it, so nothing is pending when a checkpoint is taken: an
+    epoch that is run again makes its calls again, and in unordered mode may emit their results in another order.
+
+    Differs from Flink: there a call may be under way at a checkpoint, which holds its record, and is made again after a restore.
+    A call that timed out is cancelled here; Flink lets it run on and drops its result.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        config = self.config
+        self._queue: CallQueue = OrderedQueue() if config.ordered else UnorderedQueue()
+        self._caller = _Caller(context.event_loop, self.function, config.timeout, config.retry_strategy)
+
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        self._emit_results = results_emitter(output, self.emit, self.side_types(), self.node.name)
+        queue, submit, back, capacity = self._queue, self._caller.submit, self._caller.back, self.config.capacity
+
+        def process(value: Any, timestamp: int | None, self: AsyncWaitOperator = self) -> None:
+            if back:
+                self._take()
+            while queue.size >= capacity:
+                self._wait()
+            # The call is made later; by then whoever emitted the record may have changed it.
+            call = Call(value if value.__class__ in SCALARS else isolate(value), timestamp)
+            queue.add(call)
+            submit(call)
+
+        self.process = process  # type: ignore[method-assign]
+
+    def _take(self) -> None:
+        """Emit what may go on, of what came back."""
+        back, queue = self._caller.back, self._queue
+        while back:
+            call = back.popleft()
+            if call.error is not None:
+                raise call.error
+            queue.returned(call)
+        for ready in queue.take_ready():
+            if isinstance(ready, Call):
+                self._emit_results(ready.results, ready.timestamp)
+            else:
+                ready()
+
+    def _wait(self) -> None:
+        self._caller.wait()
+        self._take()
+
+    def _drain(self) -> None:
+        while self._queue.size:
+            self._wait()
+
+    def watermark(self, timestamp: int) -> None:
+        self.current_watermark = timestamp
+        self._pass_on(partial(self.output.watermark, timestamp))
+
+    def status(self, idle: bool) -> None:
+        self._pass_on(partial(self.output.status, idle))
+
+    def _pass_on(self, control: Callable[[], None]) -> None:
+        if self._queue.size:
+            self._queue.add_control(control)
+        else:
+            control()
+
+    def before_barrier(self) -> None:
+        self._drain()
+
+    def prepare_snapshot(self) -> None:
+        self._drain()
+
+    def finish(self) -> None:
+        self._drain()
+
+    def close(self) -> None:
+        try:
+            # Whatever the calls do when they are cancelled, the function is closed.
+            with suppress(Exception):
+                self._caller.close()
+        finally:
+            super().close()

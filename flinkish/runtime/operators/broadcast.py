@@ -1,0 +1,180 @@
+"""process of a stream beside a broadcast one, with keys and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish.common.errors import StateError
+from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
+from flinkish.datastream.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
+from flinkish.datastream.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState, State, StateDescriptor
+from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.base import Operator
+from flinkish.runtime.operators.contexts import ElementContext, KeyedContext
+from flinkish.runtime.operators.function import FunctionOperator, keyed
+from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.timed import UserTimerOperator
+from flinkish.runtime.state.broadcast import ReadOnlyBroadcastStateView, TableBroadcastState
+from flinkish.runtime.state.keyed import KeyedStateBackend, NoKey
+from flinkish.runtime.state.timers import InternalTimerService
+
+#: The input of an operator that is broadcast.
+BROADCAST_INPUT = 1
+
+_NO_KEY = NoKey("a broadcast element has no key, so there is no state or timer of one", "use ctx.apply_to_keyed_state().")
+
+
+class _States:
+    """The broadcast states of an operator, by name, in the two forms."""
+
+    def __init__(self, operator: Operator, descriptors: Sequence[MapStateDescriptor]) -> None:
+        self._operator = operator
+        self._store = operator.context.state
+        self._writable: dict[str, TableBroadcastState] = {}
+        self._read_only: dict[str, ReadOnlyBroadcastStateView] = {}
+        for descriptor in descriptors:
+            state = self._writable[descriptor.get_name()] = self._store.broadcast_state(descriptor)
+            self._read_only[descriptor.get_name()] = ReadOnlyBroadcastStateView(state)
+        #: The descriptors that were checked, so that it costs one look-up for each record.
+        self._known: dict[int, MapStateDescriptor] = {id(descriptor): descriptor for descriptor in descriptors}
+
+    def writable(self, descriptor: MapStateDescriptor) -> TableBroadcastState:
+        if id(descriptor) not in self._known:
+            self._check(descriptor)
+        return self._writable[descriptor.name]
+
+    def read_only(self, descriptor: MapStateDescriptor) -> ReadOnlyBroadcastStateView:
+        if id(descriptor) not in self._known:
+            self._check(descriptor)
+        return self._read_only[descriptor.name]
+
+    def _check(self, descriptor: object) -> None:
+        where = f"get_broadcast_state() of operator {self._operator.node.name!r}"
+        if not isinstance(descriptor, MapStateDescriptor):
+            raise StateError(f"{where} needs a MapStateDescriptor; got {descriptor!r}")
+        if descriptor.get_name() not in self._writable:
+            raise StateError(
+                f"{where}: there is no broadcast state {descriptor.get_name()!r}; there are {sorted(self._writable)}",
+                hint="give its descriptor to broadcast(...).",
+            )
+        self._store.broadcast_state(descriptor)  # compares the types
+        if len(self._known) < 1_000:  # a function that makes a descriptor for each record should not fill the memory
+            self._known[id(descriptor)] = descriptor
+
+
+class _BroadcastContext(ElementContext):
+    def __init__(self, operator: Operator, states: _States) -> None:
+        super().__init__(operator)
+        self._times = self._timer_service
+        self._states = states
+
+    def current_processing_time(self) -> int:
+        return self._times.current_processing_time()
+
+    def current_watermark(self) -> int:
+        return self._times.current_watermark()
+
+
+class _Writing(_BroadcastContext):
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        return self._states.writable(state_descriptor)
+
+
+class _Reading(_BroadcastContext):
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
+        return self._states.read_only(state_descriptor)
+
+
+class BroadcastContext(_Writing, BroadcastProcessFunction.Context):
+    """Of process_broadcast_element of BroadcastProcessFunction."""
+
+
+class BroadcastReadOnlyContext(_Reading, BroadcastProcessFunction.ReadOnlyContext):
+    """Of process_element of BroadcastProcessFunction."""
+
+
+class KeyedBroadcastContext(_Writing, KeyedBroadcastProcessFunction.Context):
+    """Of process_broadcast_element of KeyedBroadcastProcessFunction."""
+
+    def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend) -> None:
+        super().__init__(operator, states)
+        self._backend = backend
+
+    def apply_to_keyed_state(
+        self, state_descriptor: StateDescriptor, function: KeyedStateFunction | Callable[[Any, State], None]
+    ) -> None:
+        call = function.process if isinstance(function, KeyedStateFunction) else function
+        if not callable(call):
+            raise StateError(f"apply_to_keyed_state() needs a KeyedStateFunction or a callable; got {function!r}")
+        self._backend.apply_to_all_keys(state_descriptor, call)
+
+
+class KeyedBroadcastReadOnlyContext(_Reading, KeyedContext, KeyedBroadcastProcessFunction.OnTimerContext):
+    """Of process_element and on_timer of KeyedBroadcastProcessFunction."""
+
+    def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+        KeyedContext.__init__(self, operator, backend, timers)
+        self._times = self._timer_service
+        self._states = states
+
+
+class BroadcastProcessOperator(FunctionOperator[BroadcastProcessConfig]):
+    """Without keys."""
+
+    def open(self) -> None:
+        states = _States(self, self.config.state_descriptors)
+        self._read_only = BroadcastReadOnlyContext(self, states)
+        self._writable = BroadcastContext(self, states)
+        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        super().open()
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        function: Callable[[Any, Any], Any]
+        context: _BroadcastContext
+        if input_index == BROADCAST_INPUT:
+            function, context = self.function.process_broadcast_element, self._writable
+        else:
+            function, context = self.function.process_element, self._read_only
+        emit_results = self._emit_results
+        timestamps = records.timestamps if records.timestamps is not None else [None] * len(records.values)
+        for value, timestamp in zip(records.values, timestamps, strict=True):
+            context.element_timestamp = timestamp
+            results = function(value, context)
+            if results is not None:
+                emit_results(results, timestamp)
+
+
+class KeyedBroadcastProcessOperator(UserTimerOperator[KeyedBroadcastProcessConfig]):
+    """With keys; a broadcast element has none, so keyed state and timers are out of reach for it."""
+
+    def open(self) -> None:
+        states = _States(self, self.config.state_descriptors)
+        self.timer_context = KeyedBroadcastReadOnlyContext(self, states, self.backend, self.timers)
+        self._writable = KeyedBroadcastContext(self, states, self.backend)
+        self.emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        super().open()
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        if input_index == BROADCAST_INPUT:
+            self._process_broadcast(records)
+            return
+        backend, context = self.backend, self.timer_context
+        process_element, emit_results = self.function.process_element, self.emit_results
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            context.element_timestamp = timestamp
+            results = process_element(value, context)
+            if results is not None:
+                emit_results(results, timestamp)
+
+    def _process_broadcast(self, records: Records) -> None:
+        backend, context = self.backend, self._writable
+        process, emit_results = self.function.process_broadcast_element, self.emit_results
+        backend.current_key = _NO_KEY
+        timestamps = records.timestamps if records.timestamps is not None else [None] * len(records.values)
+        for value, timestamp in zip(records.values, timestamps, strict=True):
+            context.element_timestamp = timestamp
+            results = process(value, context)
+            if results is not None:
+                emit_results(results, timestamp)

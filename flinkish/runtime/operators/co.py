@@ -1,0 +1,112 @@
+"""Operators with two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.datastream.operators import (
+    CoFlatMapConfig,
+    CoMapConfig,
+    CoProcessConfig,
+    KeyedCoProcessConfig,
+)
+from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.contexts import CoProcessContext, KeyedCoProcessContext
+from flinkish.runtime.operators.function import ConfigT, FunctionOperator, keyed
+from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.timed import UserTimerOperator
+
+ProcessInput = Callable[[Any, int | None], None]
+
+
+def process_run(operator: FunctionOperator[Any], process: ProcessInput, records: Records) -> None:
+    """Give a run of records to one input, setting the key of each where the operator is keyed."""
+    backend = operator.backend
+    if backend is not None:
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            process(value, timestamp)
+    else:
+        timestamps = records.timestamps if records.timestamps is not None else [None] * len(records.values)
+        for value, timestamp in zip(records.values, timestamps, strict=True):
+            process(value, timestamp)
+
+
+class _TwoInputOperator(FunctionOperator[ConfigT]):
+    _inputs: tuple[ProcessInput, ProcessInput]
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        process_run(self, self._inputs[input_index], records)
+
+
+class CoMapOperator(_TwoInputOperator[CoMapConfig]):
+    """None means no output."""
+
+    def open(self) -> None:
+        super().open()
+        self._inputs = (self._mapping(self.function.map1), self._mapping(self.function.map2))
+
+    def _mapping(self, function: Callable[[Any], Any]) -> ProcessInput:
+        emit = self.emit
+
+        def process(value: Any, timestamp: int | None, self: CoMapOperator = self) -> None:
+            result = function(value)
+            if result is not None:
+                emit(result, timestamp)
+
+        return process
+
+
+class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
+    def open(self) -> None:
+        super().open()
+        self._inputs = (self._flattening(self.function.flat_map1), self._flattening(self.function.flat_map2))
+
+    def _flattening(self, function: Callable[[Any], Any]) -> ProcessInput:
+        emit = self.emit
+
+        def process(value: Any, timestamp: int | None, self: CoFlatMapOperator = self) -> None:
+            results = function(value)
+            if results is not None:
+                for result in results:
+                    emit(result, timestamp)
+
+        return process
+
+
+class CoProcessOperator(_TwoInputOperator[CoProcessConfig]):
+    def open(self) -> None:
+        super().open()
+        self._context = CoProcessContext(self)
+        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._inputs = (self._processing(self.function.process_element1), self._processing(self.function.process_element2))
+
+    def _processing(self, function: Callable[[Any, Any], Any]) -> ProcessInput:
+        context, emit_results = self._context, self._emit_results
+
+        def process(value: Any, timestamp: int | None, self: CoProcessOperator = self) -> None:
+            context.element_timestamp = timestamp
+            results = function(value, context)
+            if results is not None:
+                emit_results(results, timestamp)
+
+        return process
+
+
+class KeyedCoProcessOperator(UserTimerOperator[KeyedCoProcessConfig]):
+    def open(self) -> None:
+        self.timer_context = KeyedCoProcessContext(self, self.backend, self.timers)
+        self.emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        super().open()
+        self._functions = (self.function.process_element1, self.function.process_element2)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        backend, context = self.backend, self.timer_context
+        function, emit_results = self._functions[input_index], self.emit_results
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            context.element_timestamp = timestamp
+            results = function(value, context)
+            if results is not None:
+                emit_results(results, timestamp)

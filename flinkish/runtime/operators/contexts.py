@@ -1,0 +1,121 @@
+"""The contexts that process functions are called with; one object for an operator, filled anew for each record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.errors import StateError
+from flinkish.datastream.functions import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
+from flinkish.datastream.time_domain import TimeDomain
+from flinkish.datastream.timerservice import TimerService
+from flinkish.runtime.key_groups import UnhashableKey, original_key
+from flinkish.runtime.operators.base import Operator
+from flinkish.runtime.protocol import MIN_WATERMARK
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.runtime.state.timers import InternalTimerService
+
+
+class _TimesOnly(TimerService):
+    """The timer service of operators without keys: tells the time, sets no timers."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._now = operator.context.time.now
+
+    def current_processing_time(self) -> int:
+        return self._now()
+
+    def current_watermark(self) -> int:
+        return self._operator.current_watermark
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._refuse("register_event_time_timer")
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse("register_processing_time_timer")
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._refuse("delete_event_time_timer")
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._refuse("delete_processing_time_timer")
+
+    def _refuse(self, method: str) -> None:
+        raise StateError(
+            f"{method}() of operator {self._operator.node.name!r}: timers can only be set on keyed streams",
+            hint="put key_by(...) before this operator.",
+        )
+
+
+class _KeyedTimers(_TimesOnly):
+    """Timers of the key that is being processed."""
+
+    def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+        super().__init__(operator)
+        self._backend = backend
+        self._timers = timers
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        if not self._operator.quiesced:
+            self._timers.register_event_time_timer(self._backend.current_key, None, int(timestamp))
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        if not self._operator.quiesced:
+            self._timers.register_processing_time_timer(self._backend.current_key, None, int(timestamp))
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._timers.delete_event_time_timer(self._backend.current_key, None, int(timestamp))
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._timers.delete_processing_time_timer(self._backend.current_key, None, int(timestamp))
+
+
+class ElementContext:
+    """Holds the timestamp of the record at hand; None shows as Long.MIN, as in PyFlink."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.element_timestamp: int | None = None
+        self._timer_service: TimerService = _TimesOnly(operator)
+
+    def timestamp(self) -> int:
+        timestamp = self.element_timestamp
+        return MIN_WATERMARK if timestamp is None else timestamp
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+
+class KeyedContext(ElementContext):
+    def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+        super().__init__(operator)
+        self._backend = backend
+        self._timer_service = _KeyedTimers(operator, backend, timers)
+        self.domain = TimeDomain.EVENT_TIME
+
+    def get_current_key(self) -> Any:
+        key = self._backend.current_key
+        return original_key(key) if key.__class__ is UnhashableKey else key
+
+    def time_domain(self) -> TimeDomain:
+        return self.domain
+
+
+class ProcessContext(ElementContext, ProcessFunction.Context):
+    """Of ProcessFunction."""
+
+
+class CoProcessContext(ElementContext, CoProcessFunction.Context):
+    """Of CoProcessFunction."""
+
+
+class KeyedProcessContext(KeyedContext, KeyedProcessFunction.OnTimerContext):
+    """Of KeyedProcessFunction; serves process_element and on_timer."""
+
+
+class KeyedCoProcessContext(KeyedContext, KeyedCoProcessFunction.OnTimerContext):
+    """Of KeyedCoProcessFunction; serves process_element1, process_element2 and on_timer."""

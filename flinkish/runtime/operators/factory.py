@@ -1,0 +1,61 @@
+"""The one table from operator configurations to what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flinkish.common.errors import UnsupportedError
+from flinkish.datastream import operators as configs
+from flinkish.runtime.operators.async_wait import AsyncWaitOperator
+from flinkish.runtime.operators.base import Operator, OperatorContext
+from flinkish.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from flinkish.runtime.operators.co import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    CoProcessOperator,
+    KeyedCoProcessOperator,
+)
+from flinkish.runtime.operators.interval_join import IntervalJoinOperator
+from flinkish.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
+from flinkish.runtime.operators.sink import SinkOperator
+from flinkish.runtime.operators.source import SourceOperator
+from flinkish.runtime.operators.stateless import (
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+    ProcessOperator,
+)
+from flinkish.runtime.operators.timestamps import TimestampsAndWatermarksOperator
+from flinkish.runtime.operators.window.choice import window_operator
+
+_OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Operator]] = {
+    configs.SourceConfig: SourceOperator,
+    configs.MapConfig: MapOperator,
+    configs.FlatMapConfig: FlatMapOperator,
+    configs.FilterConfig: FilterOperator,
+    configs.ProcessConfig: ProcessOperator,
+    configs.KeyedProcessConfig: KeyedProcessOperator,
+    configs.ReduceConfig: ReduceOperator,
+    configs.CoMapConfig: CoMapOperator,
+    configs.CoFlatMapConfig: CoFlatMapOperator,
+    configs.CoProcessConfig: CoProcessOperator,
+    configs.KeyedCoProcessConfig: KeyedCoProcessOperator,
+    configs.BroadcastProcessConfig: BroadcastProcessOperator,
+    configs.KeyedBroadcastProcessConfig: KeyedBroadcastProcessOperator,
+    configs.AsyncWaitConfig: AsyncWaitOperator,
+    configs.IntervalJoinConfig: IntervalJoinOperator,
+    configs.TimestampsAndWatermarksConfig: TimestampsAndWatermarksOperator,
+    configs.WindowConfig: window_operator,
+    configs.SinkConfig: SinkOperator,
+}
+
+
+def make_operator(context: OperatorContext) -> Operator:
+    """Make the working part of an operator.
+
+    Raises UnsupportedError for a configuration that has none.
+    """
+    operator = _OPERATORS.get(type(context.node.operator))
+    if operator is None:
+        raise UnsupportedError(f"operator {context.node.name!r}: nothing runs a {type(context.node.operator).__name__}")
+    return operator(context)

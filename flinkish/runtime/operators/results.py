@@ -1,0 +1,38 @@
+"""What user functions may return, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.output_tag import OutputTag
+from flinkish.runtime.channels import Emit
+from flinkish.runtime.operators.base import Output, converting, discard
+
+EmitResults = Callable[[Any, int | None], None]
+
+
+def results_emitter(output: Output, emit: Emit, tags: dict[str, TypeInformation | None], name: str) -> EmitResults:
+    """Return what emits all a function returned: an iterable of values and of (OutputTag, value) pairs.
+
+    Differs from Flink: a pair whose tag nobody reads is dropped instead of becoming a record of the main output.
+    """
+    side = {tag: converting(target, type_info) if (type_info := tags.get(tag)) else target for tag, target in output.side.items()}
+
+    def emit_results(results: Any, timestamp: int | None) -> None:
+        try:
+            iterator = iter(results)
+        except TypeError:
+            raise InvalidProgramError(
+                f"{name} must return None or an iterable of results; got {type(results).__name__}",
+                hint="use `yield value`, or return a list.",
+            ) from None
+        for result in iterator:
+            if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
+                side.get(result[0].tag_id, discard)(result[1], timestamp)
+            else:
+                emit(result, timestamp)
+
+    return emit_results

@@ -1,0 +1,108 @@
+"""Sink writers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.base import (
+    SinkWriter,
+    SinkWriterContext,
+    WriteContext,
+)
+from flinkish.datastream.functions import Function
+from flinkish.datastream.operators import SinkConfig
+from flinkish.datastream.state import ListState, ListStateDescriptor
+from flinkish.metrics import MetricGroup
+from flinkish.runtime.isolation import SCALARS, isolate
+from flinkish.runtime.operators import checkpointed
+from flinkish.runtime.operators.base import Operator, OperatorContext
+from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
+from flinkish.runtime.protocol import Barrier
+
+
+class _WriterContext(SinkWriterContext):
+    def __init__(self, context: OperatorContext) -> None:
+        self.configuration: Configuration = context.configuration
+        self.job_id = context.job_id
+        self.sink_uid = str(context.node.uid)
+        self.subtask_index = context.subtask_index
+        self.parallelism = context.parallelism
+        self.attempt_id = context.attempt_id
+        self.metric_group: MetricGroup = context.metrics
+        self.input_type: TypeInformation = context.node.input_types[0]
+        #: What the writer calls, if it said so.
+        self.function: Function | None = None
+        self._context = context
+
+    def initialize_function(self, function: Function) -> None:
+        self.function = function
+        checkpointed.initialize_state(function, self._context, TaskRuntimeContext(self._context, None))
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._context.state.list_state(descriptor)
+
+    def processing_time(self) -> int:
+        return self._context.time.processing_time
+
+    def emit_to_driver(self, channel: str, values: Sequence[Any]) -> None:
+        self._context.to_driver(self._context.node.uid, channel, list(values))
+
+
+class SinkOperator(Operator):
+    """Gives records to a writer, cut loose from the objects that user code may still change."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        config = context.node.operator
+        assert isinstance(config, SinkConfig)
+        self._sink = config.sink
+        self._writer: SinkWriter[Any, Any] | None = None
+
+    def open(self) -> None:
+        self._writer_context = _WriterContext(self.context)
+        self._writer = self._sink.create_writer(self._writer_context)
+        self._write = self._writer.write
+        self._stateless_context = WriteContext(timestamp=None, watermark=self.current_watermark)
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        context = self._stateless_context
+        if timestamp is not None or context.watermark != self.current_watermark:
+            context = WriteContext(timestamp=timestamp, watermark=self.current_watermark)
+            if timestamp is None:
+                self._stateless_context = context
+        self._write(value if value.__class__ in SCALARS else isolate(value), context)
+
+    def prepare_snapshot(self) -> None:
+        assert self._writer is not None
+        self._writer.flush(False)
+
+    def snapshot_state(self, barrier: Barrier) -> None:
+        checkpointed.snapshot_state(self._writer_context.function, barrier)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        checkpointed.notify_complete(self._writer_context.function, checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        checkpointed.notify_aborted(self._writer_context.function, checkpoint_id)
+
+    def finish(self) -> None:
+        assert self._writer is not None
+        self._writer.flush(True)
+
+    def prepare_commit(self) -> tuple[bytes, ...]:
+        assert self._writer is not None
+        return tuple(msgspec.msgpack.encode(committable) for committable in self._writer.prepare_commit())
+
+    def end_epoch(self) -> None:
+        assert self._writer is not None
+        self._writer.end_epoch()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()

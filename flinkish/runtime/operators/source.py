@@ -1,0 +1,272 @@
+"""Sources at level 0: drive a reader for one epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.datastream.connectors.base import (
+    DriverSource,
+    InputStatus,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+)
+from flinkish.datastream.connectors.record_errors import SideOutputRecord
+from flinkish.datastream.operators import SourceConfig
+from flinkish.metrics import MetricGroup
+from flinkish.runtime.operators.base import Operator, OperatorContext, Output
+from flinkish.runtime.operators.timestamps import whole_milliseconds
+from flinkish.runtime.protocol import (
+    MAX_WATERMARK,
+    MIN_WATERMARK,
+    ReaderCommand,
+    ReaderReport,
+    SplitState,
+)
+from flinkish.runtime.watermarks import CombinedWatermarks, SplitWatermarks
+
+
+class _ReaderContext(SourceReaderContext):
+    def __init__(self, context: OperatorContext) -> None:
+        self.configuration: Configuration = context.configuration
+        self.subtask_index = context.subtask_index
+        self.parallelism = context.parallelism
+        self.metric_group: MetricGroup = context.metrics
+        self._time = context.time
+
+    def processing_time(self) -> int:
+        return self._time.processing_time
+
+
+class _ReaderOutput:
+    """Takes records from a reader, gives them timestamps and shows them to the split's generator."""
+
+    def __init__(self, operator: SourceOperator) -> None:
+        self.credit = 0
+        self.finished_splits: set[str] = set()
+        self._operator = operator
+        self._emit = operator.emit
+        self._side = operator.output.side
+        self._combined = operator.combined
+        self._split: SplitWatermarks | None = None
+        self._extract = operator.extract
+        if self._combined is None and self._extract is None:
+            self.collect = self._collect_plain  # type: ignore[method-assign]
+
+    def collect(self, value: Any, timestamp: int | None = None) -> None:
+        self.credit -= 1
+        if value.__class__ is SideOutputRecord:
+            self._to_side(value, timestamp)
+            return
+        if self._extract is not None:
+            timestamp = self._extract(value, MIN_WATERMARK if timestamp is None else timestamp)
+            if timestamp.__class__ is not int:
+                timestamp = whole_milliseconds(timestamp, self._extract, value)
+        self._emit(value, timestamp)
+        combined = self._combined
+        if combined is not None:
+            split = self._split or self._select("")
+            split.event(value, timestamp)
+            if combined.changed:
+                self._operator.send_watermark()
+
+    def _collect_plain(self, value: Any, timestamp: int | None = None) -> None:
+        self.credit -= 1
+        if value.__class__ is SideOutputRecord:
+            self._to_side(value, timestamp)
+        else:
+            self._emit(value, timestamp)
+
+    def collect_all(self, values: Iterable[Any]) -> None:
+        if self._combined is not None or self._extract is not None:
+            for value in values:
+                self.collect(value)
+            return
+        emit = self._emit
+        count = 0
+        for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
+            if value.__class__ is SideOutputRecord:
+                self._to_side(value, None)
+            else:
+                emit(value, None)
+        self.credit -= count
+
+    def _to_side(self, record: SideOutputRecord, timestamp: int | None) -> None:
+        emit = self._side.get(record.tag.tag_id)
+        if emit is not None:
+            emit(record.value, timestamp)
+
+    def select_split(self, split_id: str) -> None:
+        if self._combined is not None:
+            self._select(split_id)
+
+    def _select(self, split_id: str) -> SplitWatermarks:
+        assert self._combined is not None
+        self._split = self._combined.split(split_id, self._operator.context.time.now())
+        return self._split
+
+    def split_finished(self, split_id: str) -> None:
+        self.finished_splits.add(split_id)
+        if self._combined is not None:
+            self._combined.remove(split_id)
+            self._split = None
+
+
+class SourceOperator(Operator):
+    """Reads the splits named by the command, from the positions it names.
+
+    The reader is kept from epoch to epoch as long as its position is what the next command says; else (the epoch is run again, or
+    in another process) a new one starts from the command.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        config = context.node.operator
+        assert isinstance(config, SourceConfig)
+        self._source = config.source
+        self._reader: SourceReader[Any, Any] | None = None
+        self._known: dict[str, bytes] = {}
+        self._told_no_more = False
+        self.combined: CombinedWatermarks | None = None
+        self.extract = None
+        strategy = config.watermarks
+        if strategy is not None:
+            if strategy.timestamp_assigner is not None:
+                self.extract = strategy.timestamp_assigner.extract_timestamp
+            # A batch has one watermark, at its end.
+            if not context.batch and (strategy.generates_watermarks or strategy.idleness_ms is not None):
+                self._strategy = strategy
+                self._periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
+                self.combined = CombinedWatermarks(strategy, self._periodic)
+
+    def connect(self, output: Output) -> None:
+        # A source that knows its type emits values of it; from others the declared type is checked.
+        self.passes_through = self._source.produced_type() == self.node.output_type
+        super().connect(output)
+        self._output = _ReaderOutput(self)
+
+    def read(self, command: ReaderCommand) -> ReaderReport:
+        """Read for one epoch; emits records, watermarks, and at the end of all input what ends it."""
+        if command.finished:
+            # Watermark and end went out in an earlier epoch of this attempt; the gates remember them.
+            return ReaderReport(splits=(), records=0, more_available=False, finished=True, wants_split=False)
+        output = self._output
+        output.credit = command.credit
+        output.finished_splits.clear()
+        if isinstance(self._source, DriverSource):
+            status, splits = self._read_from_driver(command)
+        else:
+            status, splits = self._read_splits(self._source, command)
+        finished = status is InputStatus.END_OF_INPUT
+        if finished:
+            self._end()
+        elif self.combined is not None:
+            self.combined.end_epoch(self.context.time.now())
+            self.send_watermark()
+            splits = self._with_generators(splits)
+        wants_split = not splits and not command.no_more_splits and status is not InputStatus.MORE_AVAILABLE
+        return ReaderReport(
+            splits=splits,
+            records=command.credit - self._output.credit,
+            more_available=status is InputStatus.MORE_AVAILABLE,
+            finished=finished,
+            wants_split=wants_split and not finished,
+        )
+
+    def drain(self) -> None:
+        """End here, as if the input had."""
+        self._end()
+
+    def _end(self) -> None:
+        self.current_watermark = MAX_WATERMARK
+        self.output.watermark(MAX_WATERMARK)
+        self.output.end_of_input()
+        self.close()
+
+    def _read_from_driver(self, command: ReaderCommand) -> tuple[InputStatus, tuple[SplitState, ...]]:
+        # The generator of a driver-side source has no split; it travels in a split state of its own.
+        if self.combined is not None and command.splits and "" not in self._known:
+            self.combined.split("", self.context.time.now(), command.splits[0].generator)
+            self._known = {"": b""}
+        for record in command.records:
+            self._output.collect(record)
+        status = InputStatus.END_OF_INPUT if command.end_of_records else InputStatus.NOTHING_AVAILABLE
+        return status, (SplitState(split_id="", split=b""),) if self.combined is not None else ()
+
+    def _read_splits(self, source: Source[Any, Any, Any], command: ReaderCommand) -> tuple[InputStatus, tuple[SplitState, ...]]:
+        reader = self._reader_at(source, command)
+        if command.no_more_splits and not self._told_no_more:
+            self._told_no_more = True
+            reader.notify_no_more_splits()
+        output = self._output
+        status = InputStatus.MORE_AVAILABLE
+        while output.credit > 0:
+            status = reader.poll_next(output)
+            if status is not InputStatus.MORE_AVAILABLE:
+                break
+        if status is InputStatus.END_OF_INPUT:
+            return status, ()
+        unfinished = [split for split in reader.snapshot_state() if split.split_id not in output.finished_splits]
+        self._known = {split.split_id: msgspec.msgpack.encode(split) for split in unfinished}
+        return status, tuple(SplitState(split_id=name, split=encoded) for name, encoded in self._known.items())
+
+    def _reader_at(self, source: Source[Any, Any, Any], command: ReaderCommand) -> SourceReader[Any, Any]:
+        """Return a reader that stands where the command says."""
+        wanted = {state.split_id: state.split for state in command.splits}
+        current = all(wanted.get(name) == encoded for name, encoded in self._known.items())
+        if self._reader is None or not current:
+            self.close()
+            self._known = {}
+            self._told_no_more = False
+            if self.combined is not None:
+                self.combined = CombinedWatermarks(self._strategy, self._periodic)
+                self.combined.watermark = self.current_watermark
+            self._output = _ReaderOutput(self)
+            self._output.credit = command.credit
+            self._reader = source.create_reader(_ReaderContext(self.context))
+            self._reader.start()
+        new = [state for state in command.splits if state.split_id not in self._known]
+        if self.combined is not None:
+            # A split that was not begun has no say yet, as in Flink: its generator comes with its first record.
+            for state in new:
+                if state.generator is not None:
+                    self.combined.split(state.split_id, self.context.time.now(), state.generator)
+        if new:
+            self._reader.add_splits([decode_split(source, state) for state in new])
+        return self._reader
+
+    def _with_generators(self, splits: Sequence[SplitState]) -> tuple[SplitState, ...]:
+        assert self.combined is not None
+        return tuple(
+            SplitState(split_id=state.split_id, split=state.split, generator=self.combined.state_of(state.split_id))
+            for state in splits
+        )
+
+    def send_watermark(self) -> None:
+        """Emit what the generators have come to."""
+        assert self.combined is not None
+        watermark, idle = self.combined.take()
+        if idle is False:
+            self.output.status(False)
+        if watermark is not None and watermark > self.current_watermark:
+            self.current_watermark = watermark
+            self.output.watermark(watermark)
+        if idle is True:
+            self.output.status(True)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            reader, self._reader = self._reader, None
+            reader.close()
+
+
+def decode_split(source: Source[Any, Any, Any], state: SplitState) -> SourceSplit:
+    """Return the split in a split state."""
+    split: SourceSplit = msgspec.msgpack.decode(state.split, type=source.split_type)
+    return split

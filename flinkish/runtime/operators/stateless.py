@@ -1,0 +1,81 @@
+"""map, flat_map, filter and process without keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.conversion import converter
+from flinkish.common.errors import TypeMismatchError
+from flinkish.datastream.operators import (
+    FilterConfig,
+    FlatMapConfig,
+    MapConfig,
+    ProcessConfig,
+)
+from flinkish.runtime.operators.base import Output
+from flinkish.runtime.operators.contexts import ProcessContext
+from flinkish.runtime.operators.function import FunctionOperator
+from flinkish.runtime.operators.results import results_emitter
+
+
+class MapOperator(FunctionOperator[MapConfig]):
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        emit, function = output.main, self.function
+        convert = converter(self.node.output_type)
+
+        # `function.map` is looked up for each record: open() may set it.
+        def process(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
+            emit(function.map(value), timestamp)
+
+        def process_and_convert(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
+            emit(convert(function.map(value)), timestamp)  # type: ignore[misc]
+
+        self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
+
+
+class FlatMapOperator(FunctionOperator[FlatMapConfig]):
+    def open(self) -> None:
+        super().open()
+        self._flat_map = self.function.flat_map
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        emit = self.emit
+        results = self._flat_map(value)
+        try:
+            iterator = iter(results)
+        except TypeError:
+            raise TypeMismatchError(
+                f"flat_map of {self.node.name!r} must return an iterable of results; got {results!r}",
+                hint="use `yield value`, or return a list: an empty one for nothing.",
+            ) from None
+        for result in iterator:
+            emit(result, timestamp)
+
+
+class FilterOperator(FunctionOperator[FilterConfig]):
+    passes_through = True
+
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        emit, function = self.emit, self.function
+
+        def process(value: Any, timestamp: int | None, self: FilterOperator = self) -> None:
+            if function.filter(value):
+                emit(value, timestamp)
+
+        self.process = process  # type: ignore[method-assign]
+
+
+class ProcessOperator(FunctionOperator[ProcessConfig]):
+    def open(self) -> None:
+        super().open()
+        self._process_element = self.function.process_element
+        self._context = ProcessContext(self)
+        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        self._context.element_timestamp = timestamp
+        results = self._process_element(value, self._context)
+        if results is not None:
+            self._emit_results(results, timestamp)

@@ -1,0 +1,87 @@
+"""Keyed operators with timers."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from flinkish.datastream.time_domain import TimeDomain
+from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.operators.function import ConfigT, FunctionOperator
+from flinkish.runtime.operators.results import EmitResults
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.runtime.state.timers import InternalTimerService
+
+
+class TimerContext(Protocol):
+    """The part of an OnTimerContext that is filled anew for each timer."""
+
+    element_timestamp: int | None
+    domain: TimeDomain
+
+
+class TimedOperator(FunctionOperator[ConfigT]):
+    """Fires its timers: event time when the watermark passes, processing time at the start and the end of each epoch.
+
+    At the end of the input, event-time timers fire by the MAX watermark; processing-time timers still pending are dropped, as
+    Flink does.
+    """
+
+    backend: KeyedStateBackend
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        self.timers: InternalTimerService = self.backend.timer_service()
+
+    def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
+        """Call the user's on_timer."""
+        raise NotImplementedError
+
+    def _fire_event_time(self, timestamp: int, key: Any, namespace: Any) -> None:
+        self.fire(timestamp, key, namespace, TimeDomain.EVENT_TIME)
+
+    def _fire_processing_time(self, timestamp: int, key: Any, namespace: Any) -> None:
+        self.fire(timestamp, key, namespace, TimeDomain.PROCESSING_TIME)
+
+    def watermark(self, timestamp: int) -> None:
+        self.current_watermark = timestamp
+        self.timers.advance_watermark(timestamp, self._fire_event_time)
+        self.output.watermark(timestamp)
+
+    def end_key(self) -> None:
+        """Fire all timers, as Flink does in batch mode: also those in processing time; what they register is ignored."""
+        self.current_watermark = MAX_WATERMARK
+        self.quiesced = True
+        self.timers.advance_watermark(MAX_WATERMARK, self._fire_event_time)
+        self.timers.advance_processing_time(MAX_WATERMARK, self._fire_processing_time)
+        self.quiesced = False
+        self.current_watermark = MIN_WATERMARK
+
+    def begin_epoch(self) -> None:
+        if self.current_watermark < MAX_WATERMARK:
+            self.timers.advance_processing_time(self.context.time.processing_time, self._fire_processing_time)
+
+    def before_barrier(self) -> None:
+        self.begin_epoch()
+
+    def next_timer(self) -> int | None:
+        return self.timers.next_processing_time() if self.current_watermark < MAX_WATERMARK else None
+
+
+class UserTimerOperator(TimedOperator[ConfigT]):
+    """Fires timers by the user function's on_timer; results carry the timer's time.
+
+    Differs from Flink: an on_timer that returns None has no output (PyFlink 2.3 raises a TypeError).
+    """
+
+    timer_context: TimerContext
+    emit_results: EmitResults
+
+    def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
+        self.backend.current_key = key
+        context = self.timer_context
+        context.element_timestamp = timestamp
+        context.domain = domain
+        results = self.function.on_timer(timestamp, context)
+        if results is not None:
+            self.emit_results(results, timestamp)

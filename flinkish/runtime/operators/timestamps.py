@@ -1,0 +1,91 @@
+"""assign_timestamps_and_watermarks in the middle of a program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common import options
+from flinkish.common.errors import TypeMismatchError
+from flinkish.datastream.operators import TimestampsAndWatermarksConfig
+from flinkish.runtime.operators.base import Operator, OperatorContext
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.runtime.watermarks import CombinedWatermarks
+
+
+def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) -> int:
+    """Return what a timestamp assigner returned as an int, cut towards zero as PyFlink does; raises TypeMismatchError."""
+    if not isinstance(timestamp, (str, bytes)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return int(timestamp)
+    name = getattr(extract, "__qualname__", "extract_timestamp")
+    shown = repr(value) if len(repr(value)) <= 200 else repr(value)[:200] + "..."
+    raise TypeMismatchError(
+        f"{name} must return milliseconds as int; got {timestamp!r} of type {type(timestamp).__name__} for the record {shown}",
+        hint="for a datetime: int(value.timestamp() * 1000); leave out records without a time before (filter, side output).",
+    )
+
+
+class TimestampsAndWatermarksOperator(Operator):
+    """Gives records their event time and makes watermarks of it; those from before are ignored, but for the last.
+
+    Punctuated watermarks go out at once, periodic ones at the end of each epoch (the interval 0 turns them off).
+    """
+
+    passes_through = True
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        config = context.node.operator
+        assert isinstance(config, TimestampsAndWatermarksConfig)
+        self._strategy = config.strategy
+        self._table = context.state.internal("watermarks")
+        periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
+        self._combined = CombinedWatermarks(config.strategy, periodic)
+        self._split = self._combined.split("", context.time.now(), self._table.get("generator"))
+
+    def open(self) -> None:
+        assigner = self._strategy.timestamp_assigner
+        self._extract = assigner.extract_timestamp if assigner is not None else None
+        self._watched = not self.context.batch and (self._strategy.generates_watermarks or self._strategy.idleness_ms is not None)
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        extract = self._extract
+        if extract is not None:
+            timestamp = extract(value, MIN_WATERMARK if timestamp is None else timestamp)
+            if timestamp.__class__ is not int:
+                timestamp = whole_milliseconds(timestamp, extract, value)
+        self.emit(value, timestamp)
+        if self._watched:
+            self._split.event(value, timestamp)
+            if self._combined.changed:
+                self._send()
+
+    def _send(self) -> None:
+        watermark, idle = self._combined.take()
+        if idle is False:
+            self.output.status(False)
+        if watermark is not None and watermark > self.current_watermark:
+            self.current_watermark = watermark
+            self.output.watermark(watermark)
+        if idle is True:
+            self.output.status(True)
+
+    def watermark(self, timestamp: int) -> None:
+        if timestamp == MAX_WATERMARK and self.current_watermark != MAX_WATERMARK:
+            self.current_watermark = MAX_WATERMARK
+            self.output.watermark(MAX_WATERMARK)
+
+    def status(self, idle: bool) -> None:
+        """Idleness is decided here anew."""
+
+    def before_barrier(self) -> None:
+        if self._watched and self.current_watermark != MAX_WATERMARK:
+            self._combined.end_epoch(self.context.time.now())
+            self._send()
+
+    def end_epoch(self) -> None:
+        state = self._combined.state_of("")
+        if self._table.get("generator") != state:
+            self._table["generator"] = state

@@ -1,0 +1,163 @@
+"""What is kept of the records of a window: one accumulator, or all of them.
+
+Each refers to the window that the operator has set as its scope's current namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.types import Row
+from flinkish.datastream.evictors import TimestampedValue
+from flinkish.datastream.functions import AggregateFunction, ReduceFunction
+from flinkish.datastream.operators import WindowConfig
+from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
+from flinkish.runtime.operators.window.namespaces import Namespace
+from flinkish.runtime.state.keyed import Convert, KeyedStateBackend, NamespacedBackend
+from flinkish.runtime.state.tables import ListTable, ValueTable
+
+STATE_NAME = "window-contents"
+
+
+class Contents(Protocol):
+    """The contents of the current window."""
+
+    scope: NamespacedBackend
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        """Add a record."""
+
+    def elements(self) -> list[Any] | None:
+        """Return what the window function gets; None if the window is empty."""
+
+    def clear(self) -> None:
+        """Drop the contents."""
+
+    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
+        """Move what other windows hold into a window."""
+
+
+class Fold:
+    """How records are folded into an accumulator: a ReduceFunction or an AggregateFunction.
+
+    `add` (value, accumulator) -> accumulator; `merge` (accumulator, accumulator) -> accumulator; `result` of an accumulator.
+    """
+
+    def __init__(self, function: ReduceFunction | AggregateFunction, fold_type: TypeInformation) -> None:
+        self.function = function
+        if isinstance(function, ReduceFunction):
+            reduce = function.reduce
+            self.descriptor: ReducingStateDescriptor | AggregatingStateDescriptor = ReducingStateDescriptor(
+                STATE_NAME, function, fold_type
+            )
+            self.first: Callable[[Any], Any] = _itself
+            self.add: Callable[[Any, Any], Any] = lambda value, accumulator: reduce(accumulator, value)
+            self.merge: Callable[[Any, Any], Any] = reduce
+            self.result: Callable[[Any], Any] = _itself
+        else:
+            create, add = function.create_accumulator, function.add
+            self.descriptor = AggregatingStateDescriptor(STATE_NAME, function, fold_type)
+            self.first = lambda value: add(value, create())
+            self.add = add
+            self.merge = function.merge
+            self.result = function.get_result
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+class FoldedContents:
+    """One accumulator for each window."""
+
+    def __init__(self, backend: KeyedStateBackend, fold: Fold) -> None:
+        self.scope = backend.in_namespace()
+        self.fold = fold
+        self._state = self.scope.get(fold.descriptor)
+        self.table: ValueTable
+        self.convert: Convert | None
+        self.table, self.convert = self.scope.table_of(fold.descriptor)
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        address = self.scope.address()
+        accumulator = self.table.get(address)
+        accumulator = self.fold.first(value) if accumulator is None else self.fold.add(value, accumulator)
+        self.table.put(address, accumulator if self.convert is None else self.convert(accumulator))
+
+    def elements(self) -> list[Any] | None:
+        accumulator = self.table.get(self.scope.address())
+        if accumulator is None:
+            return None
+        result = self.fold.result(accumulator)
+        return None if result is None else [result]
+
+    def clear(self) -> None:
+        self.table.remove(self.scope.address())
+
+    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
+        self.scope.merge(self._state, target, sources)
+
+
+class ListedContents:
+    """All records of each window."""
+
+    def __init__(self, backend: KeyedStateBackend, input_type: TypeInformation) -> None:
+        self.scope = backend.in_namespace()
+        descriptor = ListStateDescriptor(STATE_NAME, input_type)
+        self._state = self.scope.get_list_state(descriptor)
+        self.table: ListTable = self.scope.table_of(descriptor)[0]
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        # The type was checked by the operator before.
+        self.table.append(self.scope.address(), value)
+
+    def elements(self) -> list[Any] | None:
+        return list(self._state.get()) or None
+
+    def clear(self) -> None:
+        self._state.clear()
+
+    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
+        self.scope.merge(self._state, target, sources)
+
+
+class TimestampedContents:
+    """All records of each window with their timestamps, for evictors."""
+
+    def __init__(self, backend: KeyedStateBackend, input_type: TypeInformation) -> None:
+        self.scope = backend.in_namespace()
+        # Rows, as tuples cannot hold None: neither timestamps nor records need be there.
+        pairs = Types.ROW([Types.LONG(), input_type])
+        self._state = self.scope.get_list_state(ListStateDescriptor(f"{STATE_NAME}-timestamped", pairs))
+
+    def add(self, value: Any, timestamp: int | None) -> None:
+        self._state.add(Row(timestamp, value))
+
+    def elements(self) -> list[Any] | None:
+        return [value for _, value in self._state.get()] or None
+
+    def timestamped(self) -> list[TimestampedValue[Any]]:
+        """Return the records with their timestamps."""
+        return [TimestampedValue(value, timestamp) for timestamp, value in self._state.get()]
+
+    def replace(self, elements: list[TimestampedValue[Any]]) -> None:
+        """Set the contents."""
+        self._state.update([Row(element.timestamp, element.value) for element in elements])
+
+    def clear(self) -> None:
+        self._state.clear()
+
+    def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
+        self.scope.merge(self._state, target, sources)
+
+
+def contents_of(config: WindowConfig, backend: KeyedStateBackend) -> FoldedContents | ListedContents | TimestampedContents:
+    """Return what keeps the contents of an operator's windows."""
+    if config.evictor is not None:
+        return TimestampedContents(backend, config.input_type)
+    if config.fold is not None:
+        assert config.fold_type is not None
+        return FoldedContents(backend, Fold(config.fold, config.fold_type))
+    return ListedContents(backend, config.input_type)

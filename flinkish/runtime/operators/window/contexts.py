@@ -1,0 +1,210 @@
+"""What triggers, assigners, evictors and window functions see; one object of each for an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flinkish.common.errors import StateError
+from flinkish.datastream.evictors import Evictor
+from flinkish.datastream.functions import KeyedStateStore, ProcessAllWindowFunction, ProcessWindowFunction, RuntimeContext
+from flinkish.datastream.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from flinkish.datastream.window import Trigger, WindowAssigner
+from flinkish.metrics import MetricGroup
+from flinkish.runtime.operators.base import Operator
+from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
+from flinkish.runtime.operators.window.namespaces import Namespace
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.runtime.state.timers import InternalTimerService
+
+
+class _States:
+    """States by descriptor object: what triggers and assigners ask for with every record."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+        # The descriptor is kept so that its id stays its own.
+        self._known: dict[int, tuple[StateDescriptor, Any]] = {}
+
+    def of(self, descriptor: StateDescriptor) -> Any:
+        known = self._known.get(id(descriptor))
+        if known is None:
+            known = self._known[id(descriptor)] = (descriptor, self._backend.get(descriptor))
+            if len(self._known) > 100:
+                # A trigger that makes a descriptor each time.
+                self._known.clear()
+        return known[1]
+
+
+class _Times:
+    """Processing time, watermark and metrics of an operator."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._now = operator.context.time.now
+
+    def get_current_processing_time(self) -> int:
+        return self._now()
+
+    def get_current_watermark(self) -> int:
+        return self._operator.current_watermark
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._operator.context.metrics
+
+
+class TriggerContext(_Times, Trigger.OnMergeContext):
+    """State and timers of the window at hand, which the operator sets by `enter`."""
+
+    def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+        super().__init__(operator)
+        self._backend = backend
+        self._timers = timers
+        self._scope = backend.in_namespace()
+        self._states = _States(self._scope)
+        #: Windows that were merged into the one at hand.
+        self.merged: Sequence[Namespace] = ()
+
+    def enter(self, namespace: Namespace) -> None:
+        """Go to a window."""
+        self._scope.current_namespace = namespace
+
+    def register_processing_time_timer(self, time: int) -> None:
+        if not self._operator.quiesced:
+            self._timers.register_processing_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+
+    def register_event_time_timer(self, time: int) -> None:
+        if not self._operator.quiesced:
+            self._timers.register_event_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self._timers.delete_processing_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self._timers.delete_event_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+        state: State = self._states.of(state_descriptor)
+        return state
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        scope = self._scope
+        scope.merge(self._states.of(state_descriptor), scope.current_namespace, self.merged)
+
+
+class AssignerContext(_Times, WindowAssigner.WindowAssignerContext):
+    """Its state is that of the record's key, in no window."""
+
+    def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
+        super().__init__(operator)
+        self._runtime_context = _AssignerRuntimeContext(operator, backend)
+
+    def get_runtime_context(self) -> RuntimeContext:
+        return self._runtime_context
+
+
+class _AssignerRuntimeContext(TaskRuntimeContext):
+    def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
+        super().__init__(operator.context, backend)
+        self._states = _States(backend)
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        state: ValueState[Any] = self._states.of(state_descriptor)
+        return state
+
+
+class EvictorContext(_Times, Evictor.EvictorContext):
+    """Times only."""
+
+
+class StateStore(KeyedStateStore):
+    """State of a backend, or of a view of it."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return self._backend.get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._backend.get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return self._backend.get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._backend.get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        return self._backend.get_aggregating_state(state_descriptor)
+
+
+class NoWindowState(KeyedStateStore):
+    """Per-window state where windows are merged: there is none, as a window has no state that would be merged with it."""
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        raise _no_window_state()
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        raise _no_window_state()
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        raise _no_window_state()
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        raise _no_window_state()
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        raise _no_window_state()
+
+
+def _no_window_state() -> StateError:
+    return StateError(
+        "per-window state is not allowed when using merging windows",
+        hint="use global_state(), or a trigger's state, which is merged.",
+    )
+
+
+class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):
+    """Serves process and clear, of keyed windows and of windows of a whole stream; the operator sets the window by `enter`."""
+
+    def __init__(self, operator: Operator, backend: KeyedStateBackend, *, merging: bool) -> None:
+        self._operator = operator
+        self._now = operator.context.time.now
+        self._scope = backend.in_namespace()
+        self._window: Any = None
+        self._window_state: KeyedStateStore = NoWindowState() if merging else StateStore(self._scope)
+        self._global_state = StateStore(backend)
+
+    def enter(self, window: Any, namespace: Namespace) -> None:
+        """Go to a window."""
+        self._window = window
+        self._scope.current_namespace = namespace
+
+    def window(self) -> Any:
+        return self._window
+
+    def current_processing_time(self) -> int:
+        return self._now()
+
+    def current_watermark(self) -> int:
+        return self._operator.current_watermark
+
+    def window_state(self) -> KeyedStateStore:
+        return self._window_state
+
+    def global_state(self) -> KeyedStateStore:
+        return self._global_state

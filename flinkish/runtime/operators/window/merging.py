@@ -1,0 +1,112 @@
+"""Windows of a key that are merged: which there are, and under which namespace their contents lie.
+
+When windows are merged, the contents stay where those of one of them are; so growing a session moves nothing. The mapping from
+windows to these namespaces is map state of the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from flinkish.common.errors import StateError
+from flinkish.common.typeinfo import Types
+from flinkish.datastream.state import MapStateDescriptor
+from flinkish.datastream.window import (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
+    MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
+)
+from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
+from flinkish.runtime.state.keyed import KeyedStateBackend
+
+#: merged window, windows merged into it, namespace of its contents, namespaces whose contents have to be moved there
+OnMerge = Callable[[Namespace, Sequence[Namespace], Namespace, Sequence[Namespace]], None]
+
+_SESSIONS = (
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+)
+
+
+class MergingWindows:
+    """The windows of the current key."""
+
+    def __init__(
+        self,
+        assigner: MergingWindowAssigner[Any, Any],
+        backend: KeyedStateBackend,
+        namespaces: WindowNamespaces,
+        on_merge: OnMerge,
+    ) -> None:
+        self._assigner = assigner
+        self._namespaces = namespaces
+        self._on_merge = on_merge
+        anything = Types.PICKLED_BYTE_ARRAY()
+        self._state = backend.get_map_state(MapStateDescriptor("merging-window-set", anything, anything))
+        self._decide = self._decide_sessions if type(assigner) in _SESSIONS else self._decide_by_assigner
+
+    def state_window(self, window: Namespace) -> Namespace | None:
+        """Return the namespace of a window's contents; None if there is no such window."""
+        return self._state.get(window)
+
+    def retire(self, window: Namespace) -> None:
+        """Forget a window."""
+        self._state.remove(window)
+
+    def add(self, new: Namespace) -> Namespace:
+        """Add a window, merging what has to be merged; return the window it became."""
+        windows = list(self._state.keys())
+        result = new
+        for merge_result, merged in self._decide(windows, new):
+            if new in merged:
+                result = merge_result
+                merged = [window for window in merged if window != new or new in windows]
+            self._merge(merge_result, merged)
+        if not self._state.contains(result):
+            self._state.put(result, result)
+        return result
+
+    def _merge(self, result: Namespace, merged: list[Namespace]) -> None:
+        if merged == [result]:
+            # The new window lies within one that was there.
+            return
+        state_windows = [self._state.get(window) for window in merged]
+        if None in state_windows or not merged:
+            raise StateError(
+                f"{type(self._assigner).__name__}.merge_windows() merged a window that was not among those it was given: "
+                f"{[self._namespaces.window(window) for window in merged]}"
+            )
+        for window in merged:
+            self._state.remove(window)
+        self._state.put(result, state_windows[0])
+        self._on_merge(result, merged, state_windows[0], state_windows[1:])
+
+    @staticmethod
+    def _decide_sessions(windows: list[Namespace], new: Namespace) -> Iterable[tuple[Namespace, list[Namespace]]]:
+        """Decide as TimeWindow.merge_windows does, knowing that the windows there were do not touch each other."""
+        start, end = new
+        touching = [window for window in windows if window[0] <= end and window[1] >= start]
+        if not touching:
+            return ()
+        result = (min(start, *(window[0] for window in touching)), max(end, *(window[1] for window in touching)))
+        return ((result, [*touching, new] if new not in touching else touching),)
+
+    def _decide_by_assigner(self, windows: list[Namespace], new: Namespace) -> Iterable[tuple[Namespace, list[Namespace]]]:
+        decisions = _Decisions()
+        candidates = windows if new in windows else [*windows, new]
+        self._assigner.merge_windows([self._namespaces.window(window) for window in candidates], decisions)
+        of = self._namespaces.of
+        return [(of(result), [of(window) for window in merged]) for merged, result in decisions.taken]
+
+
+class _Decisions(MergingWindowAssigner.MergeCallback[Any]):
+    def __init__(self) -> None:
+        self.taken: list[tuple[list[Any], Any]] = []
+
+    def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+        self.taken.append((list(to_be_merged), merge_result))

@@ -1,0 +1,322 @@
+"""The window operator: any assigner, trigger, evictor and function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, StateError
+from flinkish.datastream.functions import (
+    AllWindowFunction,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from flinkish.datastream.operators import WindowConfig
+from flinkish.datastream.time_domain import TimeDomain
+from flinkish.datastream.window import MergingWindowAssigner, TriggerResult
+from flinkish.runtime.channels import Emit
+from flinkish.runtime.key_groups import original_key
+from flinkish.runtime.operators.base import OperatorContext, converting
+from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
+from flinkish.runtime.operators.timed import TimedOperator
+from flinkish.runtime.operators.window.contents import Contents, Fold, TimestampedContents, contents_of
+from flinkish.runtime.operators.window.contexts import AssignerContext, EvictorContext, TriggerContext, WindowFunctionContext
+from flinkish.runtime.operators.window.merging import MergingWindows
+from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+
+#: Key, window, context, elements.
+CallFunction = Callable[[Any, Any, WindowFunctionContext, list[Any]], Any]
+
+#: PyFlink's name of the counter of records that came too late and that no side output took.
+LATE_RECORDS = "numLateRecordsDropped"
+
+_CONTINUE = TriggerResult.CONTINUE
+
+
+class BaseWindowOperator(TimedOperator[WindowConfig]):
+    """What all window operators share: functions, late records, firing.
+
+    Results carry the timestamp of the timer or of the record that fired the window, as in PyFlink (and unlike Java, where it is
+    always that of the window's end).
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        config = self.config
+        self.assigner: Any = config.assigner
+        self.event_time: bool = self.assigner.is_event_time()
+        self.lateness = config.allowed_lateness if self.event_time else 0
+        self.namespaces = WindowNamespaces(self.assigner)
+        self.late_records = context.metrics.counter(LATE_RECORDS)
+
+    def open(self) -> None:
+        config = self.config
+        merging = isinstance(self.assigner, MergingWindowAssigner)
+        self.function_context = WindowFunctionContext(self, self.backend, merging=merging)
+        self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
+        self._late_output = self._make_late_output()
+        if config.fold is not None:
+            config.fold.open(TaskRuntimeContext(self.context, self.backend))
+        super().open()
+        self._call, self._passes_through = calling(self.function)
+        #: None if the user's function has nothing to clear.
+        self.clear_function = clear_of(self.function)
+
+    def close(self) -> None:
+        opened = self._opened
+        super().close()
+        if opened and self.config.fold is not None:
+            self.config.fold.close()
+
+    def _make_late_output(self) -> Emit | None:
+        tag = self.config.late_data_tag
+        if tag is None or tag.tag_id not in self.output.side:
+            return None
+        return converting(self.output.side[tag.tag_id], tag.type_info)
+
+    def late(self, value: Any, timestamp: int | None) -> None:
+        """Take a record of which all windows are gone."""
+        if self._late_output is not None:
+            self._late_output(value, timestamp)
+        else:
+            self.late_records.inc()
+
+    def emit_window(self, window: Any, namespace: Namespace, elements: list[Any], timestamp: int | None) -> None:
+        """Call the window function and emit its results."""
+        if self._passes_through:
+            for element in elements:
+                self.emit(element, timestamp)
+            return
+        context = self.function_context
+        context.enter(window, namespace)
+        results = self._call(original_key(self.backend.current_key), window, context, elements)
+        if results is None:
+            raise InvalidArgumentError(
+                f"{type(self.function).__name__} of {self.node.name} must return an iterable of results; got None",
+                hint="use `yield value`, or return a list; an empty one for no results.",
+            )
+        self._emit_results(results, timestamp)
+
+    def clear_window_function(self, window: Any, namespace: Namespace) -> None:
+        """Let the user's function empty its state of a window that is gone."""
+        if self.clear_function is not None:
+            self.function_context.enter(window, namespace)
+            self.clear_function(self.function_context)
+
+
+class WindowOperator(BaseWindowOperator):
+    """The rules of Flink's WindowOperator, record by record and window by window."""
+
+    def open(self) -> None:
+        super().open()
+        self.trigger = self.config.trigger
+        self.contents: Contents = contents_of(self.config, self.backend)
+        self.trigger_context = TriggerContext(self, self.backend, self.timers)
+        self._assigner_context = AssignerContext(self, self.backend)
+        self._evicting: _Evicting | None = None
+        if isinstance(self.contents, TimestampedContents):
+            self._evicting = _Evicting(self, self.contents)
+        self._merging: MergingWindows | None = None
+        if isinstance(self.assigner, MergingWindowAssigner):
+            self._merging = MergingWindows(self.assigner, self.backend, self.namespaces, self._on_merge)
+
+    # -- records -------------------------------------------------------------------------------------------------------------
+
+    def process(self, value: Any, timestamp: int | None) -> None:
+        time = MIN_WATERMARK if timestamp is None else timestamp
+        windows = self.assigner.assign_windows(value, time, self._assigner_context)
+        skipped = True
+        merging = self._merging
+        of = self.namespaces.of
+        for window in windows:
+            namespace = of(window)
+            contents_namespace = namespace
+            if merging is not None:
+                before = namespace
+                namespace = merging.add(namespace)
+                if namespace != before:
+                    window = self.namespaces.window(namespace)
+            cleanup = self._cleanup_time(window)
+            if self.event_time and cleanup <= self.current_watermark:
+                if merging is not None:
+                    merging.retire(namespace)
+                continue
+            if merging is not None:
+                contents_namespace = merging.state_window(namespace)
+            skipped = False
+            self.contents.scope.current_namespace = contents_namespace
+            self.contents.add(value, timestamp)
+            self.trigger_context.enter(namespace)
+            result = self.trigger.on_element(value, time, window, self.trigger_context)
+            if result is not _CONTINUE:
+                self._act(result, window, namespace, timestamp)
+            self._register_cleanup(namespace, cleanup)
+        if skipped and self.event_time and time + self.lateness <= self.current_watermark:
+            self.late(value, timestamp)
+
+    def _act(self, result: TriggerResult, window: Any, namespace: Namespace, timestamp: int | None) -> None:
+        if result.is_fire():
+            if self._evicting is not None:
+                self._evicting.fire(window, namespace, timestamp)
+            else:
+                elements = self.contents.elements()
+                if elements is not None:
+                    self.emit_window(window, namespace, elements, timestamp)
+        if result.is_purge():
+            self.contents.clear()
+
+    # -- time ----------------------------------------------------------------------------------------------------------------
+
+    def watermark(self, timestamp: int) -> None:
+        self.current_watermark = timestamp
+        self.timers.advance_watermark_by_rounds(timestamp, self._fire_event_time)
+        self.output.watermark(timestamp)
+
+    def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
+        self.backend.current_key = key
+        contents_namespace = namespace
+        if self._merging is not None:
+            contents_namespace = self._merging.state_window(namespace)
+            if contents_namespace is None:
+                # The window was merged into another, and its trigger left a timer behind.
+                return
+        window = self.namespaces.window(namespace)
+        self.contents.scope.current_namespace = contents_namespace
+        self.trigger_context.enter(namespace)
+        in_event_time = domain is TimeDomain.EVENT_TIME
+        if in_event_time:
+            result = self.trigger.on_event_time(timestamp, window, self.trigger_context)
+        else:
+            result = self.trigger.on_processing_time(timestamp, window, self.trigger_context)
+        if result is not _CONTINUE:
+            self._act(result, window, namespace, timestamp)
+        if in_event_time == self.event_time and timestamp == self._cleanup_time(window):
+            self._clear(window, namespace)
+
+    def _clear(self, window: Any, namespace: Namespace) -> None:
+        self.contents.clear()
+        self.trigger_context.enter(namespace)
+        self.trigger.clear(window, self.trigger_context)
+        self.clear_window_function(window, namespace)
+        if self._merging is not None:
+            self._merging.retire(namespace)
+
+    def _cleanup_time(self, window: Any) -> int:
+        """Return when a window goes (ms); MAX: never."""
+        end: int = window.max_timestamp()
+        return min(end + self.lateness, MAX_WATERMARK)
+
+    def _register_cleanup(self, namespace: Namespace, time: int) -> None:
+        if time == MAX_WATERMARK:
+            return
+        if self.event_time:
+            self.timers.register_event_time_timer(self.backend.current_key, namespace, time)
+        else:
+            self.timers.register_processing_time_timer(self.backend.current_key, namespace, time)
+
+    def _delete_cleanup(self, namespace: Namespace, time: int) -> None:
+        if time == MAX_WATERMARK:
+            return
+        if self.event_time:
+            self.timers.delete_event_time_timer(self.backend.current_key, namespace, time)
+        else:
+            self.timers.delete_processing_time_timer(self.backend.current_key, namespace, time)
+
+    # -- merging -------------------------------------------------------------------------------------------------------------
+
+    def _on_merge(
+        self, result: Namespace, merged: Sequence[Namespace], state_window: Namespace, state_windows: Sequence[Namespace]
+    ) -> None:
+        window = self.namespaces.window(result)
+        now = self.current_watermark if self.event_time else self.context.time.now()
+        if self._cleanup_time(window) <= now:
+            raise StateError(
+                f"{window!r}, merged of {[self.namespaces.window(source) for source in merged]}, ends before "
+                f"{'the watermark' if self.event_time else 'the processing time'} {now}: merging must not make a window late",
+                hint="merge_windows() must cover the windows that it merges.",
+            )
+        context = self.trigger_context
+        context.enter(result)
+        context.merged = merged
+        self.trigger.on_merge(window, context)
+        context.merged = ()
+        for source in merged:
+            context.enter(source)
+            source_window = self.namespaces.window(source)
+            self.trigger.clear(source_window, context)
+            self._delete_cleanup(source, self._cleanup_time(source_window))
+        if state_windows:
+            self.contents.merge(state_window, state_windows)
+
+
+class _Evicting:
+    """Fires windows whose records an evictor removes."""
+
+    def __init__(self, operator: WindowOperator, contents: TimestampedContents) -> None:
+        config = operator.config
+        self._operator = operator
+        self._contents = contents
+        self._evictor = config.evictor
+        self._fold: Fold | None = None
+        if config.fold is not None:
+            assert config.fold_type is not None
+            self._fold = Fold(config.fold, config.fold_type)
+        self._context = EvictorContext(operator)
+
+    def fire(self, window: Any, namespace: Namespace, timestamp: int | None) -> None:
+        assert self._evictor is not None
+        contents = self._contents
+        scope_namespace = contents.scope.current_namespace
+        elements = contents.timestamped()
+        if not elements:
+            return
+        self._evictor.evict_before(elements, len(elements), window, self._context)
+        values: list[Any] | None = [element.value for element in elements]
+        if self._fold is not None:
+            values = self._folded(values or [])
+        if values is not None:
+            self._operator.emit_window(window, namespace, values, timestamp)
+        self._evictor.evict_after(elements, len(elements), window, self._context)
+        contents.scope.current_namespace = scope_namespace
+        contents.replace(elements)
+
+    def _folded(self, values: list[Any]) -> list[Any] | None:
+        assert self._fold is not None
+        fold = self._fold
+        if not values:
+            return None
+        accumulator = fold.first(values[0])
+        for value in values[1:]:
+            accumulator = fold.add(value, accumulator)
+        result = fold.result(accumulator)
+        return None if result is None else [result]
+
+
+def calling(function: Any) -> tuple[CallFunction, bool]:
+    """Return how a window function is called, and whether it only passes on what it gets."""
+    if isinstance(function, WindowFunction):
+        apply = function.apply
+        return lambda key, window, context, elements: apply(key, window, elements), type(function) is PassThroughWindowFunction
+    if isinstance(function, AllWindowFunction):
+        apply_all = function.apply
+        passes_through = type(function) is PassThroughAllWindowFunction
+        return lambda key, window, context, elements: apply_all(window, elements), passes_through
+    if isinstance(function, ProcessWindowFunction):
+        process = function.process
+        return lambda key, window, context, elements: process(key, context, elements), False
+    assert isinstance(function, ProcessAllWindowFunction)
+    process_all = function.process
+    return lambda key, window, context, elements: process_all(context, elements), False
+
+
+def clear_of(function: Any) -> Callable[[Any], None] | None:
+    """Return the `clear` of a window function if it has one of its own."""
+    for base in (ProcessWindowFunction, ProcessAllWindowFunction):
+        if isinstance(function, base):
+            return None if type(function).clear is base.clear else function.clear
+    return None

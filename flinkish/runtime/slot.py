@@ -1,0 +1,259 @@
+"""A task slot: all subtasks with one index, level by level. Both engines call it; nothing in it knows which."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import flinkish
+from flinkish.common import pickling
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.ids import IdSource, OperatorUid, random_id
+from flinkish.runtime import faults
+from flinkish.runtime.channels import decode
+from flinkish.runtime.elements import Element
+from flinkish.runtime.operators.base import EpochTime, Operator
+from flinkish.runtime.protocol import (
+    DRIVER,
+    WAKE,
+    EpochCommand,
+    EpochReport,
+    Frame,
+    LevelResult,
+    TaskFailure,
+    TaskProgram,
+)
+from flinkish.runtime.state.level_state import LevelState, RestoreRequest
+from flinkish.runtime.task import VertexTask
+
+
+class _LevelTask:
+    """The vertices of one level in one slot, on one heap of state."""
+
+    def __init__(
+        self, program: TaskProgram, slot: int, level: int, command: EpochCommand, blob: bytes | None, clock: Clock, ids: IdSource
+    ) -> None:
+        plan = program.plan
+        self.state = LevelState.load(
+            blob, attempt_id=program.attempt_id, slot=slot, level=level, scratch=program.scratch, ids=ids
+        )
+        self._slot = slot
+        self._level = level
+        self._plan = plan
+        self._time = EpochTime(processing_time=command.processing_time, epoch=command.epoch)
+        members = [
+            (plan.job_graph.vertices[vertex], subtask)
+            for vertex in plan.levels[level]
+            if (subtask := plan.subtask_in(vertex, slot)) is not None
+        ]
+        if command.restore is not None and blob is None:
+            requests = [
+                RestoreRequest(
+                    uid=node.uid,
+                    subtask=subtask,
+                    parallelism=vertex.parallelism,
+                    max_parallelism=vertex.max_parallelism,
+                    keyed=node.key_type is not None,
+                )
+                for vertex, subtask in members
+                for node in vertex.operators
+            ]
+            self.state.restore(command.restore, requests)
+        self.tasks: list[VertexTask] = []
+        self.operators: list[Operator] = []
+        for vertex, subtask in members:
+            task = VertexTask(
+                program,
+                vertex,
+                subtask,
+                self.state,
+                self._time,
+                clock,
+                command.attempt_number,
+                restored=command.restore.checkpoint_id if command.restore is not None and blob is None else None,
+                rebuilt=blob is not None,
+            )
+            self.tasks.append(task)
+            self.operators.extend(task.operators)
+
+    def open(self) -> None:
+        for task in self.tasks:
+            task.open()
+
+    def run(self, command: EpochCommand, frames: Sequence[Frame], *, notify: bool) -> tuple[list[Frame], bytes]:
+        self._time.processing_time = command.processing_time
+        self._time.epoch = command.epoch
+        by_channel: dict[tuple[int, int], list[Frame]] = {}
+        out: list[Frame] = []
+        for frame in frames:
+            if frame.level != self._level:
+                out.append(frame)
+            elif frame.edge != WAKE:
+                by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
+        inputs: dict[tuple[int, int], list[Element]] = {
+            address: decode(channel_frames) for address, channel_frames in sorted(by_channel.items())
+        }
+        self.state.begin_epoch()
+        for task in self.tasks:
+            edges = {edge.id for edge in self._plan.job_graph.inputs(task.vertex.id)}
+            task.run(command, {address: elements for address, elements in inputs.items() if address[0] in edges}, notify=notify)
+            inputs.update(task.local_elements())
+            out.extend(task.frames())
+        return out, self.state.end_epoch(command.epoch)
+
+    def close(self) -> None:
+        for task in self.tasks:
+            task.close()
+
+
+class SlotTask:
+    """One slot in one attempt: keeps its levels' state and operators from epoch to epoch.
+
+    What it keeps is a cache: if the state it is given is not what it stands at (its try was not the one that counted, or it is
+    new), it throws its own away and rebuilds from the one given.
+    """
+
+    def __init__(self, program: TaskProgram, slot: int, *, clock: Clock | None = None, ids: IdSource = random_id) -> None:
+        self._program = program
+        self._slot = slot
+        self._clock = clock or SystemClock()
+        self._ids = ids
+        self._levels: dict[int, _LevelTask] = {}
+        #: The last epoch in which each level was told of checkpoints: not told again if the epoch is run again.
+        self._notified: dict[int, int] = {}
+        self._introduced = False
+
+    def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame] = ()) -> LevelResult:
+        """Run one level for one epoch.
+
+        Errors of user code, sources and sinks come as `report.failure`, with the state unchanged; the driver ends the attempt.
+        """
+        try:
+            return self._run(level, command, state, frames)
+        except Exception as error:
+            failure = self._failure(level, error)
+            self._discard(level)
+            report = EpochReport(epoch=command.epoch, level=level, slot=self._slot, failure=failure)
+            deeper = tuple(frame for frame in frames if frame.level != level)
+            return LevelResult(frames=deeper + self._wake_frames(level), state=state or b"", report=report)
+
+    def _run(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
+        faults.reach("P3")
+        task = self._levels.get(level)
+        if task is None or not task.state.matches(state):
+            self._discard(level)
+            task = _LevelTask(self._program, self._slot, level, command, state or None, self._clock, self._ids)
+            self._levels[level] = task
+            task.open()
+        notify = self._notified.get(level, -1) < command.epoch
+        self._notified[level] = command.epoch
+        out, blob = task.run(command, frames, notify=notify)
+        faults.reach("P4")
+        report = self._report(level, command, task, blob)
+        return LevelResult(frames=(*out, *self._wake_frames(level)), state=blob, report=report)
+
+    def _wake_frames(self, level: int) -> tuple[Frame, ...]:
+        """Level 0 makes sure that this slot is called at every deeper level, data or not."""
+        if level != 0:
+            return ()
+        return tuple(Frame(self._slot, deeper, WAKE, self._slot, 0, b"") for deeper in range(1, len(self._program.plan.levels)))
+
+    def _report(self, level: int, command: EpochCommand, task: _LevelTask, blob: bytes) -> EpochReport:
+        process: dict[str, Any] = {}
+        if not self._introduced:
+            self._introduced = True
+            process = {
+                "pid": os.getpid(),
+                "python": platform.python_version(),
+                "flinkish": flinkish.__version__,
+                "cloudpickle": metadata.version("cloudpickle"),
+            }
+        reports = [vertex_task.report for vertex_task in task.tasks]
+        timers = [timer for vertex_task in task.tasks if (timer := vertex_task.next_timer()) is not None]
+        return EpochReport(
+            epoch=command.epoch,
+            level=level,
+            slot=self._slot,
+            readers={address: reader for report in reports for address, reader in report.readers.items()},
+            acknowledgements=tuple(ack for report in reports for ack in report.acknowledgements),
+            declines=tuple(decline for report in reports for decline in report.declines),
+            final_committables=tuple(final for report in reports for final in report.final_committables),
+            driver_values=tuple(values for report in reports for values in report.driver_values),
+            metrics=tuple(vertex_task.metrics() for vertex_task in task.tasks),
+            next_timer=min(timers, default=None),
+            carry_over=blob if level == 0 else None,
+            process=process,
+        )
+
+    def _failure(self, level: int, error: Exception) -> TaskFailure:
+        task = self._levels.get(level)
+        operators = task.operators if task is not None else []
+        operator = _failing_operator(error)
+        if operator is None and operators:
+            operator = operators[0]
+        vertices = self._program.plan.levels[level]
+        vertex, subtask = vertices[0], self._slot
+        if operator is not None and task is not None:
+            for vertex_task in task.tasks:
+                if operator in vertex_task.operators:
+                    vertex, subtask = vertex_task.vertex.id, vertex_task.subtask
+        return TaskFailure(
+            vertex=vertex,
+            subtask=subtask,
+            operator_uid=operator.node.uid if operator is not None else OperatorUid(""),
+            operator_name=operator.node.name if operator is not None else f"level {level}",
+            traceback="".join(traceback.format_exception(error)),
+            error=error if _pickles(error) else None,
+        )
+
+    def _discard(self, level: int) -> None:
+        """Drop a level's operators; what they raise on closing is of no use any more, as the level starts anew or has failed."""
+        task = self._levels.pop(level, None)
+        if task is not None:
+            with contextlib.suppress(Exception):
+                task.close()
+
+    def close(self) -> None:
+        """Close all operators.
+
+        Raises the first error that a user's close() raised, after all were closed.
+        """
+        levels, self._levels = self._levels, {}
+        errors: list[Exception] = []
+        for task in levels.values():
+            try:
+                task.close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+def report_frame(report: EpochReport) -> Frame:
+    """Return a report as a row for the driver."""
+    return Frame(report.slot, DRIVER, WAKE, report.level, 0, pickling.dumps(report))
+
+
+def _failing_operator(error: BaseException) -> Operator | None:
+    """Return the innermost operator on the stack of an error: the one whose user code, or own code, raised."""
+    found: Operator | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        candidate = trace.tb_frame.f_locals.get("self")
+        if isinstance(candidate, Operator):
+            found = candidate
+        trace = trace.tb_next
+    return found
+
+
+def _pickles(error: BaseException) -> bool:
+    try:
+        pickling.loads(pickling.dumps(error))
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""Broadcast state: one map for a subtask, and what the other stream sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from flinkish.common.errors import StateError
+from flinkish.datastream.state import BroadcastState, ReadOnlyBroadcastState
+from flinkish.runtime.state.keyed import conversion
+from flinkish.runtime.state.tables import OPERATOR_ADDRESS, MapTable
+
+
+class TableBroadcastState(BroadcastState[Any, Any]):
+    """The map itself, for the broadcast side. `what` names it in errors."""
+
+    __slots__ = ("_convert", "_convert_key", "table", "what")
+
+    def __init__(self, what: str, table: MapTable) -> None:
+        self.what = what
+        self.table = table
+        self._convert_key = conversion(what, table.key_codec)
+        self._convert = conversion(what, table.codec, nullable=True)
+
+    def get(self, key: Any) -> Any:
+        return self.table.get(OPERATOR_ADDRESS, key)
+
+    def put(self, key: Any, value: Any) -> None:
+        if self._convert_key is not None:
+            key = self._convert_key(key)
+        if self._convert is not None:
+            value = self._convert(value)
+        self.table.put(OPERATOR_ADDRESS, key, value)
+
+    def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        for key, value in dict_value.items() if isinstance(dict_value, Mapping) else dict_value:
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        self.table.remove(OPERATOR_ADDRESS, key)
+
+    def contains(self, key: Any) -> bool:
+        return self.table.contains(OPERATOR_ADDRESS, key)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return self.table.entries(OPERATOR_ADDRESS)
+
+    def keys(self) -> list[Any]:
+        return self.table.keys(OPERATOR_ADDRESS)
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.table.entries(OPERATOR_ADDRESS)]
+
+    def is_empty(self) -> bool:
+        return OPERATOR_ADDRESS not in self.table.data
+
+    def clear(self) -> None:
+        self.table.clear(OPERATOR_ADDRESS)
+
+
+class ReadOnlyBroadcastStateView(ReadOnlyBroadcastState[Any, Any]):
+    """The same map for the side that is not broadcast: reads it, refuses to change it.
+
+    If one subtask changed it by its own records, the copies of the subtasks would no longer be the same.
+    """
+
+    __slots__ = ("_state", "_table")
+
+    def __init__(self, state: TableBroadcastState) -> None:
+        self._state = state
+        self._table = state.table
+
+    def get(self, key: Any) -> Any:
+        return self._table.get(OPERATOR_ADDRESS, key)
+
+    def contains(self, key: Any) -> bool:
+        return self._table.contains(OPERATOR_ADDRESS, key)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return self._table.entries(OPERATOR_ADDRESS)
+
+    def keys(self) -> list[Any]:
+        return self._table.keys(OPERATOR_ADDRESS)
+
+    def values(self) -> list[Any]:
+        return self._state.values()
+
+    def is_empty(self) -> bool:
+        return self._state.is_empty()
+
+    def put(self, key: Any, value: Any) -> None:
+        self._refuse("put()")
+
+    def put_all(self, dict_value: Any) -> None:
+        self._refuse("put_all()")
+
+    def remove(self, key: Any) -> None:
+        self._refuse("remove()")
+
+    def clear(self) -> None:
+        self._refuse("clear()")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._refuse("assigning an entry")
+
+    def __delitem__(self, key: Any) -> None:
+        self._refuse("deleting an entry")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise StateError(
+            f"{self._state.what}: {what} is not possible here, where it is read-only",
+            hint="change broadcast state in process_broadcast_element: there every subtask sees the same elements.",
+        )

@@ -1,0 +1,551 @@
+"""Values to bytes and back, by declared type: what checkpoints hold.
+
+A typed value is MessagePack of its *plain form*: numbers, text, lists. An untyped one (PICKLED_BYTE_ARRAY) is MessagePack too
+if it is plain data, with extension types for what MessagePack lacks (tuples, sets, Decimal, dates, Row...); anything else is
+pickled, as one extension of code PICKLE around all of it. Pickled parts are refused by decoders that were told not to trust
+what they read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import uuid
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from flinkish.common import pickling
+from flinkish.common.conversion import state_converter
+from flinkish.common.errors import CorruptCheckpointError, TypeMismatchError
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    ExternalTypeInfo,
+    ListTypeInfo,
+    LocalTimeTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from flinkish.common.types import Row, RowKind, make_row
+
+Function = Callable[[Any], Any]
+
+#: Classes of untyped values that are kept as they are between epochs: they cannot change. Not bytes: those are encodings there.
+SCALARS: frozenset[type] = frozenset(
+    {
+        int,
+        float,
+        bool,
+        str,
+        type(None),
+        decimal.Decimal,
+        datetime.date,
+        datetime.datetime,
+        datetime.time,
+        datetime.timedelta,
+    }
+)
+#: Untyped values that MessagePack takes as they are.
+_NATIVE: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
+
+PICKLE, TUPLE, SET, FROZENSET, PAIRS, BIG_INT, DECIMAL, DATETIME, DATE, TIME, DURATION, ROW, INSTANT, UUID, BYTES, COMPLEX = (
+    range(1, 17)
+)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_native = msgspec.msgpack.Decoder().decode
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_ROW_KINDS = tuple(RowKind)
+
+
+class NotPlainError(Exception):
+    """A value is not plain data; it is pickled instead."""
+
+
+# -- untyped values --------------------------------------------------------------------------------------------------------------
+
+
+def encode_untyped(value: Any) -> bytes:
+    """Encode any value; falls back to pickle for what is not plain data."""
+    try:
+        try:
+            return _encode(value if value.__class__ in _NATIVE else _plain_of(value))
+        except OverflowError:  # somewhere in it is an integer of more than 64 bits
+            return _encode(_carefully_plain_of(value))
+    except (NotPlainError, UnicodeEncodeError, RecursionError):
+        return _encode(msgspec.msgpack.Ext(PICKLE, pickling.dumps(value)))
+
+
+def decode_untyped(data: bytes) -> Any:
+    """Decode what `encode_untyped` gave, pickled or not: only for bytes that are trusted."""
+    if data[0] >= 0xC7 and is_pickled(data):
+        return pickling.loads(_decode_native(data).data)
+    return _DECODE(data)
+
+
+def decode_plain(data: bytes) -> Any:
+    """Decode what `encode_untyped` gave; raises CorruptCheckpointError if something in it is pickled."""
+    if is_pickled(data):
+        raise CorruptCheckpointError(
+            "a state value is pickled, but the checkpoint's signature is missing or wrong, so it must not be unpickled",
+            hint="restore with the signing key that the checkpoint was made with (security.checkpoint.hmac-key-file), "
+            "or declare types for the state.",
+        )
+    return _DECODE(data)
+
+
+def is_pickled(data: bytes) -> bool:
+    """Return whether an untyped value was pickled: it is then a single extension of code PICKLE."""
+    first = data[0] if data else 0
+    position = {0xC7: 2, 0xC8: 3, 0xC9: 5, 0xD4: 1, 0xD5: 1, 0xD6: 1, 0xD7: 1, 0xD8: 1}.get(first)
+    return position is not None and len(data) > position and data[position] == PICKLE
+
+
+def _ext(code: int, plain: Any) -> msgspec.msgpack.Ext:
+    return msgspec.msgpack.Ext(code, _encode(plain))
+
+
+class _PlainForms:
+    """Makes what MessagePack can write of plain data; raises NotPlainError for anything else.
+
+    `native` are the classes whose values are taken as they are. Integers are checked for their size only by the careful one,
+    which has no int among them.
+    """
+
+    def __init__(self, native: frozenset[type]) -> None:
+        self._native = native
+        self._makers: dict[type, Function] = {
+            int: self._int,
+            list: self._items,
+            dict: self._dict,
+            tuple: lambda value: _ext(TUPLE, self._items(value)),
+            set: lambda value: _ext(SET, self._items(value)),
+            frozenset: lambda value: _ext(FROZENSET, self._items(value)),
+            decimal.Decimal: lambda value: _ext(DECIMAL, str(value)),
+            datetime.datetime: self._datetime,
+            datetime.date: lambda value: _ext(DATE, value.toordinal()),
+            datetime.time: self._time,
+            datetime.timedelta: lambda value: _ext(DURATION, [value.days, value.seconds, value.microseconds]),
+            Row: lambda value: _ext(ROW, [value.get_row_kind().value, value.get_field_names(), self._items(value)]),
+            Instant: lambda value: _ext(INSTANT, [value.seconds, value.nanos]),
+            uuid.UUID: lambda value: msgspec.msgpack.Ext(UUID, value.bytes),
+            bytearray: lambda value: msgspec.msgpack.Ext(BYTES, bytes(value)),
+            complex: lambda value: _ext(COMPLEX, [value.real, value.imag]),
+        }
+
+    def of(self, value: Any) -> Any:
+        kind = value.__class__
+        if kind in self._native:
+            return value
+        make = self._makers.get(kind)
+        if make is None:
+            raise NotPlainError
+        return make(value)
+
+    def _int(self, value: int) -> Any:
+        return value if -(2**63) <= value < 2**63 else msgspec.msgpack.Ext(BIG_INT, str(value).encode())
+
+    def _items(self, values: Iterable[Any]) -> list[Any]:
+        native, of = self._native, self.of
+        return [value if value.__class__ in native else of(value) for value in values]
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        native, of = self._native, self.of
+        if all(key.__class__ in native for key in value):
+            return {key: item if item.__class__ in native else of(item) for key, item in value.items()}
+        return _ext(PAIRS, [[of(key), of(item)] for key, item in value.items()])
+
+    @staticmethod
+    def _datetime(value: datetime.datetime) -> Any:
+        zone = value.tzinfo
+        if zone is None:
+            return _ext(DATETIME, [(value - _EPOCH) // _MICROSECOND, None, value.fold])
+        if zone.__class__ is not datetime.timezone:
+            raise NotPlainError
+        naive = value.replace(tzinfo=None)
+        offset = zone.utcoffset(None)
+        return _ext(DATETIME, [(naive - _EPOCH) // _MICROSECOND, offset // _MICROSECOND, value.fold])
+
+    @staticmethod
+    def _time(value: datetime.time) -> Any:
+        if value.tzinfo is not None:
+            raise NotPlainError
+        return _ext(TIME, [value.hour, value.minute, value.second, value.microsecond, value.fold])
+
+
+_plain_of = _PlainForms(_NATIVE).of
+_carefully_plain_of = _PlainForms(_NATIVE - {int}).of
+
+
+def _make_datetime(plain: list[Any]) -> datetime.datetime:
+    micros, offset, fold = plain
+    value: datetime.datetime = _EPOCH + micros * _MICROSECOND
+    zone = None if offset is None else datetime.timezone(offset * _MICROSECOND)
+    return value.replace(tzinfo=zone, fold=fold)
+
+
+def _make_row(plain: list[Any]) -> Row:
+    kind, names, values = plain
+    return make_row(None if names is None else tuple(names), values, _ROW_KINDS[kind])
+
+
+#: From the decoded content of an extension to the value.
+_MAKERS: dict[int, Function] = {
+    TUPLE: tuple,
+    SET: set,
+    FROZENSET: frozenset,
+    PAIRS: lambda plain: {key: value for key, value in plain},  # noqa: C416 - dict(plain) reads pairs of bytes wrongly
+    DECIMAL: decimal.Decimal,
+    DATETIME: _make_datetime,
+    DATE: datetime.date.fromordinal,
+    TIME: lambda plain: datetime.time(*plain[:4], fold=plain[4]),
+    DURATION: lambda plain: datetime.timedelta(*plain),
+    ROW: _make_row,
+    INSTANT: lambda plain: Instant(*plain),
+    COMPLEX: lambda plain: complex(*plain),
+}
+_RAW_MAKERS: dict[int, Function] = {
+    BIG_INT: lambda data: int(bytes(data)),
+    UUID: lambda data: uuid.UUID(bytes=bytes(data)),
+    BYTES: bytearray,
+}
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    make = _MAKERS.get(code)
+    if make is not None:
+        return make(_DECODE(data))
+    raw = _RAW_MAKERS.get(code)
+    if raw is None:
+        raise CorruptCheckpointError(f"a state value has an extension of code {code}, which is not one of flinkish's")
+    return raw(data)
+
+
+_DECODE = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+#: Decodes a list of untyped values; raises CorruptCheckpointError if one is pickled.
+decode_plain_list = msgspec.msgpack.Decoder(list[Any], ext_hook=_extension).decode
+
+
+# -- typed values ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """How the values of a type are written. The functions are None where value and plain form are the same."""
+
+    to_plain: Function | None = None
+    from_plain: Function | None = None
+    #: Values cannot change, so they may be kept as they are.
+    immutable: bool = True
+    #: Parts of it may be pickled.
+    pickles: bool = False
+    #: Name of a column type that batches of it can be written as.
+    batch: str | None = None
+    #: The class that values have, if it alone makes them good.
+    exact: type | None = None
+
+
+_WHOLE = frozenset({BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG})
+_BASIC_FORMS: dict[BasicType, _Form] = {
+    BasicType.STRING: _Form(batch="string", exact=str),
+    BasicType.CHAR: _Form(batch="string"),
+    BasicType.BOOLEAN: _Form(batch="bool", exact=bool),
+    BasicType.BYTE: _Form(batch="long"),
+    BasicType.SHORT: _Form(batch="long"),
+    BasicType.INT: _Form(batch="long"),
+    BasicType.LONG: _Form(batch="long", exact=int),
+    BasicType.FLOAT: _Form(batch="double", exact=float),
+    BasicType.DOUBLE: _Form(batch="double", exact=float),
+    BasicType.BIG_INT: _Form(to_plain=str, from_plain=int),
+    BasicType.BIG_DEC: _Form(to_plain=str, from_plain=decimal.Decimal),
+    BasicType.INSTANT: _Form(to_plain=lambda value: [value.seconds, value.nanos], from_plain=lambda plain: Instant(*plain)),
+}
+
+
+def _form_of(type_info: TypeInformation, trusted: bool) -> _Form:
+    match type_info:
+        case BasicTypeInfo():
+            return _BASIC_FORMS[type_info.basic_type]
+        case ExternalTypeInfo():
+            return _form_of(type_info.type_info, trusted)
+        case PickledBytesTypeInfo():
+            decode = decode_untyped if trusted else decode_plain
+            return _Form(to_plain=encode_untyped, from_plain=decode, immutable=False, pickles=True)
+        case DateTypeInfo() | TimeTypeInfo() | TimestampTypeInfo():
+            return _Form(to_plain=type_info.to_internal_type, from_plain=type_info.from_internal_type)
+        case LocalTimeTypeInfo():
+            kinds = LocalTimeTypeInfo.TimeType
+            same = {kinds.LOCAL_DATE: DateTypeInfo, kinds.LOCAL_TIME: TimeTypeInfo, kinds.LOCAL_DATE_TIME: TimestampTypeInfo}
+            return _form_of(same[type_info.time_type](), trusted)
+        case PrimitiveArrayTypeInfo() if type_info.element_type == BasicTypeInfo(BasicType.BYTE):
+            return _Form(to_plain=bytes)
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            return _list_form(_form_of(type_info.element_type, trusted))
+        case MapTypeInfo():
+            return _map_form(_form_of(type_info.key_type, trusted), _form_of(type_info.value_type, trusted))
+        case RowTypeInfo():
+            return _row_form(type_info, [_form_of(field, trusted) for field in type_info.field_types])
+        case TupleTypeInfo():
+            return _tuple_form([_form_of(field, trusted) for field in type_info.field_types])
+        case _:
+            raise TypeMismatchError(f"values of type {type_info!r} cannot be kept in state", hint="use a type made by Types.")
+
+
+def _nullable(function: Function | None) -> Function | None:
+    if function is None:
+        return None
+
+    def convert(value: Any) -> Any:
+        return None if value is None else function(value)
+
+    return convert
+
+
+def _list_form(element: _Form) -> _Form:
+    to_plain, from_plain = _nullable(element.to_plain), _nullable(element.from_plain)
+    return _Form(
+        to_plain=None if to_plain is None else lambda value: [to_plain(item) for item in value],
+        from_plain=None if from_plain is None else lambda plain: [from_plain(item) for item in plain],
+        immutable=False,
+        pickles=element.pickles,
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _map_form(key: _Form, value: _Form) -> _Form:
+    """As a list of pairs: MessagePack maps cannot have all keys that dicts can."""
+    key_to, key_from = key.to_plain or _same, key.from_plain or _same
+    value_to, value_from = _nullable(value.to_plain) or _same, _nullable(value.from_plain) or _same
+    return _Form(
+        to_plain=lambda entries: [[key_to(k), value_to(v)] for k, v in entries.items()],
+        from_plain=lambda plain: {key_from(k): value_from(v) for k, v in plain},
+        immutable=False,
+        pickles=key.pickles or value.pickles,
+    )
+
+
+def _row_form(type_info: RowTypeInfo, fields: list[_Form]) -> _Form:
+    names = type_info.field_names
+    writers = [_nullable(field.to_plain) for field in fields]
+    readers = [_nullable(field.from_plain) for field in fields]
+
+    def to_plain(row: Any) -> list[Any]:
+        values = row.get_fields_by_names(names) if row.get_field_names() is not None else row
+        return [
+            row.get_row_kind().value,
+            *(value if write is None else write(value) for write, value in zip(writers, values, strict=True)),
+        ]
+
+    def from_plain(plain: list[Any]) -> Row:
+        kind, *values = plain
+        if len(values) != len(readers):
+            raise ValueError(f"expected a row of {len(readers)} values; got {len(values)}")
+        return make_row(
+            names, [value if read is None else read(value) for read, value in zip(readers, values, strict=True)], _ROW_KINDS[kind]
+        )
+
+    return _Form(to_plain=to_plain, from_plain=from_plain, immutable=False, pickles=any(field.pickles for field in fields))
+
+
+def _tuple_form(fields: list[_Form]) -> _Form:
+    writers = [_nullable(field.to_plain) for field in fields]
+    readers = [_nullable(field.from_plain) for field in fields]
+    plain_fields = all(write is None for write in writers)
+
+    def to_plain(value: Any) -> Any:
+        return [item if write is None else write(item) for write, item in zip(writers, value, strict=True)]
+
+    def from_plain(plain: Any) -> tuple[Any, ...]:
+        return tuple([item if read is None else read(item) for read, item in zip(readers, plain, strict=True)])
+
+    return _Form(
+        to_plain=None if plain_fields else to_plain,
+        from_plain=tuple if plain_fields and all(read is None for read in readers) else from_plain,
+        immutable=all(field.immutable for field in fields),
+        pickles=any(field.pickles for field in fields),
+    )
+
+
+def structure_of(type_info: TypeInformation) -> str:
+    """Return what counts in a type when state is restored: its shape, without the names of fields."""
+    match type_info:
+        case ExternalTypeInfo():
+            return structure_of(type_info.type_info)
+        case RowTypeInfo() | TupleTypeInfo():
+            fields = ", ".join(map(structure_of, type_info.field_types))
+            return f"{'Row' if isinstance(type_info, RowTypeInfo) else 'Tuple'}({fields})"
+        case MapTypeInfo():
+            return f"Map<{structure_of(type_info.key_type)}, {structure_of(type_info.value_type)}>"
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            name = type(type_info).__name__.removesuffix("TypeInfo")
+            return f"{name}<{structure_of(type_info.element_type)}>"
+        case _:
+            return repr(type_info)
+
+
+def _is_untyped(type_info: TypeInformation) -> bool:
+    while isinstance(type_info, ExternalTypeInfo):
+        type_info = type_info.type_info
+    return isinstance(type_info, PickledBytesTypeInfo)
+
+
+class Codec:
+    """Encodes and decodes the values of one type.
+
+    With `ttl`, values are pairs (time of last use in milliseconds, value). With `trusted` False, decoding refuses pickled parts.
+
+    `immutable`: values cannot change, so that frozen form and value are the same. `exact`: instances of just this class need no
+    conversion by `convert`, which checks and converts a value as PyFlink does (None: takes anything).
+    """
+
+    __slots__ = (
+        "batch",
+        "check_all",
+        "convert",
+        "decode",
+        "encode",
+        "exact",
+        "freeze",
+        "from_plain",
+        "immutable",
+        "pickles",
+        "thaw",
+        "ttl",
+        "type_info",
+        "untyped",
+    )
+
+    def __init__(self, type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True) -> None:
+        form = _form_of(type_info, trusted)
+        self.type_info = type_info
+        self.ttl = ttl
+        self.pickles = form.pickles
+        self.immutable = form.immutable
+        self.exact = form.exact
+        self.batch = None if ttl else form.batch
+        self.convert: Function | None = state_converter(type_info)
+        #: Raises TypeMismatchError if some of many values cannot be written; None where that was checked before.
+        self.check_all: Callable[[Iterable[Any]], None] | None = None
+        if form.exact is int:
+            self.check_all = _check_stamped_longs if ttl else _check_longs
+        self.untyped = _is_untyped(type_info) and not ttl
+        #: From the decoded MessagePack to the value; None if that is the value, or if it takes more than that.
+        self.from_plain: Function | None = None
+        self.encode: Callable[[Any], bytes]
+        self.decode: Function
+        self.freeze: Function
+        self.thaw: Function
+        if ttl:
+            self._set_stamped(form)
+        elif self.untyped:
+            self.encode = encode_untyped
+            self.decode = decode_untyped if trusted else decode_plain
+        else:
+            to_plain, from_plain = _nullable(form.to_plain), _nullable(form.from_plain)
+            self.encode = _encode if to_plain is None else lambda value: _encode(to_plain(value))
+            self.from_plain = from_plain
+            self.decode = _decode_native if from_plain is None else lambda data: from_plain(_decode_native(data))
+        if self.immutable:
+            self.freeze = self.thaw = _same
+        elif self.untyped:
+            self.freeze, self.thaw = _freeze_untyped, self._thaw_untyped
+        else:
+            self.freeze, self.thaw = self.encode, self.decode
+
+    def _set_stamped(self, form: _Form) -> None:
+        to_plain, from_plain = _nullable(form.to_plain) or _same, _nullable(form.from_plain) or _same
+        self.encode = lambda stamped: _encode([stamped[0], to_plain(stamped[1])])
+
+        def decode(data: bytes) -> tuple[int, Any]:
+            stamp, plain = _decode_native(data)
+            return stamp, from_plain(plain)
+
+        self.decode = decode
+
+    def _thaw_untyped(self, frozen: Any) -> Any:
+        return self.decode(frozen) if frozen.__class__ is bytes else frozen
+
+    def encode_frozen(self, frozen: Any) -> bytes:
+        """Encode a frozen value."""
+        if self.immutable or (self.untyped and frozen.__class__ is not bytes):
+            return self.encode(frozen)
+        result: bytes = frozen
+        return result
+
+
+def _freeze_untyped(value: Any) -> Any:
+    return value if value.__class__ in SCALARS else encode_untyped(value)
+
+
+def codec_of(type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True) -> Codec:
+    """Return a codec for a type."""
+    return Codec(type_info, ttl=ttl, trusted=trusted)
+
+
+def _check_longs(values: Iterable[Any]) -> None:
+    try:
+        array("q", values)
+    except (OverflowError, TypeError):
+        for value in values:
+            if value is not None and (value.__class__ is not int or not -(2**63) <= value < 2**63):
+                raise TypeMismatchError(f"state of type Long holds {value!r}, which is no integer of 64 bits") from None
+
+
+def _check_stamped_longs(values: Iterable[tuple[int, Any]]) -> None:
+    _check_longs([value for _, value in values])
+
+
+# -- readable form ---------------------------------------------------------------------------------------------------------------
+
+
+def _json_default(value: Any) -> Any:
+    if isinstance(value, Row):
+        names = value.get_field_names()
+        return list(value) if names is None else dict(zip(names, value, strict=False))
+    if isinstance(value, Instant):
+        return value.to_epoch_milli()
+    if isinstance(value, complex):
+        return str(value)
+    raise TypeError
+
+
+_encode_json = msgspec.json.Encoder(enc_hook=_json_default).encode
+
+
+def to_json(value: Any) -> str | None:
+    """Return a value as JSON for people, None if it has none."""
+    try:
+        return _encode_json(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError):
+        return None
+
+
+def encoded_to_json(codec: Codec, data: bytes) -> str | None:
+    """Return an encoded value as JSON for people, None if it has none. Nothing is unpickled for that."""
+    if codec.untyped and is_pickled(data):
+        return None
+    if codec.pickles and not codec.untyped:
+        return to_json(_decode_native(data))
+    value = codec.decode(data)
+    if value.__class__ is float and not math.isfinite(value):
+        return f'"{value}"'
+    return to_json(value)

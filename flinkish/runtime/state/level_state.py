@@ -1,0 +1,352 @@
+"""All state of one slot at one level: a heap of tables that is a cache of the change log which Spark keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common import pickling
+from flinkish.common.errors import FlinkishError, StateError, TypeMismatchError
+from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.state import ListState, ListStateDescriptor, MapStateDescriptor
+from flinkish.runtime.protocol import Barrier, Restore, StateFile
+from flinkish.runtime.state import rows, tables
+from flinkish.runtime.state.broadcast import TableBroadcastState
+from flinkish.runtime.state.keyed import KeyedStateBackend, TableListState, conversion
+from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
+from flinkish.runtime.state.tables import (
+    InternalTable,
+    ListTable,
+    MapTable,
+    Table,
+    TableMeta,
+    ValueTable,
+)
+from flinkish.runtime.state.timers import TimerTable
+from flinkish.runtime.state.ttl import Sweeper
+
+if TYPE_CHECKING:
+    from flinkish.runtime.state.restore import RestoredRows
+
+#: Operator uid, category, name.
+StateAddress = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """Which part of an operator's state a subtask takes over."""
+
+    uid: OperatorUid
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    keyed: bool
+
+
+def _make_table(meta: TableMeta) -> Table:
+    match meta.kind:
+        case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
+            return ValueTable(meta)
+        case tables.LIST | tables.OPERATOR_LIST | tables.OPERATOR_UNION:
+            return ListTable(meta)
+        case tables.MAP | tables.OPERATOR_BROADCAST:
+            return MapTable(meta)
+        case tables.TIMERS:
+            return TimerTable(meta)
+        case tables.INTERNAL:
+            return InternalTable()
+        case _:
+            raise AssertionError(f"no table for state of kind {meta.kind!r}")
+
+
+class LevelState:
+    """One slot's state at one level.
+
+    Between `end_epoch` and the next `begin_epoch` the heap stands at the position (epoch, nonce) of the bytes that `end_epoch`
+    gave. A heap that is in change, or went ahead of the bytes it is given, must be thrown away: `matches` tells.
+    """
+
+    def __init__(self, identity: Identity, log: ChangeLog, ids: IdSource) -> None:
+        self._identity = identity
+        self._log = log
+        self._ids = ids
+        self._in_change = False
+        self._tables: dict[StateAddress, Table] = {}
+        #: Not in the log yet.
+        self._new: set[StateAddress] = set()
+        self._sweepers: dict[StateAddress, Sweeper] = {}
+        #: Rows of a checkpoint whose state was not asked for yet.
+        self._restored: dict[StateAddress, RestoredRows] = {}
+        #: What was restored is in the log only with an entry that holds all state.
+        self._needs_full = False
+        self._operators: dict[str, OperatorState] = {}
+
+    @classmethod
+    def load(
+        cls, blob: bytes | None, *, attempt_id: AttemptId, slot: int, level: int, scratch: Path, ids: IdSource
+    ) -> LevelState:
+        """Rebuild the heap from the log; None (or nothing) is an empty one.
+
+        Raises EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
+        """
+        identity = Identity(attempt_id=attempt_id, slot=slot, level=level)
+        log = ChangeLog(identity, scratch / "state")
+        log.open(blob)
+        state = cls(identity, log, ids)
+        for entry in log.entries():
+            state._replay(entry)
+        return state
+
+    def _replay(self, entry: Entry) -> None:
+        content = pickling.loads(entry.payload)
+        if entry.full:
+            dumped, restored = content
+            self._tables = {}
+            for address, meta, dump in dumped:
+                table = self._tables[address] = _make_table(meta)
+                table.fill(dump)
+            if restored:
+                from flinkish.runtime.state.restore import RestoredRows
+
+                self._restored = {address: RestoredRows.from_bytes(data) for address, data in restored.items()}
+            else:
+                self._restored = {}
+            return
+        for address, meta, changes in content:
+            if meta is not None:
+                self._tables[address] = _make_table(meta)
+            if changes is not None:
+                self._tables[address].apply(changes)
+
+    def matches(self, blob: bytes | None) -> bool:
+        """Return whether this heap can go on from these bytes: it stands just where they end, and is not in change.
+
+        A heap at an earlier position could replay what it misses; but the operators on top of it could not.
+        """
+        if self._in_change:
+            return False
+        if not blob:
+            return self._log.position is None
+        return self._log.position is not None and position_of(blob, self._identity) == self._log.position
+
+    def begin_epoch(self) -> None:
+        """Mark the heap as in change, until `end_epoch`."""
+        self._in_change = True
+
+    def end_epoch(self, epoch: Epoch | int) -> bytes:
+        """Log what changed since the last epoch; return the bytes to be kept for the next one.
+
+        Raises TypeMismatchError or StateError if a value turns out not to be of its declared type or cannot be stored, OSError
+        if a file cannot be written.
+        """
+        for address, sweeper in self._sweepers.items():
+            sweeper.sweep_part(self._tables[address].changed())
+        changes = list(self._take_changes())
+        log = self._log
+        nonce = self._ids()
+        if not changes and not self._needs_full:
+            log.pass_epoch((int(epoch), nonce))
+        else:
+            payload = pickling.dumps(changes)
+            full = self._needs_full or log.wants_full(len(payload))
+            if full:
+                payload = self._dump()
+            log.append(Entry(int(epoch), nonce, full, payload))
+            self._needs_full = False
+            self._new.clear()
+        self._in_change = False
+        return log.to_bytes()
+
+    def _take_changes(self) -> Iterator[tuple[StateAddress, TableMeta | None, Any]]:
+        for address, table in self._tables.items():
+            with _naming(address):
+                changes = table.take_changes()
+            new = address in self._new
+            if new or changes is not None:
+                yield address, table.meta if new else None, changes
+
+    def _dump(self) -> bytes:
+        dumped = [(address, table.meta, table.dump()) for address, table in self._tables.items()]
+        restored = {address: kept.to_bytes() for address, kept in self._restored.items()}
+        return pickling.dumps((dumped, restored))
+
+    def restore(self, restore: Restore, requests: Sequence[RestoreRequest]) -> None:
+        """Take over state of a checkpoint; it is decoded when it is asked for.
+
+        Raises CorruptCheckpointError if a file that is needed is missing or changed; ForeignCheckpointError if state cannot be
+        taken over. Nothing is half restored: the heap is to be thrown away then.
+        """
+        from flinkish.runtime.state.restore import read_state
+
+        self._in_change = True
+        self._restored = read_state(restore, requests)
+        self._needs_full = bool(self._restored)
+
+    def operator(self, uid: OperatorUid | str) -> OperatorState:
+        """Return the state of one operator."""
+        operator = self._operators.get(uid)
+        if operator is None:
+            operator = self._operators[str(uid)] = OperatorState(self, str(uid))
+        return operator
+
+    def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
+        """Return a table; makes it, with what was restored for it, when it is first asked for."""
+        table = self._tables.get(address)
+        if table is not None:
+            if table.meta.structure() != meta.structure() or table.meta.ttl != meta.ttl:
+                raise StateError(
+                    f"state {address[2]!r} of operator {address[0]} is asked for as {meta}, but was declared as {table.meta}",
+                    hint="give each state of an operator a name of its own, and operators with state different uids.",
+                )
+            return table
+        table = _make_table(meta)
+        restored = self._restored.get(address)
+        if restored is not None:
+            from flinkish.runtime.state.restore import fill
+
+            fill(table, address[0], address[2], restored, now)
+            del self._restored[address]
+            self._needs_full = True
+        self._tables[address] = table
+        self._new.add(address)
+        return table
+
+    def set_sweeper(self, address: StateAddress, sweeper: Sweeper) -> None:
+        """Have a table's expired values removed."""
+        self._sweepers[address] = sweeper
+
+    def snapshot(self, uids: Sequence[OperatorUid], barrier: Barrier, label: str) -> tuple[StateFile, ...]:
+        """Write the state of operators of one subtask, as of now, into a file of a checkpoint; none if there is no state.
+
+        `label` becomes part of the file's name; it ends with the number of the subtask. Raises OSError if it cannot be written.
+        """
+        mine = [address for address, table in self._tables.items() if address[0] in uids and address[1] != tables.INTERNAL]
+        for address in mine:
+            if address in self._sweepers:
+                self._sweepers[address].sweep_all()
+        mine = [address for address in mine if not self._tables[address].is_empty()]
+        kept = [address for address in self._restored if address[0] in uids]
+        if not mine and not kept:
+            return ()
+        from flinkish.runtime.state.snapshot import SnapshotWriter
+
+        number = re.search(r"\d+$", label)
+        subtask = int(number[0]) if number else 0
+        with SnapshotWriter(barrier, label, self._ids) as writer:
+            for address in mine:
+                with _naming(address):
+                    writer.write_table(address[0], address[2], self._tables[address], subtask)
+            for address in kept:
+                writer.write_restored(address[0], address[2], self._restored[address], subtask)
+            return writer.finish()
+
+
+@contextlib.contextmanager
+def _naming(address: StateAddress) -> Iterator[None]:
+    """Name the state in errors about its values: an object changed in place is looked at only when it is written."""
+    try:
+        yield
+    except TypeMismatchError as error:
+        raise TypeMismatchError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
+    except (FlinkishError, OSError):
+        raise
+    except Exception as error:
+        raise StateError(
+            f"state {address[2]!r} of operator {address[0]} holds a value that cannot be stored as it is declared: "
+            f"{type(error).__name__}: {error}",
+            hint="keep only data in state: no open files, locks or clients; and values of the declared type.",
+        ) from error
+
+
+class _OneAddress:
+    """The scope of operator state: it belongs to no key."""
+
+    current_key: Any = tables.OPERATOR_ADDRESS
+    current_namespace: Any = None
+
+    def address(self) -> Any:
+        return tables.OPERATOR_ADDRESS
+
+
+class OperatorState:
+    """The state of one operator in one subtask."""
+
+    def __init__(self, level: LevelState, uid: str) -> None:
+        self.uid = uid
+        self._level = level
+        self._lists: dict[str, tuple[str, ListState[Any]]] = {}
+        self._broadcast: dict[str, TableBroadcastState] = {}
+        self._backend: KeyedStateBackend | None = None
+
+    def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int]) -> Table:
+        """Return a table of this operator."""
+        return self._level.table((self.uid, category, name), meta, now)
+
+    def set_sweeper(self, category: str, name: str, sweeper: Sweeper) -> None:
+        """Have a table's expired values removed."""
+        self._level.set_sweeper((self.uid, category, name), sweeper)
+
+    def keyed_backend(
+        self,
+        key_type: TypeInformation,
+        max_parallelism: int,
+        key_groups: range,
+        processing_time: Callable[[], int] = lambda: 0,
+    ) -> KeyedStateBackend:
+        """Return the operator's keyed state; `processing_time` (ms) is what time-to-live goes by."""
+        return KeyedStateBackend(self, key_type, max_parallelism, key_groups, processing_time)
+
+    def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list that belongs to the subtask; a restore at another parallelism deals its elements out in turn."""
+        return self._list(descriptor, tables.OPERATOR_LIST)
+
+    def union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list that belongs to the subtask; a restore gives every subtask the elements of all."""
+        return self._list(descriptor, tables.OPERATOR_UNION)
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> TableBroadcastState:
+        """Return a map of which each subtask has a copy; a restore at another parallelism copies it to those that are new.
+
+        Entries never expire: as in Flink, a time-to-live in the descriptor is for keyed state.
+        """
+        name = descriptor.get_name()
+        meta = TableMeta(
+            kind=tables.OPERATOR_BROADCAST, key_type=None, types=(descriptor.key_type_info, descriptor.value_type_info)
+        )
+        # Also for a state that is known: the types are compared.
+        table = self.table("operator", name, meta, lambda: 0)
+        state = self._broadcast.get(name)
+        if state is None:
+            assert isinstance(table, MapTable)
+            state = self._broadcast[name] = TableBroadcastState(f"broadcast state {name!r} of operator {self.uid}", table)
+        return state
+
+    def operator_states(self) -> dict[str, str]:
+        """Return the names of the user's operator states asked for so far, with their kinds."""
+        return {
+            **{name: kind for name, (kind, _) in self._lists.items() if name not in rows.RUNTIME_STATES},
+            **dict.fromkeys(self._broadcast, tables.OPERATOR_BROADCAST),
+        }
+
+    def _list(self, descriptor: ListStateDescriptor, kind: str) -> ListState[Any]:
+        name = descriptor.get_name()
+        known = self._lists.get(name)
+        if known is not None and known[0] == kind:
+            return known[1]
+        meta = TableMeta(kind=kind, key_type=None, types=(descriptor.element_type_info,))
+        table = self.table("operator", name, meta, lambda: 0)
+        assert isinstance(table, ListTable)
+        state = TableListState(_OneAddress(), table, conversion(f"state {name!r} of operator {self.uid}", table.codec))
+        self._lists[name] = kind, state
+        return state
+
+    def internal(self, name: str) -> InternalTable:
+        """Return a dict of the runtime's own, which lives from epoch to epoch but is in no checkpoint."""
+        table = self.table(tables.INTERNAL, name, tables.INTERNAL_META, lambda: 0)
+        assert isinstance(table, InternalTable)
+        return table

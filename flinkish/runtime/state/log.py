@@ -1,0 +1,240 @@
+"""The change log of one slot's level: the bytes that Spark keeps as GroupState, and the files they refer to.
+
+Layout of the bytes: magic, length of the header, header (MessagePack), then the inline entries, each with its length. The header
+names the position (the last epoch and its nonce), the files of older entries, and the files that the last epoch dropped.
+
+An entry is *full* (all state at its position; replaces all before it) or holds what one epoch changed. The inline part is
+carried from JVM to Python and back in every epoch (1 MB costs about 20 ms), so past INLINE_LIMIT it is written to a segment
+file and only referred to. Once the log is as large as the last full entry, the next entry is full: replaying costs at most
+twice the size of the state, and all that is ever written is at most three times what was changed.
+
+Nonces make every try of an epoch unique: a heap that went ahead of the bytes it is given is recognized, and files of a try that
+lost are never overwritten or read. Files that an epoch drops are deleted by the next one, when its bytes are known to be in
+force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+
+from flinkish.common.errors import EngineError
+
+#: Bytes of inline entries above which they go to a file.
+INLINE_LIMIT = 1 << 20
+#: Number of inline entries above which they go to a file: each costs a little to replay.
+INLINE_ENTRIES = 1_024
+
+_MAGIC = b"FKL1"
+_LENGTH = struct.Struct("<I")
+
+#: Epoch and nonce of an entry.
+Position = tuple[int, str]
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What one epoch changed, or all state at its end."""
+
+    epoch: int
+    nonce: str
+    full: bool
+    payload: bytes
+
+
+class FileReference(msgspec.Struct, frozen=True, array_like=True):
+    """A file of entries in the scratch folder."""
+
+    name: str
+    size: int
+    checksum: int
+
+
+class _Header(msgspec.Struct, frozen=True, array_like=True):
+    attempt_id: str
+    slot: int
+    level: int
+    epoch: int
+    nonce: str
+    full_size: int
+    files: list[FileReference]
+    dropped: list[str]
+
+
+_encode_header = msgspec.msgpack.Encoder().encode
+_decode_header = msgspec.msgpack.Decoder(_Header).decode
+_encode_entry = msgspec.msgpack.Encoder().encode
+_decode_entry = msgspec.msgpack.Decoder(Entry).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose log it is."""
+
+    attempt_id: str
+    slot: int
+    level: int
+
+
+def _parse(blob: bytes, identity: Identity) -> tuple[_Header, int]:
+    """Return the header and where the entries begin."""
+    try:
+        if blob[:4] != _MAGIC:
+            raise ValueError("it does not begin with the magic bytes")
+        end = 8 + _LENGTH.unpack_from(blob, 4)[0]
+        header = _decode_header(blob[8:end])
+    except (ValueError, struct.error) as error:
+        raise EngineError(f"the state of slot {identity.slot}, level {identity.level} is not a change log: {error}") from error
+    return header, end
+
+
+def position_of(blob: bytes, identity: Identity) -> Position | None:
+    """Return where a log ends; None if it is the log of another attempt, slot or level."""
+    header, _ = _parse(blob, identity)
+    if (header.attempt_id, header.slot, header.level) != (identity.attempt_id, identity.slot, identity.level):
+        return None
+    return header.epoch, header.nonce
+
+
+class ChangeLog:
+    """Reads and extends the log of one slot's level. `folder` is where its files are."""
+
+    def __init__(self, identity: Identity, folder: Path) -> None:
+        self._identity = identity
+        self._folder = folder
+        self.position: Position | None = None
+        self._files: list[FileReference] = []
+        self._inline: list[bytes] = []
+        self._inline_size = 0
+        self._full_size = 0
+        #: Dropped by the entry that was appended last; the bytes without them are not yet known to be in force.
+        self._dropped: list[str] = []
+
+    def open(self, blob: bytes | None) -> None:
+        """Go to the end of a log; None is the empty one.
+
+        Raises EngineError if it belongs to another attempt, slot or level.
+        """
+        self._files, self._inline, self._inline_size, self._full_size, self._dropped = [], [], 0, 0, []
+        self.position = None
+        if not blob:
+            return
+        header, start = _parse(blob, self._identity)
+        if (header.attempt_id, header.slot, header.level) != (
+            self._identity.attempt_id,
+            self._identity.slot,
+            self._identity.level,
+        ):
+            raise EngineError(f"expected the state of {self._identity}; got that of attempt {header.attempt_id}, "
+                              f"slot {header.slot}, level {header.level}")  # fmt: skip
+        self.position = header.epoch, header.nonce
+        self._files = header.files
+        self._dropped = header.dropped
+        self._full_size = header.full_size
+        self._inline = list(_split(blob, start))
+        self._inline_size = len(blob) - start
+
+    def entries(self) -> Iterator[Entry]:
+        """Return all entries; raises EngineError if a file is missing or damaged."""
+        for file in self._files:
+            yield from self._read(file)
+        for record in self._inline:
+            yield _decode_entry(record)
+
+    def _read(self, file: FileReference) -> Iterator[Entry]:
+        path = self._folder / file.name
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise EngineError(
+                f"a file of the state of slot {self._identity.slot}, level {self._identity.level} cannot be read: {error}",
+                hint="the scratch folder must be reachable from all executors and must not be cleaned while the job runs.",
+            ) from error
+        if len(data) != file.size or crc32(data) != file.checksum:
+            raise EngineError(f"{path} is damaged: expected {file.size} bytes; got {len(data)}")
+        for record in _split(data, 0):
+            yield _decode_entry(record)
+
+    def wants_full(self, size: int) -> bool:
+        """Return whether, instead of an entry of `size` bytes, one with all state should be appended: the log has outgrown it."""
+        if self._inline_size + size <= INLINE_LIMIT and len(self._inline) < INLINE_ENTRIES:
+            return False
+        return self._inline_size + size + sum(file.size for file in self._files) >= 2 * self._full_size
+
+    def pass_epoch(self, position: Position) -> None:
+        """Go to the end of an epoch that changed nothing."""
+        self._delete_dropped()
+        self.position = position
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry; writes a file if the inline part has become too long."""
+        self._delete_dropped()
+        record = _encode_entry(entry)
+        if entry.full:
+            self._dropped = [file.name for file in self._files]
+            self._files = []
+            self._inline, self._inline_size = [], 0
+            self._full_size = len(record)
+        self._inline.append(record)
+        self._inline_size += len(record) + _LENGTH.size
+        self.position = entry.epoch, entry.nonce
+        if self._inline_size > INLINE_LIMIT or len(self._inline) > INLINE_ENTRIES:
+            self._write_file(entry)
+
+    def _write_file(self, last: Entry) -> None:
+        name = f"{self._identity.level}-{self._identity.slot}-{last.epoch}-{last.nonce}.log"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        size = checksum = 0
+        with (self._folder / name).open("xb") as file:
+            for record in self._inline:
+                for part in (_LENGTH.pack(len(record)), record):
+                    file.write(part)
+                    checksum = crc32(part, checksum)
+                    size += len(part)
+        self._files = [*self._files, FileReference(name, size, checksum)]
+        self._inline, self._inline_size = [], 0
+
+    def _delete_dropped(self) -> None:
+        for name in self._dropped:
+            with contextlib.suppress(FileNotFoundError):
+                (self._folder / name).unlink()
+        self._dropped = []
+
+    def to_bytes(self) -> bytes:
+        """Return the log as bytes for `open`."""
+        assert self.position is not None
+        epoch, nonce = self.position
+        header = _encode_header(
+            _Header(
+                self._identity.attempt_id,
+                self._identity.slot,
+                self._identity.level,
+                epoch,
+                nonce,
+                self._full_size,
+                self._files,
+                self._dropped,
+            )
+        )
+        parts = [_MAGIC, _LENGTH.pack(len(header)), header]
+        for record in self._inline:
+            parts.append(_LENGTH.pack(len(record)))
+            parts.append(record)
+        return b"".join(parts)
+
+
+def _split(data: bytes, start: int) -> Iterator[bytes]:
+    end = len(data)
+    while start < end:
+        if start + 4 > end:
+            raise EngineError("the change log is cut off")
+        length = _LENGTH.unpack_from(data, start)[0]
+        start += 4 + length
+        if start > end:
+            raise EngineError("the change log is cut off")
+        yield data[start - length : start]

@@ -1,0 +1,79 @@
+"""The rows of a checkpoint's table: what both the writing and the reading side must agree on.
+
+One row for each value, map entry, list, timer or element of operator state, and one of kind `schema` for each state, which says
+what the state was declared to be. All binary columns are encodings of codec.py: `key` by the operator's key type, `user_key` by
+the map's, `value` by the state's; `namespace` as an untyped value, null for void. An element of operator state has [subtask,
+index] as its `user_key`; an entry of broadcast state has the number of the subtask whose copy it is in as its `namespace`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from flinkish.common.errors import CorruptCheckpointError
+
+FORMAT = 1
+
+#: state_kind of rows that are not the kind of their state.
+SCHEMA = "schema"
+TIMER_EVENT = "timer_event"
+TIMER_PROCESSING = "timer_processing"
+
+#: Names of states that the runtime itself keeps in each operator; see runtime/task.py.
+RUNTIME_STATES = frozenset({"_watermark"})
+
+#: key_group of rows that belong to no key.
+NO_KEY_GROUP = -1
+
+COLUMNS = (
+    "operator_uid",
+    "state_name",
+    "state_kind",
+    "key_group",
+    "key",
+    "namespace",
+    "user_key",
+    "value",
+    "value_json",
+    "checkpoint_id",
+)
+
+
+@cache
+def state_schema() -> Any:
+    """Return the Arrow schema of a checkpoint's table."""
+    import pyarrow as pa
+
+    types = {"key_group": pa.int32(), "checkpoint_id": pa.int64()}
+    binary = {"key", "namespace", "user_key", "value"}
+    return pa.schema([(name, types.get(name, pa.binary() if name in binary else pa.string())) for name in COLUMNS])
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state was declared to be when the checkpoint was taken; the value of its schema row."""
+
+    format: int
+    kind: str
+    structure: str
+    description: str
+    ttl: bool
+    max_parallelism: int
+
+    def encode(self) -> bytes:
+        """Return it as MessagePack."""
+        return msgspec.msgpack.encode(self)
+
+    def to_json(self) -> str:
+        """Return it as JSON for people."""
+        return msgspec.json.encode(self).decode()
+
+    @staticmethod
+    def decode(data: bytes) -> Declaration:
+        """Read a schema row's value; raises CorruptCheckpointError."""
+        try:
+            return msgspec.msgpack.decode(data, type=Declaration)
+        except msgspec.MsgspecError as error:
+            raise CorruptCheckpointError(f"a schema row of a state file cannot be read: {error}") from error

@@ -1,0 +1,394 @@
+"""One subtask of a job vertex: a chain of operators between an input gate (or a source) and the edges it feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.common import options
+from flinkish.common.clock import Clock
+from flinkish.common.ids import CheckpointId, OperatorUid
+from flinkish.common.typeinfo import Types
+from flinkish.datastream.functions import Function
+from flinkish.datastream.state import ListStateDescriptor
+from flinkish.graph.job_graph import ChainEdge, JobEdge, JobVertex
+from flinkish.graph.runtime_mode import is_batch
+from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.metrics import MetricGroup, MetricRegistry
+from flinkish.runtime import faults
+from flinkish.runtime.channels import EdgeWriter, Emit, edge_writer, senders_of
+from flinkish.runtime.elements import Element, LatencyMarker, Records
+from flinkish.runtime.event_loop import EventLoop
+from flinkish.runtime.gate import InputChannel, InputGate
+from flinkish.runtime.key_groups import key_group_range
+from flinkish.runtime.operators.base import EpochTime, Operator, OperatorContext, Output
+from flinkish.runtime.operators.batch import input_of
+from flinkish.runtime.operators.factory import make_operator
+from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
+from flinkish.runtime.operators.source import SourceOperator
+from flinkish.runtime.protocol import (
+    MIN_WATERMARK,
+    Acknowledgement,
+    Barrier,
+    Decline,
+    DriverValues,
+    EpochCommand,
+    Frame,
+    ReaderReport,
+    TaskProgram,
+    VertexMetrics,
+)
+from flinkish.runtime.state.level_state import LevelState
+
+_WATERMARK_STATE = ListStateDescriptor("_watermark", Types.LONG())
+
+
+@dataclass(slots=True)
+class TaskReport:
+    """What a subtask has to say about the epoch; the slot puts it into its report."""
+
+    readers: dict[tuple[OperatorUid, int], ReaderReport] = field(default_factory=dict)
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    declines: list[Decline] = field(default_factory=list)
+    final_committables: list[tuple[OperatorUid, int, tuple[bytes, ...]]] = field(default_factory=list)
+    driver_values: list[DriverValues] = field(default_factory=list)
+
+
+class VertexTask:
+    """Runs a vertex in one subtask.
+
+    Order within an epoch: due processing-time timers; the input, in the gate's order; timers that became due and periodic
+    watermarks; the barrier, if there is one; then effects outside are made durable. All of it depends only on the state, the
+    command and the frames, so a second try does the same.
+    """
+
+    def __init__(
+        self,
+        program: TaskProgram,
+        vertex: JobVertex,
+        subtask: int,
+        state: LevelState,
+        time: EpochTime,
+        clock: Clock,
+        attempt_number: int,
+        *,
+        restored: CheckpointId | None = None,
+        rebuilt: bool = False,
+    ) -> None:
+        self.vertex = vertex
+        self.subtask = subtask
+        self.report = TaskReport()
+        self._state = state
+        self._time = time
+        self._clock = clock
+        self._checkpointing = (program.configuration.get(options.CHECKPOINTING_INTERVAL) or 0) > 0
+        self._metrics = MetricRegistry(clock)
+        self._event_loop = EventLoop(f"flinkish-async-{vertex.id}-{subtask}")
+        self._table = state.operator(vertex.head.uid).internal("task")
+        self._records_in = 0
+        self._barrier_taken = False
+        self._restored = restored
+        self._rebuilt = rebuilt
+        self._batch = is_batch(program.configuration)
+        self._finished: bool = self._table.get("finished", False)
+        plan = program.plan
+        graph = plan.job_graph
+        self._edges: list[EdgeWriter] = [edge_writer(edge, plan, subtask) for edge in graph.outputs(vertex.id)]
+        self.operators = [make_operator(self._operator_context(program, node, attempt_number)) for node in vertex.operators]
+        self.head = self.operators[0]
+        self._gate = self._make_gate(program)
+        self._connect()
+        self._input = input_of(self.head)
+        self._restore_watermarks()
+        self._downstream_first = self.operators[::-1]
+        #: Key selectors and partitioners.
+        self._opened: list[Function] = []
+
+    # -- construction --------------------------------------------------------------------------------------------------------
+
+    def _operator_context(self, program: TaskProgram, node: StreamNode, attempt_number: int) -> OperatorContext:
+        vertex = self.vertex
+        group: MetricGroup = self._metrics.root.add_group(node.name)
+        parameters = program.configuration.get(options.GLOBAL_JOB_PARAMETERS)
+        edges: list[ChainEdge | JobEdge] = [*vertex.chain_edges, *(writer.edge for writer in self._edges)]
+        tags = {edge.side_output.tag_id: edge.side_output for edge in edges if edge.source == node.id and edge.side_output}
+        return OperatorContext(
+            node=node,
+            task_name=vertex.name,
+            subtask_index=self.subtask,
+            parallelism=vertex.parallelism,
+            max_parallelism=vertex.max_parallelism,
+            key_groups=key_group_range(self.subtask, vertex.max_parallelism, vertex.parallelism),
+            attempt_number=attempt_number,
+            attempt_id=str(program.attempt_id),
+            job_id=program.job_id,
+            configuration=program.configuration,
+            state=self._state.operator(node.uid),
+            time=self._time,
+            metrics=group,
+            side_outputs=tuple(tags.values()),
+            job_parameters=parameters or {},
+            to_driver=self._to_driver,
+            event_loop=self._event_loop,
+            restored_checkpoint=None if self._restored is None else int(self._restored),
+            rebuilt=self._rebuilt,
+            batch=self._batch,
+        )
+
+    def _to_driver(self, uid: OperatorUid, channel: str, values: list[Any]) -> None:
+        self.report.driver_values.append(
+            DriverValues(operator_uid=uid, subtask=self.subtask, channel=channel, values=tuple(values))
+        )
+
+    def _make_gate(self, program: TaskProgram) -> InputGate | None:
+        plan = program.plan
+        channels = [
+            InputChannel(edge=edge.id, sender=sender, input_index=edge.input_index)
+            for edge in plan.job_graph.inputs(self.vertex.id)
+            for sender in senders_of(edge, plan, self.subtask)
+        ]
+        return InputGate(channels) if channels else None
+
+    def _connect(self) -> None:
+        by_node: dict[NodeId, Operator] = {operator.node.id: operator for operator in self.operators}
+        for operator in reversed(self.operators):
+            main: list[Emit] = []
+            side: dict[str, list[Emit]] = {}
+            control: list[Any] = []
+            for chain_edge in self.vertex.chain_edges:
+                if chain_edge.source == operator.node.id:
+                    target = by_node[chain_edge.target]
+                    _add_output(chain_edge.side_output, target.process, main, side)
+                    control.append(target)
+            for writer in self._edges:
+                if writer.edge.source == operator.node.id:
+                    _add_output(writer.edge.side_output, writer.emit, main, side)
+                    control.append(writer)
+            operator.connect(Output(main, side, control))
+
+    def _restore_watermarks(self) -> None:
+        """Continue from the watermarks of the epoch before or, in a restored job, from the least that a checkpoint remembers."""
+        watermarks = self._table.get("watermarks")
+        if watermarks is not None:
+            for operator, watermark in zip(self.operators, watermarks, strict=True):
+                operator.current_watermark = watermark
+        else:
+            for operator in self.operators:
+                kept = list(self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE).get())
+                operator.current_watermark = min(kept, default=MIN_WATERMARK)
+        if self._gate is not None:
+            self._gate.load(self._table.get("gate", []), self.head.current_watermark)
+
+    def open(self) -> None:
+        """Open the operators, the last of the chain first, as Flink does."""
+        for operator in self._downstream_first:
+            operator.open()
+        contexts = {operator.node.id: operator.context for operator in self.operators}
+        for writer in self._edges:
+            for function in writer.functions():
+                function.open(TaskRuntimeContext(contexts[writer.edge.source], None))
+                self._opened.append(function)
+
+    def close(self) -> None:
+        """Close all operators; the first error is raised after all were closed."""
+        errors: list[Exception] = []
+        opened, self._opened = self._opened, []
+        closeables: list[Operator | Function | EventLoop] = [*self.operators, *opened, self._event_loop]
+        for closeable in closeables:
+            try:
+                closeable.close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    # -- one epoch -----------------------------------------------------------------------------------------------------------
+
+    def run(self, command: EpochCommand, inputs: Mapping[tuple[int, int], list[Element]], *, notify: bool = True) -> None:
+        """Run one epoch; `inputs` are the elements by edge and sending subtask, `notify` says whether to tell of checkpoints."""
+        started = self._clock.monotonic()
+        self.report = TaskReport()
+        self._records_in = 0
+        self._barrier_taken = False
+        for writer in self._edges:
+            writer.begin_epoch(command.epoch)
+        if notify:
+            self._notify(command)
+        if not command.farewell:
+            self._process(command, inputs)
+        faults.reach("P6")
+        for operator in self.operators:
+            operator.end_epoch()
+        self._remember()
+        self._busy = self._clock.monotonic() - started
+
+    def _process(self, command: EpochCommand, inputs: Mapping[tuple[int, int], list[Element]]) -> None:
+        for operator in self.operators:
+            operator.begin_epoch()
+        if self._gate is None:
+            self._read(command)
+        else:
+            for (edge, sender), elements in inputs.items():
+                self._gate.offer(edge, sender, elements)
+            self._gate.process(self)
+        if not self._barrier_taken:
+            self._before_barrier()
+
+    def _notify(self, command: EpochCommand) -> None:
+        for completed in command.completed_checkpoints:
+            for operator in self.operators:
+                operator.notify_checkpoint_complete(completed)
+        for aborted in command.aborted_checkpoints:
+            for operator in self.operators:
+                operator.notify_checkpoint_aborted(aborted)
+
+    def _read(self, command: EpochCommand) -> None:
+        source = self.head
+        assert isinstance(source, SourceOperator)
+        address = (source.node.uid, self.subtask)
+        reader_command = command.readers.get(address)
+        if reader_command is not None:
+            finished_before = reader_command.finished and self._finished
+            if reader_command.finished and not self._finished:
+                # Restored after the source had finished: the end has to be said again in this attempt.
+                source.drain()
+            report = source.read(reader_command)
+            if command.drain and not finished_before and not report.finished:
+                source.drain()
+                report = ReaderReport(
+                    splits=report.splits, records=report.records, more_available=False, finished=True, wants_split=False
+                )
+            self.report.readers[address] = report
+            self._records_in = report.records
+            if report.finished and not self._finished:
+                self._finish()
+        if command.barrier is not None:
+            self.on_barrier(command.barrier)
+
+    def _before_barrier(self) -> None:
+        for operator in self.operators:
+            operator.before_barrier()
+
+    def _remember(self) -> None:
+        """Log what lives from epoch to epoch, where it changed."""
+        self._put("watermarks", [operator.current_watermark for operator in self.operators])
+        self._put("finished", self._finished)
+        if self._gate is not None:
+            left = self._gate.unaligned()
+            assert not left, f"{self.vertex.name}: channels {left} wait for a barrier that did not come on the others"
+            self._put("gate", self._gate.dump())
+
+    def _put(self, name: str, value: Any) -> None:
+        if self._table.get(name) != value:
+            self._table[name] = value
+
+    # -- what the gate says --------------------------------------------------------------------------------------------------
+
+    def on_records(self, input_index: int, records: Records) -> None:
+        self._records_in += len(records.values)
+        self._input.process_records(input_index, records)
+
+    def on_watermark(self, timestamp: int) -> None:
+        self._input.watermark(timestamp)
+
+    def on_status(self, idle: bool) -> None:
+        self.head.status(idle)
+
+    def on_latency_marker(self, marker: LatencyMarker) -> None:
+        """Latency markers end here: all of an epoch takes one epoch."""
+
+    def on_end_of_input(self, input_index: int) -> None:
+        assert self._gate is not None
+        self._input.end_of_input(input_index)
+        if self._gate.ended:
+            self.head.end_of_input()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._finished = True
+        if not self._checkpointing:
+            for operator in self.operators:
+                committables = operator.prepare_commit()
+                if committables:
+                    self.report.final_committables.append((operator.node.uid, self.subtask, committables))
+
+    def on_barrier(self, barrier: Barrier) -> None:
+        """Snapshot: flush in the order of the chain, write the state, acknowledge, pass the barrier on."""
+        self._before_barrier()
+        self._barrier_taken = True
+        started = self._clock.monotonic()
+        for operator in self.operators:
+            operator.prepare_snapshot()
+        for operator in self.operators:
+            operator.snapshot_state(barrier)
+        committables = {}
+        for operator in self.operators:
+            prepared = operator.prepare_commit()
+            if prepared:
+                committables[operator.node.uid] = prepared
+            kept = operator.watermark_to_keep()
+            watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)
+            watermarks.update([] if kept is None else [kept])
+        label = f"{self.vertex.id}-{self.subtask}"
+        try:
+            files = self._state.snapshot([node.uid for node in self.vertex.operators], barrier, label)
+        except OSError as error:
+            self.report.declines.append(
+                Decline(
+                    checkpoint_id=barrier.checkpoint_id,
+                    vertex=self.vertex.id,
+                    subtask=self.subtask,
+                    reason=f"{type(error).__name__} while writing state files: {error.strerror or error}",
+                    committables=committables,
+                )
+            )
+        else:
+            faults.reach("P8")
+            self.report.acknowledgements.append(
+                Acknowledgement(
+                    checkpoint_id=barrier.checkpoint_id,
+                    vertex=self.vertex.id,
+                    subtask=self.subtask,
+                    files=files,
+                    committables=committables,
+                    snapshot_ms=float(self._clock.monotonic() - started),
+                )
+            )
+        for writer in self._edges:
+            writer.barrier(barrier)
+
+    # -- results -------------------------------------------------------------------------------------------------------------
+
+    def frames(self) -> list[Frame]:
+        """Return the epoch's frames for other slots and deeper levels."""
+        return [frame for writer in self._edges if not getattr(writer, "local", False) for frame in writer.frames()]
+
+    def local_elements(self) -> dict[tuple[int, int], list[Element]]:
+        """Return the epoch's elements for vertices of this slot and level."""
+        return {(writer.edge.id, self.subtask): writer.elements() for writer in self._edges if getattr(writer, "local", False)}
+
+    def metrics(self) -> VertexMetrics:
+        """Return the epoch's figures; after `frames`, which counts."""
+        return VertexMetrics(
+            vertex=self.vertex.id,
+            subtask=self.subtask,
+            records_in=self._records_in,
+            records_out=sum(writer.records for writer in self._edges),
+            busy_ms=float(self._busy),
+            watermark=self.head.current_watermark,
+            finished=self._finished,
+            user=self._metrics.values(),
+        )
+
+    def next_timer(self) -> int | None:
+        """Return when the earliest processing-time timer of the chain is due."""
+        due = [timer for operator in self.operators if (timer := operator.next_timer()) is not None]
+        return min(due, default=None)
+
+
+def _add_output(tag: Any, emit: Emit, main: list[Emit], side: dict[str, list[Emit]]) -> None:
+    if tag is None:
+        main.append(emit)
+    else:
+        side.setdefault(tag.tag_id, []).append(emit)

@@ -1,0 +1,125 @@
+"""The piece of a program that a harness runs, between inputs and outputs of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.conversion import lenient_converter
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
+from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+from flinkish.graph.chaining import build_job_graph
+from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.job_graph import EdgeId, VertexId
+from flinkish.graph.planning import plan
+from flinkish.graph.stream_graph_generator import generate
+from flinkish.jobmaster.setup import effective_configuration
+from flinkish.runtime.channels import EdgeWriter
+from flinkish.runtime.protocol import MAX_WATERMARK
+
+
+class Piece:
+    """The piece of a program, laid out: which edges lead into it, and which leave it."""
+
+    def __init__(
+        self,
+        build: Callable[..., DataStream],
+        input_types: Sequence[TypeInformation | None],
+        tags: Sequence[OutputTag],
+        parallelism: int,
+        max_parallelism: int,
+        settings: Mapping[str, Any],
+    ) -> None:
+        configuration = Configuration()
+        configuration.set_string("execution.engine", "local")
+        for key, value in settings.items():
+            configuration.set_string(key, str(value))
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.set_parallelism(parallelism)
+        env.set_max_parallelism(max_parallelism)
+        inputs = [env.from_collection([], type_info or Types.PICKLED_BYTE_ARRAY()) for type_info in input_types]
+        # Not FORWARD: the piece begins a task of its own, which is fed over channels.
+        result = build(*(stream.rebalance() for stream in inputs))
+        if not isinstance(result, DataStream) or isinstance(result, KeyedStream):
+            raise InvalidArgumentError(
+                f"the function that builds what is tested must return a DataStream made by an operator; got {result!r}."
+            )
+        sinks = {None: _sink(result)} | {tag.tag_id: _sink(result.get_side_output(tag)) for tag in tags}
+        program = env._program("harness")
+        self.configuration = effective_configuration(program.configuration)
+        self.plan: ExecutionPlan = plan(build_job_graph(generate(program)))
+        graph = self.plan.job_graph
+        heads = [VertexId(stream._id) for stream in inputs]
+        if set(self.plan.levels[0]) != set(heads):
+            raise InvalidProgramError(
+                "what is tested must read all of its inputs, and nothing else",
+                hint="no sources of its own, and no forward() on an input.",
+            )
+        self.input_edges = [graph.outputs(head) for head in heads]
+        vertices = {VertexId(sink._id): name for name, sink in sinks.items()}
+        #: Edges that leave the piece; the tag's id, None for the main output.
+        self.output_edges: dict[EdgeId, str | None] = {
+            edge.id: name for vertex, name in vertices.items() for edge in graph.inputs(vertex)
+        }
+        self.levels = [
+            level
+            for level, members in enumerate(self.plan.levels)
+            if level > 0 and any(vertex not in vertices for vertex in members)
+        ]
+        self.parallelism = {
+            node.uid: vertex.parallelism
+            for vertex_id, vertex in graph.vertices.items()
+            if vertex_id not in vertices
+            for node in vertex.operators
+        }
+        self.subtasks = {
+            (vertex_id, subtask)
+            for vertex_id, vertex in graph.vertices.items()
+            if vertex_id not in vertices and vertex_id not in heads
+            for subtask in range(vertex.parallelism)
+        }
+
+
+def _sink(stream: DataStream) -> DataStreamSink:
+    return stream.rebalance().sink_to(DiscardingSink()).set_parallelism(1)
+
+
+class Input:
+    """One input: writes what the test pushes into the channels that lead into the piece."""
+
+    def __init__(self, writers: list[EdgeWriter], type_info: TypeInformation | None) -> None:
+        self.writers = writers
+        self.ended = False
+        self._convert = None if type_info is None else lenient_converter(type_info)
+
+    def record(self, value: Any, timestamp: int | None) -> None:
+        self._check()
+        if self._convert is not None:
+            value = self._convert(value)
+        for writer in self.writers:
+            writer.emit(value, timestamp)
+
+    def watermark(self, timestamp: int) -> None:
+        self._check()
+        for writer in self.writers:
+            writer.watermark(timestamp)
+
+    def status(self, idle: bool) -> None:
+        self._check()
+        for writer in self.writers:
+            writer.status(idle)
+
+    def end(self) -> None:
+        self.watermark(MAX_WATERMARK)
+        self.ended = True
+        for writer in self.writers:
+            writer.end_of_input()
+
+    def _check(self) -> None:
+        if self.ended:
+            raise InvalidArgumentError("the input has ended; nothing can be pushed into it any more")

@@ -1,0 +1,67 @@
+"""Checkpoints as tests hold them: plain data, apart from any folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from flinkish.common.ids import CheckpointId, OperatorUid
+from flinkish.runtime.protocol import Restore, StateFile
+
+#: State of the runtime's own, which tests of operators do not want to see.
+_OWN = frozenset({"_watermark"})
+
+
+class StateEntry(NamedTuple):
+    """One row of a checkpoint: a value, a map entry, a list of one key, a timer, or an element of operator state."""
+
+    operator_uid: str
+    #: Name of the state descriptor; "timers" for timers.
+    state_name: str
+    #: value, list, map, reducing, aggregating, timer_event, timer_processing, operator_list, operator_union, ...
+    kind: str
+    #: What it holds, as JSON; a timer's time. None for values that JSON cannot show.
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarnessSnapshot:
+    """The state of all operators of a harness, as a checkpoint holds it; picklable."""
+
+    checkpoint_id: CheckpointId
+    #: Processing time when it was taken, in milliseconds.
+    processing_time: int
+    files: tuple[StateFile, ...]
+    #: The state files by their path.
+    contents: Mapping[str, bytes]
+    #: Parallelism of each operator.
+    parallelism: Mapping[OperatorUid, int]
+
+    def entries(self) -> tuple[StateEntry, ...]:
+        """Return what is in it, such as to assert that state was cleaned up."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = ["operator_uid", "state_name", "state_kind", "value_json"]
+        return tuple(
+            StateEntry(*(row[name] for name in columns))
+            for content in self.contents.values()
+            for row in pq.read_table(pa.BufferReader(content), columns=columns).to_pylist()
+            if row["state_kind"] != "schema" and row["state_name"] not in _OWN
+        )
+
+    def unpack(self, root: Path) -> Restore:
+        """Write the files below a folder; return what tells tasks to restore from them."""
+        for path, content in self.contents.items():
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        return Restore(
+            checkpoint_id=self.checkpoint_id,
+            root=str(root),
+            files=self.files,
+            pickle_allowed=True,
+            parallelism=self.parallelism,
+        )

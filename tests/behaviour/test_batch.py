@@ -1,0 +1,273 @@
+"""RuntimeExecutionMode.BATCH and AUTOMATIC, on both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Time, Types, WatermarkStrategy
+from flinkish.common.errors import CheckpointError, ConfigurationError, InvalidProgramError
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream import (
+    BroadcastProcessFunction,
+    DataStream,
+    KeyedBroadcastProcessFunction,
+    MapFunction,
+    RuntimeContext,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction
+from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from flinkish.datastream.window import (
+    ContinuousProcessingTimeTrigger,
+    SlidingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+RECORDS = [("b", 5), ("a", 3), ("c", 1), ("a", 1), ("b", 2), ("a", 2)]
+LAST = 2**63 - 1
+
+
+class Second(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return value[1]
+
+
+@pytest.fixture
+def batch(make_env: MakeEnvironment) -> StreamExecutionEnvironment:
+    # Small epochs: what is sorted comes in several.
+    return make_env(2, {"execution.epoch.max-records": 2}).set_runtime_mode(RuntimeExecutionMode.BATCH)
+
+
+def timed(env: StreamExecutionEnvironment, records: list[Any] = RECORDS) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+    return env.from_collection(records, PAIR).assign_timestamps_and_watermarks(strategy)
+
+
+class Trace(KeyedProcessFunction):
+    """Emits what it sees, with its count of the key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        assert ctx.timer_service().current_watermark() == -(2**63)
+        ctx.timer_service().register_event_time_timer(100 - value[1])
+        if value[1] == 1:
+            ctx.timer_service().register_processing_time_timer(LAST - 1)
+        yield "record", *value, self.count.value()
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        assert ctx.timer_service().current_watermark() == LAST
+        # Ignored, as in Flink: the key has ended.
+        ctx.timer_service().register_event_time_timer(timestamp + 1)
+        ctx.timer_service().register_processing_time_timer(timestamp + 1)
+        yield ctx.time_domain().name, ctx.get_current_key(), timestamp, self.count.value()
+
+
+def test_keyed_input_comes_key_by_key_sorted_by_time_with_the_timers_of_a_key_at_its_end(
+    batch: StreamExecutionEnvironment,
+) -> None:
+    batch.set_parallelism(1)
+    assert collect(timed(batch).key_by(lambda value: value[0], Types.STRING()).process(Trace())) == [
+        ("record", "a", 1, 1),
+        ("record", "a", 2, 2),
+        ("record", "a", 3, 3),
+        ("EVENT_TIME", "a", 97, 3),
+        ("EVENT_TIME", "a", 98, 3),
+        ("EVENT_TIME", "a", 99, 3),
+        ("PROCESSING_TIME", "a", LAST - 1, 3),
+        ("record", "b", 2, 1),
+        ("record", "b", 5, 2),
+        ("EVENT_TIME", "b", 95, 2),
+        ("EVENT_TIME", "b", 98, 2),
+        ("record", "c", 1, 1),
+        ("EVENT_TIME", "c", 99, 1),
+        ("PROCESSING_TIME", "c", LAST - 1, 1),
+    ]
+
+
+def test_records_without_times_keep_their_order_within_a_key(batch: StreamExecutionEnvironment) -> None:
+    class Order(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            yield value[1]
+
+    batch.set_parallelism(1)
+    records = [("b", 1), ("a", 9), ("b", 0), ("a", 7), ("a", 8)]
+    assert collect(batch.from_collection(records).key_by(lambda value: value[0]).process(Order())) == [9, 7, 8, 1, 0]
+
+
+def test_reduce_and_the_aggregations_emit_one_value_for_each_key(batch: StreamExecutionEnvironment) -> None:
+    def keyed() -> Any:
+        return timed(batch).key_by(lambda value: value[0], Types.STRING())
+
+    assert sorted(collect(keyed().sum(1))) == [("a", 6), ("b", 7), ("c", 1)]
+    assert sorted(collect(keyed().min(1))) == [("a", 1), ("b", 2), ("c", 1)]
+    assert sorted(collect(keyed().max_by(1))) == [("a", 3), ("b", 5), ("c", 1)]
+    joined = keyed().reduce(lambda one, two: (one[0], one[1] * 10 + two[1]))
+    assert sorted(collect(joined)) == [("a", 123), ("b", 25), ("c", 1)]
+
+
+def test_keyed_operators_behind_each_other_each_sort_their_input(batch: StreamExecutionEnvironment) -> None:
+    sums = timed(batch).key_by(lambda value: value[0]).sum(1)
+    total = sums.map(lambda pair: ("all", pair[1]), PAIR).key_by(lambda pair: pair[0]).sum(1)
+    assert collect(total) == [("all", 14)]
+
+
+def test_two_keyed_inputs_are_merged_by_key_and_time(batch: StreamExecutionEnvironment) -> None:
+    class Both(KeyedCoProcessFunction):
+        def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+            yield 1, *value
+
+        def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+            yield 2, *value
+
+    batch.set_parallelism(1)
+    first, second = timed(batch, [("b", 4), ("a", 5), ("a", 1)]), timed(batch, [("a", 3), ("b", 9), ("a", 5), ("b", 1)])
+    connected = first.connect(second).key_by(lambda value: value[0], lambda value: value[0], Types.STRING())
+    assert collect(connected.process(Both())) == [
+        (1, "a", 1),
+        (2, "a", 3),
+        (1, "a", 5),
+        (2, "a", 5),
+        (2, "b", 1),
+        (1, "b", 4),
+        (2, "b", 9),
+    ]
+
+
+@pytest.mark.parametrize("size", [10, 5])
+def test_windows_of_a_key_fire_when_it_has_ended_also_those_in_processing_time(
+    batch: StreamExecutionEnvironment, size: int
+) -> None:
+    def keyed() -> Any:
+        return timed(batch, [*RECORDS, ("a", 12)]).key_by(lambda value: value[0], Types.STRING())
+
+    def add(one: Any, two: Any) -> Any:
+        return one[0], one[1] + two[1]
+
+    slide = Time.milliseconds(size)
+    event_time = SlidingEventTimeWindows.of(Time.milliseconds(10), slide)
+    once = [("a", 6), ("a", 12), ("b", 7), ("c", 1)]
+    twice = [("a", 6), ("a", 6), ("a", 12), ("a", 12), ("b", 2), ("b", 5), ("b", 7), ("c", 1), ("c", 1)]
+    assert sorted(collect(keyed().window(event_time).reduce(add))) == (once if size == 10 else twice)
+
+    continuous = ContinuousProcessingTimeTrigger.of(Time.milliseconds(size))
+    hours = keyed().window(TumblingProcessingTimeWindows.of(Time.hours(24 * 365))).trigger(continuous)
+    assert sorted(collect(hours.reduce(add))) == [("a", 18), ("b", 7), ("c", 1)]
+
+
+RULES = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
+
+
+def test_the_broadcast_side_is_read_first(batch: StreamExecutionEnvironment) -> None:
+    class Plain(BroadcastProcessFunction):
+        def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Any:
+            yield value, len(ctx.get_broadcast_state(RULES).keys())
+
+        def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> Any:
+            ctx.get_broadcast_state(RULES).put(value, value)
+
+    class Keyed(KeyedBroadcastProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
+            yield value, len(ctx.get_broadcast_state(RULES).keys())
+
+        def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
+            ctx.get_broadcast_state(RULES).put(value, value)
+
+    # The broadcast side is the longer one, so that the other one is at its end long before.
+    def rules() -> Any:
+        return batch.from_collection(list(range(9)), Types.LONG()).broadcast(RULES)
+
+    numbers = batch.from_collection([1, 2, 3], Types.LONG())
+    assert sorted(collect(numbers.connect(rules()).process(Plain()))) == [(1, 9), (2, 9), (3, 9)]
+    assert sorted(collect(numbers.key_by(lambda value: value).connect(rules()).process(Keyed()))) == [(1, 9), (2, 9), (3, 9)]
+
+
+def test_without_keys_there_is_one_watermark_at_the_end(batch: StreamExecutionEnvironment) -> None:
+    class Watermark(ProcessFunction):
+        def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+            yield ctx.timer_service().current_watermark()
+
+    numbers = batch.from_collection([("k", number) for number in range(20)], PAIR)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+    assert set(collect(numbers.assign_timestamps_and_watermarks(strategy).rebalance().process(Watermark()))) == {-(2**63)}
+
+
+def test_keys_that_have_no_order_among_each_other_are_allowed(batch: StreamExecutionEnvironment) -> None:
+    keyed = batch.from_collection([(1, 1), ("a", 2), ([1], 3), (1, 4), ([1], 5)]).key_by(lambda value: value[0])
+    assert sorted(value[1] for value in collect(keyed.reduce(lambda one, two: (one[0], one[1] + two[1])))) == [2, 5, 8]
+
+
+# -- which mode --------------------------------------------------------------------------------------------------------------
+
+
+def endless(env: StreamExecutionEnvironment, name: str) -> DataStream:
+    return env.from_source(DataGeneratorSource(lambda index: index, count=None), WatermarkStrategy.no_watermarks(), name)
+
+
+def test_an_unbounded_source_is_refused_in_batch_mode_by_name(batch: StreamExecutionEnvironment) -> None:
+    batch.from_collection([1]).union(endless(batch, "clicks")).print()
+    with pytest.raises(InvalidProgramError, match="'clicks' is unbounded"):
+        batch.execute()
+
+
+def test_automatic_is_batch_if_all_sources_are_bounded_else_streaming(make_env: MakeEnvironment) -> None:
+    env = make_env().set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
+    assert collect(timed(env).key_by(lambda value: "all").sum(1).map(lambda value: value[1])) == [14]
+
+    ones = env.from_collection([1, 1, 1], Types.LONG()).union(endless(env, "numbers").map(lambda value: 1, Types.LONG()))
+    assert ones.key_by(lambda value: 0).sum(0).execute_and_collect(limit=4) == [1, 2, 3, 4]
+
+
+class Fails(MapFunction):
+    """Fails once, at the last record."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def map(self, value: int) -> int:
+        if value == 99 and not self.marker.exists():
+            self.marker.touch()
+            raise RuntimeError("once")
+        return value
+
+
+def test_a_failed_batch_starts_anew_and_its_results_are_seen_once(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    settings = {
+        "execution.runtime-mode": "BATCH",
+        "execution.epoch.max-records": 10,
+        # Checkpoints are not taken in batch mode.
+        "execution.checkpointing.interval": "10 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    env = make_env(2, settings)
+    numbers = env.from_source(NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers")
+
+    assert sorted(collect(numbers.map(Fails(tmp_path / "failed")))) == list(range(100))
+    assert (tmp_path / "failed").exists()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_batch_has_no_savepoints_and_starts_from_none(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(1, {"execution.runtime-mode": "BATCH", "execution.epoch.max-records": 1})
+    env.from_source(NumberSequenceSource(0, 100_000), WatermarkStrategy.no_watermarks(), "numbers").map(lambda v: v)
+    client = env.execute_async()
+    with pytest.raises(CheckpointError, match="batch mode"):
+        client.trigger_savepoint(str(tmp_path)).result(60)
+    client.cancel().result(60)
+
+    env = make_env(1, {"execution.runtime-mode": "BATCH", "execution.state-recovery.path": tmp_path})
+    env.from_collection([1]).print()
+    with pytest.raises(ConfigurationError, match="batch mode"):
+        env.execute()

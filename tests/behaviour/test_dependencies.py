@@ -1,0 +1,122 @@
+"""Python files, archives and cached files that a program brings along for its functions, on both engines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.datastream import StreamExecutionEnvironment
+from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
+
+
+@pytest.fixture(autouse=True)
+def path_as_before() -> Iterator[None]:
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+
+
+def test_python_files_folders_and_zips_can_be_imported_in_functions(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    name = f"brought_{tmp_path.name}".lower()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / f"{name}_file.py").write_text("VALUE = 'file'\n", encoding="utf-8")
+    (tmp_path / "folder" / f"{name}_package").mkdir(parents=True)
+    (tmp_path / "folder" / f"{name}_package" / "__init__.py").write_text("VALUE = 'folder'\n", encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "modules.zip", "w") as file:
+        file.writestr(f"{name}_zipped.py", "VALUE = 'zip'\n")
+
+    def load(ending: str) -> Any:
+        import importlib
+
+        return importlib.import_module(f"{name}_{ending}").VALUE
+
+    env = make_env()
+    env.add_python_file(str(tmp_path / "files" / f"{name}_file.py"))
+    env.add_python_file(str(tmp_path / "folder"))
+    env.add_python_file(f"file://{tmp_path / 'modules.zip'}")
+    assert sorted(collect(env.from_collection(["file", "package", "zipped"]).map(load))) == ["file", "folder", "zip"]
+
+
+def test_archives_and_cached_files_lie_in_the_working_folder_of_functions(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "words.zip", "w") as zipped:
+        zipped.writestr("en/words.txt", "hello")
+    (tmp_path / "model.txt").write_text("model", encoding="utf-8")
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "model.txt", "model.txt")
+    (tmp_path / "tool.sh").write_text("#!/bin/sh\necho tool\n", encoding="utf-8")
+
+    def read(path: str) -> str:
+        if os.access(path, os.X_OK):
+            return subprocess.run([f"./{path}"], capture_output=True, text=True, check=True).stdout.strip()
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    env = make_env()
+    env.add_python_archive(str(tmp_path / "words.zip"))
+    env.add_python_archive(str(tmp_path / "model.tar.gz"), "models/first")
+    env.register_cached_file(str(tmp_path / "tool.sh"), "tool", executable=True)
+    env.register_cached_file(str(tmp_path / "model.txt"), "cached.txt")
+    paths = ["words.zip/en/words.txt", "models/first/model.txt", "tool", "cached.txt"]
+    before = os.getcwd()
+    assert sorted(collect(env.from_collection(paths).map(read))) == ["hello", "model", "model", "tool"]
+    # this process is where it was
+    assert os.getcwd() == before
+
+
+def test_cached_files_can_be_named_in_the_configuration(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
+    env = make_env(settings={"pipeline.cached-files": f"name:first,path:{tmp_path / 'a.txt'}"})
+    assert collect(env.from_collection(["first"]).map(lambda name: Path(name).read_text(encoding="utf-8"))) == ["a"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark_session")
+def test_the_interpreter_that_is_set_runs_the_functions_on_spark(tmp_path: Path) -> None:
+    python = tmp_path / "my-python"
+    python.symlink_to(sys.executable)
+    configuration = Configuration()
+    configuration.set_string("execution.engine", "spark")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(1)
+    env.set_python_executable(str(python))
+
+    def interpreter(_: int) -> str:
+        import sys
+
+        return sys.executable
+
+    assert collect(env.from_collection([1]).map(interpreter)) == [str(python)]
+
+
+def test_what_cannot_be_brought_along_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "no.zip").write_text("no zip", encoding="utf-8")
+    (tmp_path / "words.txt").write_text("x", encoding="utf-8")
+    refused: list[tuple[type[Exception], str, Any]] = [
+        (InvalidProgramError, "neither a zip nor a tar file", lambda env: env.add_python_archive(str(tmp_path / "no.zip"))),
+        (InvalidProgramError, "neither a .py file", lambda env: env.add_python_file(str(tmp_path / "no.zip"))),
+        (
+            InvalidProgramError,
+            "inside of the tasks' working folder",
+            lambda env: env.register_cached_file(str(tmp_path / "words.txt"), "../words"),
+        ),
+        (UnsupportedError, "hdfs", lambda env: env.add_python_file("hdfs://name/x.py")),
+    ]
+    for kind, text, prepare in refused:
+        configuration = Configuration()
+        configuration.set_string("execution.engine", "local")
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        prepare(env)
+        env.from_collection([1]).print()
+        with pytest.raises(kind, match=text):
+            env.execute()

@@ -1,0 +1,102 @@
+"""Failing user code, restarts, and what comes of them, on both engines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.common.errors import JobExecutionError, NotSerializableError
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.state import ValueStateDescriptor
+from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
+
+
+def test_the_error_of_a_failed_job_holds_the_users_message_and_traceback(env: StreamExecutionEnvironment) -> None:
+    def explode(value: int) -> int:
+        raise ValueError(f"cannot digest {value}")
+
+    with pytest.raises(JobExecutionError) as error:
+        collect(env.from_collection([41]).map(explode).name("Digest"))
+    text = str(error.value)
+    assert "cannot digest 41" in text
+    assert "explode" in text
+    assert "Digest" in text
+
+
+def test_an_error_in_open_fails_the_job(env: StreamExecutionEnvironment) -> None:
+    class Broken(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            raise OSError("no database")
+
+        def map(self, value: Any) -> Any:
+            return value
+
+    with pytest.raises(JobExecutionError, match="no database"):
+        collect(env.from_collection([1]).map(Broken()))
+
+
+def test_a_function_that_cannot_be_pickled_is_refused_when_the_job_is_built(env: StreamExecutionEnvironment) -> None:
+    import threading
+
+    class Locked(MapFunction):
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def map(self, value: Any) -> Any:
+            return value
+
+    with pytest.raises(NotSerializableError, match="lock"):
+        env.from_collection([1]).map(Locked())
+
+
+class CountAndFail(KeyedProcessFunction):
+    """Counts per key; fails once in the whole life of the job, when the marker file is not there yet."""
+
+    def __init__(self, marker: Path, at: int) -> None:
+        self.marker = marker
+        self.at = at
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Any:
+        if value == self.at and not self.marker.exists():
+            self.marker.write_text("failed", encoding="utf-8")
+            raise RuntimeError("once")
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield ctx.get_current_key(), count
+
+
+def test_a_job_restarts_from_its_last_checkpoint_and_repeats_nothing(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(
+        settings={
+            "execution.checkpointing.interval": "10 ms",
+            "execution.checkpointing.dir": tmp_path / "checkpoints",
+            "execution.epoch.max-records": 25,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 3,
+            "restart-strategy.fixed-delay.delay": "10 ms",
+        }
+    )
+    marker = tmp_path / "failed"
+    numbers = env.from_source(NumberSequenceSource(0, 999), WatermarkStrategy.no_watermarks(), "numbers")
+    counts = numbers.key_by(lambda value: value % 7, key_type=Types.LONG()).process(CountAndFail(marker, 400))
+    results = collect(counts)
+    assert marker.exists()
+    expected = [(key, count) for key in range(7) for count in range(1, len(range(key, 1000, 7)) + 1)]
+    assert sorted(results) == expected
+
+
+def test_without_a_restart_strategy_the_first_failure_is_the_last(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env()
+    marker = tmp_path / "failed"
+    numbers = env.from_source(NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers")
+    with pytest.raises(JobExecutionError, match="once"):
+        collect(numbers.key_by(lambda value: value).process(CountAndFail(marker, 5)))

@@ -1,0 +1,280 @@
+"""What each operator does with records, on both engines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from flinkish.common import Row, Types
+from flinkish.datastream import OutputTag, StreamExecutionEnvironment
+from flinkish.datastream.functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+    ReduceFunction,
+    RuntimeContext,
+)
+
+
+def collect(stream: Any) -> list[Any]:
+    with stream.execute_and_collect() as results:
+        return list(results)
+
+
+class PlusOne(MapFunction):
+    def map(self, value: int) -> int:
+        return value + 1
+
+
+class Twice(FlatMapFunction):
+    def flat_map(self, value: int) -> list[int]:
+        return [value, value]
+
+
+class Even(FilterFunction):
+    def filter(self, value: int) -> bool:
+        return value % 2 == 0
+
+
+def test_map_flat_map_and_filter_take_functions_and_function_objects(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection(list(range(6)), Types.INT()).map(PlusOne(), Types.INT()).flat_map(Twice()).filter(Even())
+    stream = stream.map(lambda value: value * 10).filter(lambda value: value > 20).flat_map(lambda value: [value])
+    assert sorted(collect(stream)) == [40, 40, 60, 60]
+
+
+def test_a_generator_is_a_good_flat_map(env: StreamExecutionEnvironment) -> None:
+    def words(line: str) -> Any:
+        yield from line.split()
+
+    assert sorted(collect(env.from_collection(["a b", "c"]).flat_map(words))) == ["a", "b", "c"]
+
+
+def test_order_is_kept_at_parallelism_one(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    assert collect(env.from_collection(list(range(100))).map(lambda value: value)) == list(range(100))
+
+
+def test_reduce_emits_the_running_value_of_each_key(env: StreamExecutionEnvironment) -> None:
+    class Sum(ReduceFunction):
+        def reduce(self, value1: tuple[str, int], value2: tuple[str, int]) -> tuple[str, int]:
+            return value1[0], value1[1] + value2[1]
+
+    pairs = Types.TUPLE([Types.STRING(), Types.INT()])
+    stream = env.from_collection([("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)], pairs)
+    results = collect(stream.key_by(lambda pair: pair[0], key_type=Types.STRING()).reduce(Sum()))
+    assert [r for r in results if r[0] == "a"] == [("a", 1), ("a", 3), ("a", 6)]
+    assert [r for r in results if r[0] == "b"] == [("b", 10), ("b", 30)]
+
+
+def test_sum_min_max_follow_flink(env: StreamExecutionEnvironment) -> None:
+    data = [("a", 3, 1), ("a", 1, 2), ("a", 2, 3)]
+    triple = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
+
+    def keyed() -> Any:
+        return env.from_collection(data, triple).key_by(lambda value: value[0], key_type=Types.STRING())
+
+    assert collect(keyed().sum(1)) == [("a", 3, 1), ("a", 4, 1), ("a", 6, 1)]
+    # min and max change the field only, min_by and max_by choose whole records
+    assert collect(keyed().min(1)) == [("a", 3, 1), ("a", 1, 1), ("a", 1, 1)]
+    assert collect(keyed().max(1)) == [("a", 3, 1), ("a", 3, 1), ("a", 3, 1)]
+    assert collect(keyed().min_by(1)) == [("a", 3, 1), ("a", 1, 2), ("a", 1, 2)]
+    assert collect(keyed().max_by(1)) == [("a", 3, 1), ("a", 3, 1), ("a", 3, 1)]
+
+
+def test_fields_of_rows_can_be_named(env: StreamExecutionEnvironment) -> None:
+    kind = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.INT()])
+    stream = env.from_collection([Row("a", 1), Row("a", 5)], kind).key_by(lambda row: row.k, key_type=Types.STRING()).sum("v")
+    assert collect(stream) == [Row(k="a", v=1), Row(k="a", v=6)]
+
+
+def test_union_merges_streams(env: StreamExecutionEnvironment) -> None:
+    one, two, three = (env.from_collection([number], Types.INT()) for number in (1, 2, 3))
+    assert sorted(collect(one.union(two, three).map(lambda value: value))) == [1, 2, 3]
+
+
+def test_project_picks_fields_of_tuples(env: StreamExecutionEnvironment) -> None:
+    kind = Types.TUPLE([Types.STRING(), Types.INT(), Types.INT()])
+    assert collect(env.from_collection([("a", 1, 2)], kind).project(2, 0)) == [(2, "a")]
+
+
+def test_connected_streams_share_a_function(env: StreamExecutionEnvironment) -> None:
+    class Both(CoMapFunction):
+        def map1(self, value: int) -> Any:
+            return f"number {value}"
+
+        def map2(self, value: str) -> Any:
+            return None if value == "skip" else f"text {value}"
+
+    class Flat(CoFlatMapFunction):
+        def flat_map1(self, value: int) -> Any:
+            yield value
+            yield value
+
+        def flat_map2(self, value: str) -> Any:
+            return None
+
+    numbers, texts = env.from_collection([1, 2], Types.INT()), env.from_collection(["a", "skip"], Types.STRING())
+    assert sorted(collect(numbers.connect(texts).map(Both()))) == ["number 1", "number 2", "text a"]
+    assert sorted(collect(numbers.connect(texts).flat_map(Flat()))) == [1, 1, 2, 2]
+
+
+def test_a_co_process_function_sees_both_inputs(env: StreamExecutionEnvironment) -> None:
+    class Tell(CoProcessFunction):
+        def process_element1(self, value: int, ctx: CoProcessFunction.Context) -> Any:
+            yield "one", value
+
+        def process_element2(self, value: str, ctx: CoProcessFunction.Context) -> Any:
+            return [("two", value)]
+
+    stream = env.from_collection([1]).connect(env.from_collection(["a"])).process(Tell())
+    assert sorted(collect(stream)) == [("one", 1), ("two", "a")]
+
+
+def test_side_outputs_go_where_the_tag_is_read(env: StreamExecutionEnvironment) -> None:
+    odd = OutputTag("odd", Types.INT())
+    unread = OutputTag("unread")
+
+    class Split(ProcessFunction):
+        def process_element(self, value: int, ctx: ProcessFunction.Context) -> Any:
+            yield unread, value
+            if value % 2:
+                yield odd, value
+            else:
+                yield value
+
+    main = env.from_collection(list(range(6)), Types.INT()).process(Split(), Types.INT())
+    both = main.map(lambda value: ("even", value)).union(main.get_side_output(odd).map(lambda value: ("odd", value)))
+    assert sorted(collect(both)) == [("even", 0), ("even", 2), ("even", 4), ("odd", 1), ("odd", 3), ("odd", 5)]
+
+
+class Subtask(MapFunction):
+    """Tells which subtask a record came to."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.index = runtime_context.get_index_of_this_subtask()
+        self.count = runtime_context.get_number_of_parallel_subtasks()
+
+    def map(self, value: Any) -> Any:
+        return value, self.index
+
+
+def per_subtask(results: list[Any]) -> dict[int, list[Any]]:
+    found: dict[int, list[Any]] = {}
+    for value, index in results:
+        found.setdefault(index, []).append(value)
+    return found
+
+
+def test_rebalance_deals_records_in_turn(env: StreamExecutionEnvironment) -> None:
+    found = per_subtask(collect(env.from_collection(list(range(10))).rebalance().map(Subtask())))
+    assert {len(values) for values in found.values()} == {5}
+
+
+def test_broadcast_gives_every_subtask_every_record(env: StreamExecutionEnvironment) -> None:
+    found = per_subtask(collect(env.from_collection([1, 2, 3]).broadcast().map(Subtask())))
+    assert found == {0: [1, 2, 3], 1: [1, 2, 3]}
+
+
+def test_shuffle_loses_nothing(env: StreamExecutionEnvironment) -> None:
+    results = collect(env.from_collection(list(range(200))).shuffle().map(Subtask()))
+    assert sorted(value for value, _ in results) == list(range(200))
+    assert {index for _, index in results} == {0, 1}
+
+
+def test_rescale_and_forward_lose_nothing(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection(list(range(50))).rescale().map(Subtask()).map(lambda pair: pair[0]).forward().map(Subtask())
+    assert sorted(value for value, _ in collect(stream)) == list(range(50))
+
+
+def test_partition_custom_puts_records_where_it_says(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection(list(range(6))).partition_custom(lambda key, count: key % count, lambda value: value)
+    found = per_subtask(collect(stream.map(Subtask())))
+    assert {index: sorted(values) for index, values in found.items()} == {0: [0, 2, 4], 1: [1, 3, 5]}
+
+
+def test_a_key_always_comes_to_the_same_subtask(env: StreamExecutionEnvironment) -> None:
+    class ByTen(KeySelector):
+        def get_key(self, value: int) -> int:
+            return value % 10
+
+    results = collect(env.from_collection(list(range(100))).key_by(ByTen(), key_type=Types.INT()).map(Subtask()))
+    homes = {(value % 10, index) for value, index in results}
+    assert len(homes) == 10
+    assert Counter(index for _, index in homes).keys() == {0, 1}
+
+
+def test_key_selectors_and_partitioners_are_opened(env: StreamExecutionEnvironment) -> None:
+    class Modulo(KeySelector):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.divisor = 3
+
+        def get_key(self, value: int) -> int:
+            return value % self.divisor
+
+    class Direct(Partitioner):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.offset = runtime_context.get_index_of_this_subtask()
+
+        def partition(self, key: int, num_partitions: int) -> int:
+            return (key + self.offset) % num_partitions
+
+    stream = env.from_collection(list(range(6)), Types.INT())
+    counted = stream.key_by(Modulo(), key_type=Types.INT()).map(lambda value: value % 3)
+    found = per_subtask(
+        collect(counted.map(lambda value: value).set_parallelism(1).partition_custom(Direct(), Modulo()).map(Subtask()))
+    )
+    assert {index: sorted(values) for index, values in found.items()} == {0: [0, 0, 2, 2], 1: [1, 1]}
+
+
+def test_keys_that_cannot_be_hashed_are_keys_all_the_same(env: StreamExecutionEnvironment) -> None:
+    class Count(ReduceFunction):
+        def reduce(self, value1: Any, value2: Any) -> Any:
+            return value1[0], value1[1] + value2[1]
+
+    stream = env.from_collection([("a", 1), ("a", 2), ("b", 5)]).key_by(lambda value: [value[0]]).reduce(Count())
+    assert sorted(collect(stream)) == [("a", 1), ("a", 3), ("b", 5)]
+
+
+def test_records_do_not_change_when_their_maker_goes_on_changing_the_object(env: StreamExecutionEnvironment) -> None:
+    class Grow(FlatMapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.seen: list[int] = []
+
+        def flat_map(self, value: int) -> Any:
+            self.seen.append(value)
+            yield self.seen
+
+    env.set_parallelism(1)
+    grown = env.from_collection([1, 2, 3]).flat_map(Grow()).rebalance().map(lambda value: value)
+    assert collect(grown) == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_functions_are_opened_before_and_closed_after_the_records(env: StreamExecutionEnvironment, tmp_path: Any) -> None:
+    log = tmp_path / "log"
+
+    class Life(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.name = runtime_context.get_task_name_with_subtasks()
+            self._say("open")
+
+        def _say(self, what: str) -> None:
+            with log.open("a", encoding="utf-8") as file:
+                file.write(what + "\n")
+
+        def map(self, value: int) -> Any:
+            self._say("map")
+            return self.name
+
+        def close(self) -> None:
+            self._say("close")
+
+    env.set_parallelism(1)
+    (name,) = collect(env.from_collection([1]).map(Life()).name("Life"))
+    assert name.endswith(" (1/1)#0")
+    assert log.read_text(encoding="utf-8").split() == ["open", "map", "close"]

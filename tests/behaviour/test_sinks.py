@@ -1,0 +1,377 @@
+"""Every sink in whole jobs, on both engines."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from flinkish.common import Configuration, Encoder, Instant, JobStatus, Row, RowKind, Types, WatermarkStrategy
+from flinkish.common.errors import InvalidProgramError, JobExecutionError, SinkError
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.base import (
+    CommitRequest,
+    Committer,
+    Sink,
+    SinkWriter,
+    SinkWriterContext,
+    WriteContext,
+)
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
+from flinkish.datastream.connectors.delta import DeltaSink
+from flinkish.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    OutputFileConfig,
+    ParquetWriterFactory,
+    RollingPolicy,
+    StreamFormat,
+)
+from flinkish.datastream.functions import MapFunction
+from flinkish.datastream.state import ListStateDescriptor
+from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
+from tests.recovery.processes import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_WATERMARKS = WatermarkStrategy.no_watermarks()
+#: Fails once, restarts, and checkpoints often.
+RESTARTING = {
+    "execution.checkpointing.interval": "10 ms",
+    "execution.epoch.max-records": 25,
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.delay": "1 ms",
+}
+
+
+class FailOnce(MapFunction):
+    """Fails at a number if the marker file is not there yet."""
+
+    def __init__(self, number: int, marker: Path) -> None:
+        self._number = number
+        self._marker = marker
+
+    def map(self, value: int) -> int:
+        if value == self._number and not self._marker.exists():
+            self._marker.touch()
+            raise RuntimeError("once")
+        return value
+
+
+def endless(env: StreamExecutionEnvironment) -> Any:
+    return env.from_source(DataGeneratorSource(lambda i: i, None, records_per_second=200), NO_WATERMARKS, "endless", Types.LONG())
+
+
+# execute_and_collect
+
+
+def test_closing_the_results_early_cancels_the_job(env: StreamExecutionEnvironment) -> None:
+    with endless(env).execute_and_collect("endless") as results:
+        assert results.next() in range(10**6)
+        client = results._client
+        assert client.get_job_status().result() is JobStatus.RUNNING
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    with pytest.raises(StopIteration):
+        results.next()
+
+
+def test_a_limit_gives_a_list_and_ends_the_job(env: StreamExecutionEnvironment) -> None:
+    found = endless(env).execute_and_collect(limit=3)
+    assert isinstance(found, list)
+    assert len(found) == 3
+
+
+def test_floats_are_collected_with_the_decimals_that_they_were_written_with(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    kind = Types.TUPLE([Types.FLOAT(), Types.DOUBLE()])
+    stream = env.from_collection([1, 3], Types.INT()).map(lambda number: (number / 10 + 1, number / 10), kind)
+    assert collect(stream) == [(1.1, 0.1), (1.3, 0.3)]
+    # functions see the rounding
+    assert collect(env.from_collection([1.1], Types.FLOAT()).map(lambda value: value)) == [1.100000023841858]
+
+
+# FileSink
+
+
+def visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def test_row_files_of_a_bounded_job_are_finished_at_its_end(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+    pairs = env.from_collection([("a", 1), ("b", 2), ("ü", 3)], Types.TUPLE([Types.STRING(), Types.INT()]))
+    by_letter = ByFirstField()
+    sink = (
+        FileSink.for_row_format(str(tmp_path / "rows"), Encoder.simple_string_encoder())
+        .with_bucket_assigner(by_letter)
+        .with_output_file_config(OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build())
+        .build()
+    )
+    pairs.sink_to(sink)
+    by_hour = FileSink.for_row_format(f"file://{tmp_path / 'hours'}", Encoder.simple_string_encoder()).build()
+    pairs.sink_to(by_hour).set_parallelism(1)
+    env.execute()
+    files = visible(tmp_path / "rows")
+    assert {(path.parent.name, path.read_text(encoding="utf-8")) for path in files} == {
+        ("a", "(a,1)\n"), ("b", "(b,2)\n"), ("ü", "(ü,3)\n"),
+    }  # fmt: skip
+    assert all(path.name.startswith("out-") and path.suffix == ".txt" for path in files)
+    (hour,) = visible(tmp_path / "hours")
+    datetime.datetime.strptime(hour.parent.name, "%Y-%m-%d--%H")
+    assert sorted(hour.read_text(encoding="utf-8").splitlines()) == ["(a,1)", "(b,2)", "(ü,3)"]
+    assert not list(tmp_path.rglob("*inprogress*"))
+
+
+class ByFirstField(BucketAssigner):
+    def get_bucket_id(self, element: Any, context: Any) -> str:
+        return str(element[0])
+
+
+def test_bulk_files_appear_with_each_checkpoint_while_the_job_runs(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(settings={"execution.checkpointing.interval": "50 ms", "execution.checkpointing.dir": tmp_path / "cp"})
+    row_type = Types.ROW_NAMED(["id", "text"], [Types.LONG(), Types.STRING()])
+    sink = (
+        FileSink.for_bulk_format(str(tmp_path / "out"), ParquetWriterFactory(compression="zstd"))
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .build()
+    )
+    endless(env).map(lambda number: Row(id=number, text=f"n{number}"), row_type).sink_to(sink)
+    client = env.execute_async("bulk")
+    try:
+        wait_until("two checkpoints have finished files", lambda: len(visible(tmp_path / "out")) >= 3, timeout=60)
+    finally:
+        client.cancel().result()
+    tables = [pq.read_table(path).to_pylist() for path in visible(tmp_path / "out")]
+    rows = [row for table in tables for row in table]
+    assert all(row["text"] == f"n{row['id']}" for row in rows)
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_files_are_read_and_written_once_each_after_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(settings={**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"})
+    marker = tmp_path / "failed"
+    (tmp_path / "in").mkdir()
+    for half in (0, 1):
+        numbers = "".join(f"{number}\n" for number in range(half * 100, half * 100 + 100))
+        (tmp_path / "in" / f"{half}.txt").write_text(numbers, encoding="utf-8")
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in")).build()
+    sink = (
+        FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .build()
+    )
+    numbers_read = env.from_source(source, NO_WATERMARKS, "numbers").map(int, Types.LONG())
+    numbers_read.map(FailOnce(180, marker), Types.LONG()).sink_to(sink)
+    env.execute()
+    assert marker.exists()
+    lines = [line for path in visible(tmp_path / "out") for line in path.read_text(encoding="utf-8").split()]
+    assert sorted(map(int, lines)) == list(range(200))
+
+
+# DeltaSink
+
+FLIGHT = Types.ROW_NAMED(["origin", "year", "delay"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
+FLIGHTS = [("JFK", 2013, 1.5), ("JFK", 2014, None), ("EWR", 2013, -2.0), (None, 2013, 0.0), ("L G/A", 2013, 3.0)]
+
+
+def assert_holds(spark: SparkSession, path: str, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Compare a table, as Spark reads it, with rows in any order."""
+    from chispa import assert_df_equality
+
+    expected = spark.createDataFrame(list(rows), schema)
+    assert_df_equality(spark.read.format("delta").load(path), expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_rows_come_into_a_partitioned_delta_table(
+    env: StreamExecutionEnvironment, engine: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "flights")
+    for _ in range(2):  # the second job appends
+        sink = DeltaSink.for_table(path).with_partition_columns("origin", "year").build()
+        env.from_collection(FLIGHTS, FLIGHT).sink_to(sink)
+        env.execute()
+    table = DeltaTable(path)
+    assert table.metadata().partition_columns == ["origin", "year"]
+    rows = table.to_pyarrow_table().select(["origin", "year", "delay"]).to_pylist()
+    assert sorted([tuple(row.values()) for row in rows], key=str) == sorted(FLIGHTS * 2, key=str)
+    if engine == "spark":
+        spark: SparkSession = request.getfixturevalue("spark_session")
+        assert_holds(spark, path, "origin string, year int, delay double", FLIGHTS * 2)
+    # one commit that creates the table, one for each job
+    assert [entry["operation"] for entry in table.history()].count("WRITE") == 2
+
+
+EVERYTHING = Types.ROW_NAMED(
+    ["bool", "byte", "short", "int", "long", "float", "double", "text", "dec", "day", "at", "bytes", "list", "map", "inner"],
+    [
+        Types.BOOLEAN(), Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(), Types.STRING(),
+        Types.BIG_DEC(), Types.SQL_DATE(), Types.SQL_TIMESTAMP(), Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.LIST(Types.LONG()),
+        Types.MAP(Types.STRING(), Types.INT()), Types.ROW_NAMED(["x", "when"], [Types.INT(), Types.INSTANT()]),
+    ],
+)  # fmt: skip
+
+
+@pytest.mark.spark
+def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: SparkSession, tmp_path: Path) -> None:
+    from chispa import assert_df_equality
+
+    configuration = Configuration()
+    configuration.set_string("execution.engine", "local")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    noon = datetime.datetime(2013, 1, 1, 12, 0, 0, 5_000)
+    full = Row(
+        True, -1, -2, -3, 2**62, 0.5, 1e300, "ü", Decimal("1.50"), noon.date(), noon, b"\x00\xff", [1, 2], {"k": 1},
+        Row(7, Instant.of_epoch_milli(1500)),
+    )  # fmt: skip
+    empty = Row(*[None] * 15)
+    path = str(tmp_path / "table")
+    env.from_collection([1, 2], Types.INT()).map(lambda n: full if n == 1 else empty, EVERYTHING).sink_to(DeltaSink(path))
+    env.execute()
+    spark_session.conf.set("spark.sql.session.timeZone", "UTC")
+    read = spark_session.read.format("delta").load(path)
+    utc = datetime.UTC
+    expected = spark_session.createDataFrame(
+        [
+            (
+                True, -1, -2, -3, 2**62, 0.5, 1e300, "ü", Decimal("1.50"), noon.date(), noon.replace(tzinfo=utc),
+                bytearray(b"\x00\xff"), [1, 2], {"k": 1}, (7, datetime.datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=utc)),
+            ),
+            (None,) * 15,
+        ],
+        read.schema,
+    )  # fmt: skip
+    assert_df_equality(read.sort("int"), expected.sort("int"))
+    types = {field.name: field.dataType.simpleString() for field in read.schema}
+    assert types == {
+        "bool": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint", "float": "float",
+        "double": "double", "text": "string", "dec": "decimal(38,18)", "day": "date", "at": "timestamp", "bytes": "binary",
+        "list": "array<bigint>", "map": "map<string,int>", "inner": "struct<x:int,when:timestamp>",
+    }  # fmt: skip
+
+
+def test_tuples_go_into_a_table_by_position_once_each_after_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(settings={**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"})
+    path, marker = str(tmp_path / "table"), tmp_path / "failed"
+    numbers = env.generate_sequence(0, 199).map(FailOnce(180, marker), Types.LONG())
+    pairs = numbers.map(lambda number: (number, number % 3), Types.TUPLE([Types.LONG(), Types.INT()]))
+    pairs.sink_to(DeltaSink.for_table(path).with_field_names("number", "third").with_partition_columns("third").build())
+    env.execute()
+    assert marker.exists()
+    rows = DeltaTable(path).to_pyarrow_table().to_pylist()
+    assert sorted((row["number"], row["third"]) for row in rows) == [(number, number % 3) for number in range(200)]
+
+
+def test_a_table_of_another_schema_is_refused_when_the_job_is_built(tmp_path: Path) -> None:
+    configuration = Configuration()
+    configuration.set_string("execution.engine", "local")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    path = str(tmp_path / "flights")
+    env.from_collection(FLIGHTS, FLIGHT).sink_to(DeltaSink(path))
+    env.execute()
+    other = Types.ROW_NAMED(["origin", "year", "delay"], [Types.STRING(), Types.STRING(), Types.DOUBLE()])
+    with pytest.raises(SinkError, match="year"):
+        env.from_collection([], other).sink_to(DeltaSink(path))
+    with pytest.raises((SinkError, InvalidProgramError), match="partition"):
+        env.from_collection([], FLIGHT).sink_to(DeltaSink(path, partition_by=["year"]))
+    with pytest.raises(InvalidProgramError, match="rows or tuples"):
+        env.from_collection(["a"], Types.STRING()).sink_to(DeltaSink(path))
+
+
+def test_rows_that_take_something_back_cannot_be_appended(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(["a"], [Types.INT()])
+    deleted = env.from_collection([1], Types.INT()).map(lambda _: Row.of_kind(RowKind.DELETE, 1), row_type)
+    deleted.sink_to(DeltaSink(str(tmp_path / "table"))).name("Table")
+    with pytest.raises(JobExecutionError, match="-D"):
+        env.execute()
+
+
+# A sink of the user's own: lines are staged in a folder and moved on commit.
+
+
+@dataclass(frozen=True)
+class Staged:
+    path: str
+    lines: int
+
+
+class StagingSink(Sink[Any, Staged]):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    committable_type = Staged
+
+    def create_writer(self, context: SinkWriterContext) -> StagingWriter:
+        return StagingWriter(self.folder / "staged", context)
+
+    def create_committer(self, configuration: Configuration) -> Mover:
+        return Mover(self.folder / "out")
+
+
+class StagingWriter(SinkWriter[Any, Staged]):
+    def __init__(self, folder: Path, context: SinkWriterContext) -> None:
+        self.state = context.get_list_state(ListStateDescriptor("lines", Types.STRING()))
+        self.lines: list[str] = list(self.state.get())
+        self.folder = folder
+        self.ready: list[Staged] = []
+        self.subtask = context.subtask_index
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self.lines.append(json.dumps(value))
+
+    def end_epoch(self) -> None:
+        self.state.update(self.lines)
+
+    def flush(self, end_of_input: bool) -> None:
+        if not self.lines:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # named after what is in it: a second try of the epoch writes the same file again
+        path = self.folder / f"{self.subtask}-{min(map(int, self.lines))}-{len(self.lines)}"
+        path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+        self.ready.append(Staged(str(path), len(self.lines)))
+        self.lines = []
+
+    def prepare_commit(self) -> Sequence[Staged]:
+        ready, self.ready = self.ready, []
+        return ready
+
+
+class Mover(Committer[Staged]):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[Staged]]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for request in requests:
+            assert isinstance(request.committable, Staged)
+            source = Path(request.committable.path)
+            if source.exists():
+                source.rename(self.folder / f"{source.name}-of-{request.committable.lines}")
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_a_two_phase_commit_sink_of_the_users_own_is_exact(make_env: MakeEnvironment, tmp_path: Path, checkpoints: bool) -> None:
+    settings = {**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"} if checkpoints else {}
+    env = make_env(settings=settings)
+    marker = tmp_path / "failed"
+    if not checkpoints:
+        marker.touch()
+    env.generate_sequence(0, 199).map(FailOnce(180, marker), Types.LONG()).sink_to(StagingSink(tmp_path)).name("Staging")
+    env.execute()
+    assert marker.exists()
+    files = visible(tmp_path / "out")
+    assert len(files) >= 2
+    written = [path.read_text(encoding="utf-8").split() for path in files]
+    assert all(len(lines) == int(path.name.rpartition("-")[2]) for lines, path in zip(written, files, strict=True))
+    assert sorted(int(line) for lines in written for line in lines) == list(range(200))

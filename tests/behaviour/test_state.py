@@ -1,0 +1,195 @@
+"""Keyed state of all kinds, on both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.common import Time, Types
+from flinkish.common.errors import JobExecutionError
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.functions import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+    RuntimeContext,
+)
+from flinkish.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from tests.behaviour.test_operators import collect
+
+RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
+
+
+def run(env: StreamExecutionEnvironment, function: KeyedProcessFunction, records: list[Any] = RECORDS) -> list[Any]:
+    stream = env.from_collection(records).key_by(lambda value: value[0], key_type=Types.STRING())
+    return sorted(collect(stream.process(function)))
+
+
+class Average(AggregateFunction):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+class Add(ReduceFunction):
+    def reduce(self, value1: int, value2: int) -> int:
+        return value1 + value2
+
+
+def test_value_state_belongs_to_the_key(env: StreamExecutionEnvironment) -> None:
+    class Previous(KeyedProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.INT()))
+
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            yield *value, self.last.value() or 0
+            self.last.update(value[1])
+
+    assert run(env, Previous()) == [("a", 1, 0), ("a", 2, 1), ("a", 3, 2), ("b", 10, 0), ("b", 20, 10)]
+
+
+def test_cleared_value_state_is_none(env: StreamExecutionEnvironment) -> None:
+    class Toggle(KeyedProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.state = runtime_context.get_state(ValueStateDescriptor("state", Types.INT()))
+
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            yield *value, self.state.value() is None
+            if self.state.value() is None:
+                self.state.update(1)
+            else:
+                self.state.clear()
+
+    assert run(env, Toggle()) == [("a", 1, True), ("a", 2, False), ("a", 3, True), ("b", 10, True), ("b", 20, False)]
+
+
+def test_list_state_grows_and_is_replaced(env: StreamExecutionEnvironment) -> None:
+    class Collect(KeyedProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.state = runtime_context.get_list_state(ListStateDescriptor("state", Types.INT()))
+
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            if value[1] == 3:
+                self.state.update([100])
+            self.state.add(value[1])
+            yield value[0], list(self.state.get())
+
+    assert run(env, Collect()) == [("a", [1]), ("a", [1, 2]), ("a", [100, 3]), ("b", [10]), ("b", [10, 20])]
+
+
+def test_map_state_is_a_dictionary_for_each_key(env: StreamExecutionEnvironment) -> None:
+    class Remember(KeyedProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.state = runtime_context.get_map_state(MapStateDescriptor("state", Types.INT(), Types.STRING()))
+
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            number = value[1]
+            self.state.put(number, f"n{number}")
+            if number == 2:
+                self.state.remove(1)
+            yield value[0], sorted(self.state.items()), self.state.get(99), 3 in self.state
+
+    assert run(env, Remember()) == [
+        ("a", [(1, "n1")], None, False),
+        ("a", [(2, "n2")], None, False),
+        ("a", [(2, "n2"), (3, "n3")], None, True),
+        ("b", [(10, "n10")], None, False),
+        ("b", [(10, "n10"), (20, "n20")], None, False),
+    ]
+
+
+def test_reducing_and_aggregating_state(env: StreamExecutionEnvironment) -> None:
+    class Statistics(KeyedProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.total = runtime_context.get_reducing_state(ReducingStateDescriptor("total", Add(), Types.INT()))
+            self.average = runtime_context.get_aggregating_state(
+                AggregatingStateDescriptor("average", Average(), Types.TUPLE([Types.INT(), Types.INT()]))
+            )
+
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            self.total.add(value[1])
+            self.average.add(value[1])
+            yield value[0], self.total.get(), self.average.get()
+
+    assert run(env, Statistics()) == [("a", 1, 1.0), ("a", 3, 1.5), ("a", 6, 2.0), ("b", 10, 10.0), ("b", 30, 15.0)]
+
+
+def test_map_functions_on_keyed_streams_have_keyed_state(env: StreamExecutionEnvironment) -> None:
+    class Count(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+        def map(self, value: Any) -> Any:
+            count = (self.count.value() or 0) + 1
+            self.count.update(count)
+            return value[0], count
+
+    stream = env.from_collection(RECORDS).key_by(lambda value: value[0]).map(Count())
+    assert sorted(collect(stream)) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
+
+
+def test_keyed_state_without_a_key_is_refused_by_name(env: StreamExecutionEnvironment) -> None:
+    class Wrong(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+        def map(self, value: Any) -> Any:
+            return value
+
+    with pytest.raises(JobExecutionError, match="keyed stream"):
+        collect(env.from_collection([1]).map(Wrong()))
+
+
+def test_expired_values_are_not_seen(env: StreamExecutionEnvironment) -> None:
+    descriptor = ValueStateDescriptor("short", Types.INT())
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(200)).build())
+
+    class Expire(KeyedProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.state = runtime_context.get_state(descriptor)
+
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            self.state.update(value[1])
+            service = ctx.timer_service()
+            service.register_processing_time_timer(service.current_processing_time() + 400)
+            yield "now", self.state.value()
+
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+            yield "later", self.state.value()
+
+    from flinkish.common import WatermarkStrategy
+    from flinkish.datastream.connectors.datagen import DataGeneratorSource
+
+    source = DataGeneratorSource(lambda index: ("k", 7), count=None, records_per_second=0.01)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "one").key_by(lambda value: value[0]).process(Expire())
+    with stream.execute_and_collect() as results:
+        assert [next(results), next(results)] == [("now", 7), ("later", None)]
+
+
+def test_one_one_point_zero_and_true_are_one_key(env: StreamExecutionEnvironment) -> None:
+    class Count(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+        def map(self, value: Any) -> Any:
+            self.count.update((self.count.value() or 0) + 1)
+            return self.count.value()
+
+    assert sorted(collect(env.from_collection([1, 1.0, True]).key_by(lambda value: value).map(Count()))) == [1, 2, 3]

@@ -1,0 +1,203 @@
+"""Event time, watermarks, timers in both time domains, on both engines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common import Duration, Types, WatermarkStrategy
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
+from flinkish.datastream import StreamExecutionEnvironment, TimeDomain
+from flinkish.datastream.functions import (
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    RuntimeContext,
+)
+from flinkish.datastream.state import ValueStateDescriptor
+from tests.behaviour.test_operators import collect
+
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+
+class Second(TimestampAssigner):
+    """The second field is the event time."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class Punctuated(WatermarkGenerator):
+    """A watermark after each record."""
+
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5)).with_timestamp_assigner(Second())
+PUNCTUATED = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(Second())
+
+
+class Times(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield value[0], ctx.timestamp(), ctx.timer_service().current_watermark()
+
+
+def test_without_an_assigner_a_record_has_no_timestamp_and_a_short_input_no_watermark(env: StreamExecutionEnvironment) -> None:
+    assert collect(env.from_collection([("a", 1)]).process(Times())) == [("a", LONG_MIN, LONG_MIN)]
+
+
+def test_a_short_bounded_input_shows_no_watermark_with_a_periodic_strategy(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection([("a", 10), ("b", 20)]).assign_timestamps_and_watermarks(BOUNDED).process(Times())
+    assert sorted(collect(stream)) == [("a", 10, LONG_MIN), ("b", 20, LONG_MIN)]
+
+
+def test_a_punctuated_watermark_is_seen_by_the_next_record(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    stream = env.from_collection([("a", 10), ("b", 20), ("c", 15)]).assign_timestamps_and_watermarks(PUNCTUATED)
+    assert collect(stream.process(Times())) == [("a", 10, LONG_MIN), ("b", 20, 10), ("c", 15, 20)]
+
+
+def test_watermarks_cross_a_shuffle_as_the_least_of_all_channels(env: StreamExecutionEnvironment) -> None:
+    class Keyed(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            yield value[1], ctx.timer_service().current_watermark()
+
+    stream = env.from_collection([("a", 10), ("a", 20), ("a", 15)]).assign_timestamps_and_watermarks(PUNCTUATED)
+    results = collect(stream.set_parallelism(1).key_by(lambda value: value[0]).process(Keyed()))
+    assert results == [(10, LONG_MIN), (20, 10), (15, 20)]
+
+
+class Alarm(KeyedProcessFunction):
+    """Sets the timers that a record asks for and tells when they fire."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        _, _, *timers = value
+        for timer in timers:
+            ctx.timer_service().register_event_time_timer(timer)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield ctx.get_current_key(), timestamp, ctx.timestamp(), ctx.time_domain() is TimeDomain.EVENT_TIME
+
+
+def alarms(env: StreamExecutionEnvironment, records: list[Any], strategy: WatermarkStrategy = PUNCTUATED) -> list[Any]:
+    env.set_parallelism(1)
+    stream = env.from_collection(records).assign_timestamps_and_watermarks(strategy)
+    return collect(stream.key_by(lambda value: value[0], key_type=Types.STRING()).process(Alarm()))
+
+
+def test_timers_fire_in_the_order_of_time_over_all_keys(env: StreamExecutionEnvironment) -> None:
+    results = alarms(env, [("a", 1, 30, 10), ("b", 2, 20)])
+    assert [(key, time) for key, time, _, _ in results] == [("a", 10), ("b", 20), ("a", 30)]
+    assert all(timestamp == time and event for _, time, timestamp, event in results)
+
+
+def test_a_timer_set_twice_for_the_same_time_fires_once(env: StreamExecutionEnvironment) -> None:
+    assert len(alarms(env, [("a", 1, 10, 10), ("a", 2, 10)])) == 1
+
+
+def test_timers_of_the_past_fire_with_the_next_watermark(env: StreamExecutionEnvironment) -> None:
+    assert [(key, time) for key, time, _, _ in alarms(env, [("a", 100), ("a", 110, 5), ("a", 120)])] == [("a", 5)]
+
+
+def test_deleted_timers_do_not_fire(env: StreamExecutionEnvironment) -> None:
+    class Change(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            if value[2] == "set":
+                ctx.timer_service().register_event_time_timer(50)
+                ctx.timer_service().register_event_time_timer(60)
+            else:
+                ctx.timer_service().delete_event_time_timer(50)
+
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+            yield timestamp
+
+    env.set_parallelism(1)
+    stream = env.from_collection([("a", 1, "set"), ("a", 2, "delete")]).assign_timestamps_and_watermarks(PUNCTUATED)
+    assert collect(stream.key_by(lambda value: value[0]).process(Change())) == [60]
+
+
+def test_at_the_end_of_input_all_event_time_timers_fire_also_those_set_meanwhile(env: StreamExecutionEnvironment) -> None:
+    class Chain(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            ctx.timer_service().register_event_time_timer(1000)
+
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+            yield timestamp, ctx.timer_service().current_watermark() == LONG_MAX
+            if timestamp < 3000:
+                ctx.timer_service().register_event_time_timer(timestamp + 1000)
+
+    stream = env.from_collection([("a", 1)]).assign_timestamps_and_watermarks(BOUNDED)
+    assert collect(stream.key_by(lambda value: value[0]).process(Chain())) == [(1000, True), (2000, True), (3000, True)]
+
+
+def test_pending_processing_time_timers_are_dropped_at_the_end_of_input(env: StreamExecutionEnvironment) -> None:
+    class Later(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            service = ctx.timer_service()
+            service.register_processing_time_timer(service.current_processing_time() + 3_600_000)
+            yield "element"
+
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+            yield "timer"
+
+    assert collect(env.from_collection([1]).key_by(lambda value: value).process(Later())) == ["element"]
+
+
+def test_processing_time_timers_fire_on_time_while_the_job_is_idle(env: StreamExecutionEnvironment) -> None:
+    from flinkish.datastream.connectors.datagen import DataGeneratorSource
+
+    class Delay(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            service = ctx.timer_service()
+            service.register_processing_time_timer(service.current_processing_time() + 700)
+
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+            yield ctx.timer_service().current_processing_time() - timestamp, ctx.time_domain() is TimeDomain.PROCESSING_TIME
+
+    # an unbounded source that has nothing to give after its first record
+    source = DataGeneratorSource(lambda index: index, count=None, records_per_second=0.01, type_info=Types.LONG())
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "slow").key_by(lambda value: value).process(Delay())
+    with stream.execute_and_collect() as results:
+        late, processing_time = next(results)
+    assert processing_time
+    assert 0 <= late < 2_000
+
+
+def test_both_inputs_of_a_keyed_co_process_function_share_state_and_timers(env: StreamExecutionEnvironment) -> None:
+    class Match(KeyedCoProcessFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.left = runtime_context.get_state(ValueStateDescriptor("left", Types.INT()))
+
+        def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+            self.left.update(value[1])
+            ctx.timer_service().register_event_time_timer(value[1] + 100)
+
+        def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+            ctx.timer_service().register_event_time_timer(value[1] + 200)
+
+        def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
+            yield ctx.get_current_key(), timestamp, self.left.value()
+
+    def stream(records: list[Any]) -> Any:
+        return env.from_collection(records).assign_timestamps_and_watermarks(BOUNDED)
+
+    connected = stream([("a", 1), ("b", 2)]).connect(stream([("a", 3)]))
+    keyed = connected.key_by(lambda value: value[0], lambda value: value[0], key_type=Types.STRING())
+    assert sorted(collect(keyed.process(Match()))) == [("a", 101, 1), ("a", 203, 1), ("b", 102, 2)]
+
+
+def test_results_carry_the_time_of_their_record_or_timer(env: StreamExecutionEnvironment) -> None:
+    class Emit(KeyedProcessFunction):
+        def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+            ctx.timer_service().register_event_time_timer(77)
+            yield ("element",)
+
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+            yield ("timer",)
+
+    stream = env.from_collection([("a", 12)]).assign_timestamps_and_watermarks(BOUNDED)
+    results = collect(stream.key_by(lambda value: value[0]).process(Emit()).process(Times()))
+    assert [(what, time) for what, time, _ in results] == [("element", 12), ("timer", 77)]

@@ -1,0 +1,286 @@
+"""Windows as whole jobs, on both engines; the first ones are PyFlink's examples with their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Duration, Time, Types, WatermarkStrategy
+from flinkish.common.errors import JobExecutionError
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
+from flinkish.datastream import (
+    AllWindowFunction,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+    TimeWindow,
+    WindowFunction,
+)
+from flinkish.datastream.data_stream import KeyedStream
+from flinkish.datastream.functions import AggregateFunction, MapFunction
+from flinkish.datastream.window import (
+    CountWindow,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
+
+PAIRS = Types.TUPLE([Types.STRING(), Types.INT()])
+
+
+class Second(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class Punctuated(WatermarkGenerator):
+    """A watermark after each record."""
+
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+PUNCTUATED = WatermarkStrategy.for_generator(Punctuated).with_timestamp_assigner(Second())
+
+
+def keyed(env: StreamExecutionEnvironment, data: list[Any], strategy: WatermarkStrategy = MONOTONOUS) -> KeyedStream:
+    env.set_parallelism(1)
+    stream = env.from_collection(data, PAIRS).assign_timestamps_and_watermarks(strategy)
+    return stream.key_by(lambda record: record[0], key_type=Types.STRING())
+
+
+class CountInWindow(ProcessWindowFunction[Any, Any, str, TimeWindow]):
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[Any]
+    ) -> Iterable[tuple[str, int, int, int]]:
+        return [(key, context.window().start, context.window().end, len(list(elements)))]
+
+
+def at(*seconds: int) -> list[tuple[str, int]]:
+    return [("hi", second) for second in seconds]
+
+
+def test_tumbling_windows_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
+    windows = keyed(env, at(1, 2, 3, 4, 5, 8, 9, 15)).window(TumblingEventTimeWindows.of(Time.milliseconds(5)))
+    assert collect(windows.process(CountInWindow())) == [("hi", 0, 5, 4), ("hi", 5, 10, 3), ("hi", 15, 20, 1)]
+
+
+def test_sliding_windows_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
+    assigner = SlidingEventTimeWindows.of(Time.milliseconds(5), Time.milliseconds(2))
+    assert collect(keyed(env, at(1, 2, 3, 4, 5, 8, 9, 15)).window(assigner).process(CountInWindow())) == [
+        ("hi", -2, 3, 2),
+        ("hi", 0, 5, 4),
+        ("hi", 2, 7, 4),
+        ("hi", 4, 9, 3),
+        ("hi", 6, 11, 2),
+        ("hi", 8, 13, 2),
+        ("hi", 12, 17, 1),
+        ("hi", 14, 19, 1),
+    ]
+
+
+def test_sessions_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
+    windows = keyed(env, at(1, 2, 3, 4, 8, 9, 15)).window(EventTimeSessionWindows.with_gap(Time.milliseconds(5)))
+    assert collect(windows.process(CountInWindow())) == [("hi", 1, 14, 6), ("hi", 15, 20, 1)]
+
+
+class GapOfRecord(SessionWindowTimeGapExtractor):
+    """The later the record, the longer its gap."""
+
+    def extract(self, element: Any) -> int:
+        return int(element[1])
+
+
+def test_sessions_with_dynamic_gap_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
+    windows = keyed(env, at(1, 2, 3, 4, 8, 9, 15)).window(EventTimeSessionWindows.with_dynamic_gap(GapOfRecord()))
+    assert collect(windows.process(CountInWindow())) == [("hi", 1, 30, 7)]
+
+
+class SumInWindow(WindowFunction[Any, Any, str, CountWindow]):
+    def apply(self, key: str, window: CountWindow, inputs: Iterable[Any]) -> Iterable[tuple[str, int]]:
+        return [(key, sum(number for _, number in inputs))]
+
+
+def test_count_windows_of_pyflinks_example_drop_the_rest(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    data = [(1, "hi"), (2, "hello"), (3, "hi"), (4, "hello"), (5, "hi"), (6, "hello"), (6, "hello")]
+    stream = env.from_collection([(word, number) for number, word in data], PAIRS).key_by(lambda record: record[0])
+    # hello: 2 + 4, 6 + 6; the third hi is left over
+    results = collect(stream.count_window(2).apply(SumInWindow(), PAIRS))
+    assert results == [("hi", 4), ("hello", 6), ("hello", 12)]
+
+
+def test_sliding_count_windows_fire_only_when_full(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    stream = env.from_collection([("a", number) for number in range(1, 8)], PAIRS).key_by(lambda record: record[0])
+    assert collect(stream.count_window(4, 2).apply(SumInWindow(), PAIRS)) == [("a", 10), ("a", 18)]
+    folded = stream.count_window(4, 2).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    assert collect(folded) == [("a", 10), ("a", 18)]
+
+
+class Mean(AggregateFunction):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: Any, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value[1], accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+def test_reduce_and_aggregate_with_and_without_a_window_function(env: StreamExecutionEnvironment) -> None:
+    class Around(ProcessWindowFunction[Any, Any, str, TimeWindow]):
+        def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+            yield key, context.window().start, *elements
+
+    def windows() -> Any:
+        return keyed(env, [("a", 1), ("a", 2), ("b", 3), ("a", 12)]).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+
+    def add(a: Any, b: Any) -> Any:
+        return a[0], a[1] + b[1]
+
+    assert sorted(collect(windows().reduce(add))) == [("a", 3), ("a", 12), ("b", 3)]
+    reduced = collect(windows().reduce(add, Around()))
+    assert sorted(reduced) == [("a", 0, ("a", 3)), ("a", 10, ("a", 12)), ("b", 0, ("b", 3))]
+    accumulator = Types.TUPLE([Types.LONG(), Types.LONG()])
+    means = windows().aggregate(Mean(), accumulator_type=accumulator, output_type=Types.DOUBLE())
+    assert sorted(collect(means)) == [1.5, 3.0, 12.0]
+    around = windows().aggregate(Mean(), Around(), accumulator_type=accumulator)
+    assert sorted(collect(around)) == [("a", 0, 1.5), ("a", 10, 12.0), ("b", 0, 3.0)]
+
+
+def test_windows_of_a_whole_stream(env: StreamExecutionEnvironment) -> None:
+    class All(AllWindowFunction[Any, Any, TimeWindow]):
+        def apply(self, window: TimeWindow, inputs: Iterable[Any]) -> Iterable[Any]:
+            yield window.start, sorted(inputs)
+
+    class AllInContext(ProcessAllWindowFunction[Any, Any, TimeWindow]):
+        def process(self, context: ProcessAllWindowFunction.Context[TimeWindow], elements: Iterable[Any]) -> Iterable[Any]:
+            yield context.window().end, len(list(elements))
+
+    stream = env.from_collection([("a", 1), ("b", 2), ("c", 12)], PAIRS).assign_timestamps_and_watermarks(MONOTONOUS)
+    assigner = TumblingEventTimeWindows.of(Time.milliseconds(10))
+    assert sorted(collect(stream.window_all(assigner).apply(All()))) == [(0, [("a", 1), ("b", 2)]), (10, [("c", 12)])]
+    assert sorted(collect(stream.window_all(assigner).process(AllInContext()))) == [(10, 2), (20, 1)]
+    assert sorted(collect(stream.window_all(assigner).reduce(max, output_type=PAIRS))) == [("b", 2), ("c", 12)]
+
+
+def test_late_records_fire_again_within_the_allowed_lateness_and_then_go_to_the_side_output(
+    env: StreamExecutionEnvironment,
+) -> None:
+    late = OutputTag("late", PAIRS)
+    data = [("a", 1), ("a", 9), ("a", 2), ("a", 12), ("a", 3), ("a", 13), ("a", 4)]
+    # The window's last timestamp is 9; with lateness 3 it is gone once the watermark is 12.
+    windows = keyed(env, data, PUNCTUATED).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    results = windows.allowed_lateness(3).side_output_late_data(late).process(CountInWindow())
+    merged = results.get_side_output(late).map(lambda record: ("late", record)).union(results)
+    assert collect(merged) == [("a", 0, 10, 2), ("a", 0, 10, 3), ("late", ("a", 3)), ("late", ("a", 4)), ("a", 10, 20, 2)]
+
+
+def test_processing_time_windows_still_open_at_the_end_are_dropped(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection([("a", 1)], PAIRS).key_by(lambda record: record[0])
+    assert collect(stream.window(TumblingProcessingTimeWindows.of(Time.days(1))).process(CountInWindow())) == []
+    assert collect(stream.window(ProcessingTimeSessionWindows.with_gap(Time.days(1))).process(CountInWindow())) == []
+
+
+def test_records_without_event_time_fail_event_time_windows_with_flinks_words(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection([("a", 1)], PAIRS).key_by(lambda record: record[0])
+    for size in (TumblingEventTimeWindows.of(Time.seconds(1)), SlidingEventTimeWindows.of(Time.seconds(2), Time.seconds(1))):
+        with pytest.raises(JobExecutionError, match=r"Record has Java Long.MIN_VALUE timestamp"):
+            collect(stream.window(size).process(CountInWindow()))
+        with pytest.raises(JobExecutionError, match=r"Record has Java Long.MIN_VALUE timestamp"):
+            collect(stream.window(size).reduce(max))
+
+
+def test_windows_in_batch_mode_have_one_result_each(make_env: MakeEnvironment) -> None:
+    env = make_env(settings={"execution.runtime-mode": "BATCH"})
+    records = [("a", 12), ("b", 3), ("a", 1), ("a", 7), ("b", 25)]
+    windows = keyed(env, records).window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10)))
+    expected = [("a", -10, 2), ("a", 0, 3), ("a", 10, 1), ("b", -10, 1), ("b", 0, 1), ("b", 10, 1), ("b", 20, 1)]
+    assert [(key, start, count) for key, start, _, count in collect(windows.process(CountInWindow()))] == expected
+    counted = windows.aggregate(Number(), WithStart())
+    assert collect(counted) == expected
+    rest = env.from_collection([("a", 1), ("a", 2), ("a", 3)], PAIRS).key_by(lambda record: record[0])
+    assert collect(rest.count_window(2).apply(SumInWindow(), PAIRS)) == [("a", 3)]
+
+
+class Number(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class FailOnce(MapFunction):
+    """Fails with a record, once in the whole life of the job."""
+
+    def __init__(self, marker: Path, at: int) -> None:
+        self.marker = marker
+        self.at = at
+
+    def map(self, value: Any) -> Any:
+        if value == self.at and not self.marker.exists():
+            self.marker.write_text("failed", encoding="utf-8")
+            raise RuntimeError("once")
+        return f"k{value % 3}", value
+
+
+def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+
+    env = make_env(
+        settings={
+            "execution.checkpointing.interval": "10 ms",
+            "execution.checkpointing.dir": tmp_path / "checkpoints",
+            "execution.epoch.max-records": 25,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 3,
+            "restart-strategy.fixed-delay.delay": "10 ms",
+        }
+    )
+    numbers = env.from_source(NumberSequenceSource(0, 499), WatermarkStrategy.no_watermarks(), "numbers").set_parallelism(1)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5)).with_timestamp_assigner(Second())
+    marker = tmp_path / "failed"
+    records = numbers.map(FailOnce(marker, 300), PAIRS).assign_timestamps_and_watermarks(strategy)
+    windows = records.key_by(lambda record: record[0], Types.STRING()).window(
+        SlidingEventTimeWindows.of(Time.milliseconds(100), Time.milliseconds(50))
+    )
+    results = collect(windows.aggregate(Mean(), WithStart()))
+    assert marker.exists()
+    expected = [
+        (f"k{key}", start, sum(inside) / len(inside))
+        for key in range(3)
+        for start in range(-50, 500, 50)
+        if (inside := [number for number in range(max(0, start), min(500, start + 100)) if number % 3 == key])
+    ]
+    assert sorted(results) == sorted(expected)
+
+
+class WithStart(ProcessWindowFunction[Any, Any, str, TimeWindow]):
+    def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[Any]) -> Iterable[Any]:
+        for element in elements:
+            yield key, context.window().start, element

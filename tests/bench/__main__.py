@@ -1,0 +1,197 @@
+"""`make bench`: speed and memory, as ratios measured in one run. `make bench ARGS='--only epoch --only state'` for some."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from flinkish.common import Duration, Types, WatermarkStrategy
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.engine.spark.session import hold_session, release_session
+from flinkish.engine.spark.settings import SparkSettings
+from tests.bench import floor, keyed_count, naive
+from tests.bench.keyed_count import CountPerKey, environment
+from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
+from tests.bench.phased_source import PhasedSource
+
+_MILLION = 1_000_000
+
+
+class Report:
+    """Collects lines of figure, goal and verdict."""
+
+    def __init__(self) -> None:
+        self.table = Table(title="flinkish: speed and memory", title_justify="left")
+        for column, side in (("what", "left"), ("measured", "right"), ("goal", "right"), ("", "left")):
+            self.table.add_column(column, justify=side)  # type: ignore[arg-type]
+
+    def add(self, what: str, measured: str, goal: str = "", met: bool | None = None) -> None:
+        self.table.add_row(what, measured, goal, "" if met is None else "met" if met else "[bold]missed[/bold]")
+        print(f"  {what}: {measured} {f'(goal {goal})' if goal else ''}", flush=True)
+
+    def section(self) -> None:
+        self.table.add_section()
+
+
+def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
+    """number sequence -> map -> key_by -> ValueState process -> discard, parallelism 2, 100,000 keys."""
+    bare = max(floor.records_per_second(int(4 * _MILLION * scale)) for _ in range(2))
+    peak = MemoryPeak()
+    peak.start()
+    warm, whole = keyed_count.records_per_second("spark", int(2 * _MILLION * scale), int(10 * _MILLION * scale))
+    memory = peak.stop()
+    local, _ = keyed_count.records_per_second("local", int(_MILLION * scale), int(3 * _MILLION * scale))
+    plain = naive.records_per_second(spark, int(20_000 * scale))
+    report.add("keyed count on Spark, after warm-up", f"{warm:,.0f}/s", "300,000/s", warm >= 300_000)
+    report.add("keyed count on Spark, from end to end", f"{whole:,.0f}/s")
+    report.add("keyed count on the local engine", f"{local:,.0f}/s")
+    report.add("floor: two bare Python processes and a pipe", f"{bare:,.0f}/s")
+    report.add("Spark / floor", f"{warm / bare:.2f}", "0.30", warm / bare >= 0.3)
+    report.add("plain applyInPandasWithState by key", f"{plain:,.0f}/s")
+    report.add("Spark / plain", f"{warm / plain:,.0f}", "20", warm / plain >= 20)
+    for name, value in memory.items():
+        report.add(f"memory while it runs: {name}", f"{value:,.0f} MB")
+
+
+def bench_epoch(report: Report, spark: Any, scale: float) -> None:
+    """The smallest epoch: 100 records, one exchange."""
+    with epoch_times() as times:
+        env = environment("spark", settings={"execution.epoch.max-records": "50"})
+        keyed_count.build(env, int(100 * 80 * scale))
+        env.execute("small epochs")
+    took = median(times.durations_ms(int(60 * scale)))
+    report.add("smallest epoch, median", f"{took:.0f} ms", "250 ms", took <= 250)
+
+
+def bench_idle(report: Report, spark: Any, scale: float) -> None:
+    """A job that waits for files that do not come."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = environment("spark")
+        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), folder)
+        watched = source.monitor_continuously(Duration.of_seconds(5)).build()
+        lines = env.from_source(watched, WatermarkStrategy.no_watermarks(), "files")
+        lines.key_by(len, key_type=Types.INT()).map(len, Types.INT()).sink_to(DiscardingSink())
+        client = env.execute_async("idle")
+        threading.Event().wait(15)
+        before, started = cpu_seconds(), time.perf_counter()
+        threading.Event().wait(max(95 * scale, 10))
+        used = (cpu_seconds() - before) / (time.perf_counter() - started)
+        client.cancel().result()
+    report.add("idle job, of one core", f"{used:.1%}", "3 %", used <= 0.03)
+
+
+def _state_epoch(fill: int, epochs: int) -> float:
+    with epoch_times() as times:
+        env = environment("spark")
+        source = PhasedSource(fill=fill, small=500, end=fill + 1_000 * epochs)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "phases", Types.LONG())
+        keyed = numbers.key_by(lambda value: value % max(fill, 1_000), key_type=Types.LONG())
+        keyed.process(CountPerKey(), Types.LONG()).sink_to(DiscardingSink())
+        env.execute("state")
+    return median(times.durations_ms(epochs * 2 // 3))
+
+
+def bench_state(report: Report, spark: Any, scale: float) -> None:
+    """State of a million keys."""
+    epochs = int(45 * scale) + 5
+    empty = _state_epoch(0, epochs)
+    full = _state_epoch(int(_MILLION * scale), epochs)
+    report.add("epoch that touches 1,000 keys, of none stored", f"{empty:.0f} ms")
+    report.add("epoch that touches 1,000 keys, of a million stored", f"{full:.0f} ms")
+    report.add("full / empty", f"{full / empty:.2f}", "1.50", full / empty <= 1.5)
+
+
+def _count_million(records: int, checkpoints: Path | None) -> float:
+    settings = {}
+    if checkpoints is not None:
+        settings = {"execution.checkpointing.interval": "10 s", "execution.checkpointing.dir": str(checkpoints)}
+    env = environment("spark", settings=settings)
+    numbers = env.from_source(NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers")
+    keyed = numbers.key_by(lambda value: value % _MILLION, key_type=Types.LONG())
+    keyed.process(CountPerKey(), Types.LONG()).sink_to(DiscardingSink())
+    started = time.perf_counter()
+    env.execute("checkpoints")
+    return time.perf_counter() - started
+
+
+def bench_checkpoints(report: Report, spark: Any, scale: float) -> None:
+    """What a checkpoint of a million keys every 10 s costs."""
+    records = int(24 * _MILLION * scale)
+    without = _count_million(records, None)
+    with tempfile.TemporaryDirectory() as folder:
+        with_checkpoints = _count_million(records, Path(folder))
+    cost = with_checkpoints / without - 1
+    report.add("throughput without checkpoints, a million keys", f"{records / without:,.0f}/s")
+    report.add("a checkpoint every 10 s costs", f"{cost:.1%}", "15 %", cost <= 0.15)
+
+
+def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
+    """The same job on PyFlink, from end to end, if PYFLINK_PYTHON names its Python."""
+    python = os.environ.get("PYFLINK_PYTHON")
+    if not python:
+        report.add("PyFlink", "PYFLINK_PYTHON not set")
+        return
+    records = int(300_000 * scale)
+    ours = keyed_count.seconds("spark", records)
+    environment_of_peer = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
+    for mode, goal in (("process", 20), ("thread", 5)):
+        script = Path(__file__).with_name("peer_pyflink.py")
+        done = subprocess.run(
+            [python, str(script), mode, str(records)], env=environment_of_peer, capture_output=True, text=True, check=False
+        )
+        line = next((line for line in done.stdout.splitlines() if line.startswith("SECONDS")), None)
+        if line is None:
+            report.add(f"PyFlink, {mode} mode", "failed")
+            print(done.stderr[-2_000:], file=sys.stderr)
+            continue
+        theirs = float(line.split()[1])
+        report.add(f"PyFlink, {mode} mode, {records:,} records", f"{theirs:.1f} s; flinkish {ours:.1f} s")
+        report.add(f"flinkish / PyFlink {mode} mode", f"{theirs / ours:.1f}", str(goal), theirs / ours >= goal)
+
+
+_BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
+    "count": bench_keyed_count,
+    "epoch": bench_epoch,
+    "idle": bench_idle,
+    "state": bench_state,
+    "checkpoints": bench_checkpoints,
+    "pyflink": bench_pyflink,
+}
+
+
+def main() -> None:
+    """Run the benchmarks in one Spark session and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(_BENCHES), help="run this one; may be repeated")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of records, for a quick look")
+    arguments = parser.parse_args()
+    report = Report()
+    held = hold_session(SparkSettings.of(None))
+    print(f"{psutil.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; figures are of this run only", flush=True)
+    try:
+        keyed_count.seconds("spark", 100_000)  # warms the JVM up
+        for name in arguments.only or _BENCHES:
+            print(f"{name}: {(_BENCHES[name].__doc__ or '').strip()}", flush=True)
+            _BENCHES[name](report, held.session, arguments.scale)
+            report.section()
+    finally:
+        release_session(held)
+    Console().print(report.table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The keyed count as a flinkish program: number sequence -> map -> key_by -> process with ValueState -> discard."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
+from flinkish.datastream.state import ValueStateDescriptor
+from tests.bench.functions import Count, add_one, key_of
+
+
+class CountPerKey(KeyedProcessFunction):
+    """The shared counting function over ValueState."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._process = Count(runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))).process
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> None:
+        self._process(value)
+
+
+def environment(engine: str, parallelism: int = 2, settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:
+    """Make an environment for a benchmark."""
+    configuration = Configuration()
+    configuration.set_string("execution.engine", engine)
+    for key, value in (settings or {}).items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(parallelism)
+    return env
+
+
+def build(env: StreamExecutionEnvironment, records: int) -> None:
+    """Add the job to an environment."""
+    numbers = env.from_source(NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers")
+    counted = numbers.map(add_one, Types.LONG()).key_by(key_of, key_type=Types.LONG()).process(CountPerKey(), Types.LONG())
+    counted.sink_to(DiscardingSink())
+
+
+def seconds(engine: str, records: int, settings: dict[str, str] | None = None) -> float:
+    """Run the job once and return how long it took from end to end."""
+    env = environment(engine, settings=settings)
+    build(env, records)
+    started = time.perf_counter()
+    env.execute("keyed count")
+    return time.perf_counter() - started
+
+
+def records_per_second(engine: str, small: int, large: int, settings: dict[str, str] | None = None) -> tuple[float, float]:
+    """Return the rate after warm-up (by the difference of two runs) and that of the large run from end to end."""
+    short = seconds(engine, small, settings)
+    long = seconds(engine, large, settings)
+    return (large - small) / (long - short), large / long
+
+
+def collected(stream: Any) -> list[Any]:
+    """Return all results of a bounded stream."""
+    with stream.execute_and_collect() as results:
+        return list(results)

@@ -1,0 +1,87 @@
+"""`make soak`: 10,000 small epochs in one job; prints the first thousand against the last.
+
+Epoch time, the driver's Java heap after a collection, memory of workers and slot hosts, and files in the scratch folder must stay
+bounded. `--epochs N` runs fewer: a tenth of them are compared then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.engine.spark.session import hold_session, release_session
+from flinkish.engine.spark.settings import SparkSettings
+from tests.bench.keyed_count import CountPerKey, environment
+from tests.bench.measure import epoch_times, median, memory_mb
+from tests.bench.phased_source import PhasedSource
+
+
+def _look(spark: Any, scratch: Path) -> dict[str, float]:
+    jvm = spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    figures = {"driver's Java heap, MB": (runtime.totalMemory() - runtime.freeMemory()) / 2**20}
+    figures.update({f"memory of {name}, MB": value for name, value in memory_mb().items()})
+    figures["files in the scratch folder"] = float(sum(1 for path in scratch.rglob("*") if path.is_file()))
+    return figures
+
+
+def _memory_folder() -> str | None:
+    """Return a folder in memory, as the engine would choose it; None if there is none."""
+    return "/dev/shm" if os.path.isdir("/dev/shm") else None
+
+
+def main() -> None:
+    """Run the epochs and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=10_000)
+    arguments = parser.parse_args()
+    part = max(arguments.epochs // 10, 1)
+    held = hold_session(SparkSettings.of(None))
+    try:
+        with epoch_times() as times, Progress() as progress, tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
+            env = environment("spark", settings={"io.tmp.dirs": folder})
+            source = PhasedSource(fill=0, small=50, end=100 * arguments.epochs)
+            numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+            keyed = numbers.key_by(lambda value: value % 10_000, key_type=Types.LONG())
+            keyed.process(CountPerKey(), Types.LONG()).sink_to(DiscardingSink())
+            client: Any = env.execute_async("soak")
+            result = client.get_job_execution_result()
+            bar = progress.add_task("epochs", total=arguments.epochs)
+            first: dict[str, float] = {}
+            last: dict[str, float] = {}
+            while not result.done():
+                threading.Event().wait(1)
+                done = len(times.begun)
+                progress.update(bar, completed=done)
+                if not first and done >= part:
+                    first = _look(held.session, Path(folder))
+                if not last and done >= arguments.epochs - max(part // 20, 5):
+                    last = _look(held.session, Path(folder))
+            result.result()
+        durations = times.durations_ms(len(times.begun) - 1)
+        first["epoch, median ms"] = median(durations[20:part])
+        last["epoch, median ms"] = median(durations[-part:])
+    finally:
+        release_session(held)
+    table = Table(title=f"{arguments.epochs:,} epochs of 100 records", title_justify="left")
+    for column, side in (("", "left"), (f"first {part:,}", "right"), (f"last {part:,}", "right"), ("ratio", "right")):
+        table.add_column(column, justify=side)  # type: ignore[arg-type]
+    for name in sorted(first):
+        before, after = first[name], last.get(name, float("nan"))
+        table.add_row(name, f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.2f}" if before else "-")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

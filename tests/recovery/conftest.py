@@ -1,0 +1,72 @@
+"""Fixtures for jobs that run in the process of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.engine.job_client import EmbeddedJobClient
+from tests.conftest import MakeEnvironment
+from tests.recovery import keyed_timers_job
+from tests.recovery.processes import wait_until
+
+Start = Callable[..., EmbeddedJobClient]
+
+
+@pytest.fixture
+def make_job_env(make_env: MakeEnvironment, engine: str, tmp_path: Path) -> MakeEnvironment:
+    """Return a function that makes an environment with checkpoints every 10 ms, small epochs and no restarts."""
+    defaults = {
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.dir": tmp_path / "checkpoints",
+        "execution.checkpointing.savepoint-dir": tmp_path / "savepoints",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "execution.epoch.max-records": 15 if engine == "local" else 50,
+        "restart-strategy.type": "none",
+    }
+
+    def make(parallelism: int = 2, settings: dict[str, Any] | None = None) -> StreamExecutionEnvironment:
+        return make_env(parallelism, {**defaults, **(settings or {})})
+
+    return make
+
+
+@pytest.fixture
+def start(make_job_env: MakeEnvironment, tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts the job of the recovery tests; it writes below `output`. Running ones are cancelled."""
+    clients: list[EmbeddedJobClient] = []
+
+    def begin(
+        settings: dict[str, Any] | None = None,
+        *,
+        parallelism: int = 2,
+        output: Path = tmp_path,
+        build: Callable[[StreamExecutionEnvironment, Path], None] = keyed_timers_job.build,
+    ) -> EmbeddedJobClient:
+        env = make_job_env(parallelism, settings)
+        build(env, output)
+        client = env.execute_async("recovery")
+        assert isinstance(client, EmbeddedJobClient)
+        clients.append(client)
+        return client
+
+    yield begin
+    for client in clients:
+        client.cancel().result(30)
+
+
+def completed(client: EmbeddedJobClient) -> int:
+    """Return how many checkpoints a job has completed."""
+    coordinator = client.job_master.coordinator
+    return 0 if coordinator is None else coordinator.statistics.counts.completed
+
+
+def wait_for_checkpoints(client: EmbeddedJobClient, count: int = 3) -> None:
+    """Wait until a job has completed so many checkpoints; it must still run then."""
+    status = client.get_job_status
+    wait_until(f"{count} checkpoints", lambda: completed(client) >= count or status().result().is_terminal_state(), 60)
+    assert not status().result().is_terminal_state(), client.get_job_execution_result().exception()

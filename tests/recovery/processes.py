@@ -1,0 +1,174 @@
+"""Starts job processes, waits for conditions, kills them in part or as a whole, and looks for what they left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from flinkish.common.ids import random_id
+
+_POLL = threading.Event()
+_ROOT = Path(__file__).resolve().parents[2]
+_SHARED_MEMORY = Path("/dev/shm")
+#: In the environment of every process of a job, so that all are found, whatever session they are in.
+_MARK = "FLINKISH_TEST_JOB"
+
+
+def wait_until(what: str, condition: Callable[[], bool], timeout: float = 120.0, job: Job | None = None) -> None:
+    """Wait for a condition; on the deadline, or if the job ends before, fail with the job's output and its processes."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        ended = job is not None and job.process.poll() is not None
+        if ended and condition():
+            return
+        if ended or time.monotonic() > deadline:
+            why = "the job ended before" if ended else f"not within {timeout:.0f} s"
+            raise AssertionError(f"{why}: {what}{'' if job is None else job.report()}")
+        _POLL.wait(0.02)
+
+
+class Job:
+    """A job script in a process of its own, with a temporary folder of its own."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        temporary: Path | None = None,
+    ) -> None:
+        self._log = log
+        self._name = random_id()
+        # The addresses of Unix sockets are short.
+        self.temporary = temporary or Path(tempfile.mkdtemp(prefix="fr-", dir="/tmp"))
+        self._own = temporary is None
+        self.pids: set[int] = set()
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd=log.parent,
+                env={
+                    **os.environ,
+                    _MARK: self._name,
+                    "PYTHONUNBUFFERED": "1",
+                    "PYTHONPATH": str(_ROOT),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYSPARK_DRIVER_PYTHON": sys.executable,
+                    "TMPDIR": str(self.temporary),
+                    "SPARK_LOCAL_DIRS": str(self.temporary),
+                    "_JAVA_OPTIONS": f"-Djava.io.tmpdir={self.temporary} -XX:-UsePerfData",
+                    **(environment or {}),
+                },
+            )
+        self.pids.add(self.process.pid)
+
+    def output(self) -> str:
+        """Return what the job printed, without the lines that only tests see."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(line for line in lines if "_JAVA_OPTIONS" not in line and "incubator" not in line)
+
+    def members(self) -> list[psutil.Process]:
+        """Return all living processes of the job: driver, JVM, workers, slot hosts."""
+        mark = f"{_MARK}={self._name}".encode()
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if mark in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+                    self.pids.add(process.pid)
+        return found
+
+    def jvm(self) -> psutil.Process:
+        """Return the JVM of the driver."""
+        return next(process for process in self.members() if process.name() == "java")
+
+    def report(self) -> str:
+        """Return what is of use when something went wrong."""
+        members = "\n".join(f"{process.pid} {' '.join(process.cmdline())[:150]}" for process in self.members())
+        return f"\noutput:\n{self.output()[-8_000:]}\nprocesses:\n{members}"
+
+    def folders_left(self) -> list[str]:
+        """Return the temporary folders that the job has made and not removed."""
+        shared = [
+            folder
+            for pid in self.pids
+            for folder in _SHARED_MEMORY.glob(f"flinkish-scratch-{os.getuid()}-{pid}-*")
+        ]  # fmt: skip
+        return sorted(str(path) for path in [*self.temporary.iterdir(), *shared])
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to every process of the job."""
+        for process in self.members():
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def kill_all(self) -> None:
+        """Send SIGKILL to every process of the job, until none is left."""
+        deadline = time.monotonic() + 20
+        while self.members() and time.monotonic() < deadline:
+            self.signal_all(signal.SIGKILL)
+            # Not psutil's wait: that would take the exit status away from the Popen object.
+            self.process.poll()
+            _POLL.wait(0.02)
+        self.process.wait(timeout=20)
+
+    def finish(self, timeout: float = 180.0) -> int:
+        """Wait for the job to end by itself and return its exit status."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            report = self.report()
+            self.kill_all()
+            raise AssertionError(f"not ended within {timeout:.0f} s{report}") from None
+
+    def assert_finished(self, timeout: float = 180.0) -> None:
+        """The job ends with success and leaves neither processes nor temporary folders behind."""
+        assert self.finish(timeout) == 0, self.output()
+        self.assert_nothing_left()
+
+    def assert_nothing_left(self, timeout: float = 15.0, *, but: str = "") -> None:
+        """All processes end, and no temporary folder is left, but for such as `but` is a pattern of."""
+        wait_until("no process is left", lambda: not self.members(), timeout, job=None)
+        left = self.folders_left()
+        assert [folder for folder in left if not but or not re.search(but, folder)] == []
+
+    def close(self) -> None:
+        """Kill and remove whatever is left."""
+        self.kill_all()
+        if self._own:
+            for folder in self.folders_left():
+                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self.temporary, ignore_errors=True)
+
+
+@contextmanager
+def running(
+    *arguments: str, log: Path, fault: str | None = None, launcher: Sequence[str] = (), temporary: Path | None = None
+) -> Iterator[Job]:
+    """Run the job of the recovery tests, by plain python unless another launcher is given; what is left of it is killed.
+
+    `temporary`: a temporary folder that it shares with others, and that is left to the caller.
+    """
+    script = str(Path(__file__).with_name("keyed_timers_job.py"))
+    command = [*(launcher or [sys.executable]), script, *arguments]
+    job = Job(command, log, {"FLINKISH_FAULT": fault} if fault else None, temporary)
+    try:
+        yield job
+    finally:
+        job.close()

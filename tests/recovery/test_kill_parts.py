@@ -1,0 +1,47 @@
+"""kill -9 of a part of a job on Spark: of the Python driver alone, of the JVM alone.
+
+Workers, slot hosts and executors are killed in tests/spark.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.recovery.processes import running, wait_until
+from tests.recovery.verifier import assert_golden, table_rows
+
+pytestmark = [pytest.mark.kill, pytest.mark.spark]
+
+_HA = "-Dhigh-availability.cluster-id=parts"
+
+
+def test_a_job_started_anew_right_after_its_driver_was_killed_is_not_disturbed_by_what_is_left_of_it(tmp_path: Path) -> None:
+    command = ["--engine=spark", f"--output={tmp_path}", _HA]
+    with running(*command, log=tmp_path / "a") as killed:
+        wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0, job=killed)
+        killed.process.send_signal(signal.SIGKILL)
+        killed.process.wait(20)
+        with running(*command, "--parallelism=3", log=tmp_path / "b") as job:
+            job.assert_finished()
+        wait_until("JVM, workers and slot hosts of the killed driver have ended", lambda: not killed.members(), 20)
+        # Memory-backed folders of a killed process are removed by the next one.
+        assert [folder for folder in killed.folders_left() if folder.startswith("/dev/shm")] == []
+    assert_golden(tmp_path)
+
+
+def test_a_job_whose_jvm_was_killed_starts_again_in_a_new_one(tmp_path: Path) -> None:
+    command = ["--engine=spark", f"--output={tmp_path}", "-Drestart-strategy.type=fixed-delay"]
+    with running(*command, log=tmp_path / "log") as job:
+        wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0, job=job)
+        before = job.jvm()
+        before.send_signal(signal.SIGKILL)
+        psutil.wait_procs([before], timeout=20)
+        assert job.finish() == 0, job.output()
+        assert "JVM of Spark" in job.output()
+        # Spark's own folders, and the native libraries it unpacks, are removed by the JVM, which could not.
+        job.assert_nothing_left(but=r"/(artifacts|blockmgr|spark|lib\w+|snappy|zstd)-")
+    assert_golden(tmp_path)

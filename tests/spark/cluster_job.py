@@ -1,0 +1,60 @@
+"""A script for the test with executors of their own: kills one executor, once, and prints what came out.
+
+Arguments: marker file, "between" (epochs) or "within" (an epoch).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+from pyspark.sql import SparkSession
+
+from flinkish.common.errors import EngineError
+from flinkish.engine.processes import parent_jvm
+from flinkish.engine.spark.engine import SparkEngine
+from tests.spark.toy import TOY, KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
+
+_EPOCHS = 6
+
+
+def _executor_of(pid: int) -> int:
+    """Return the executor's JVM that a slot host belongs to."""
+    return next(process.pid for process in psutil.Process(pid).parents() if process.name() == "java")
+
+
+def main() -> None:
+    marker, when = Path(sys.argv[1]), sys.argv[2]
+    # Less memory than a worker of local-cluster has: else an executor is only placed after a minute.
+    settings = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    SparkSession.builder.master("local-cluster[2,1,1024]").config(map=settings).getOrCreate()
+    engine = SparkEngine(task=TOY)
+    failures: list[str] = []
+    while True:
+        loop = ToyLoop(_EPOCHS)
+
+        def kill(epoch: int, loop: ToyLoop = loop) -> None:
+            if when == "between" and epoch == 3 and not marker.exists():
+                marker.touch()
+                os.kill(_executor_of(loop.reports[-1][0].process["pid"]), signal.SIGKILL)
+
+        loop.before = kill
+        hook = KillOnce(marker, slot=1, level=1, epoch=2, victim=lambda: parent_jvm().pid) if when == "within" else None
+        program = toy_program(engine.scratch_root(), settings=ToySettings(hook=hook))
+        try:
+            engine.run_attempt(program, loop)
+            break
+        except EngineError as error:
+            # What a JobMaster does, with a checkpoint of the very beginning.
+            failures.append(str(error))
+    engine.close()
+    exact = loop.counts() == expected_counts(_EPOCHS)
+    print(json.dumps({"exact": exact, "failures": failures, "killed": marker.exists()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""A script for the test of a lost JVM: kills it, once, and runs the job again as a JobMaster would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+from flinkish.common.errors import EngineError
+from flinkish.engine.spark.engine import SparkEngine
+from tests.spark.toy import TOY, ToyLoop, expected_counts, toy_program
+
+
+def main() -> None:
+    engine = SparkEngine(task=TOY)
+    killed: list[int] = []
+
+    def kill(epoch: int) -> None:
+        if epoch == 2 and not killed:
+            held = engine._held
+            assert held is not None
+            killed.append(held.jvm.pid)
+            os.kill(held.jvm.pid, signal.SIGKILL)
+
+    failures = []
+    while True:
+        loop = ToyLoop(4, before=kill)
+        try:
+            engine.run_attempt(toy_program(engine.scratch_root()), loop)
+            break
+        except EngineError as error:
+            failures.append(str(error))
+    engine.close()
+    print(json.dumps({"exact": loop.counts() == expected_counts(4), "failures": failures, "killed": killed}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Ends by signals, under plain python and under spark-submit: quick, quiet, nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flinkish.common.clock import SystemClock
+
+pytestmark = [pytest.mark.spark, pytest.mark.kill]
+
+WaitFor = Callable[[str, Callable[[], bool]], None]
+_JOB = str(Path(__file__).with_name("endless_job.py"))
+_ROOT = str(Path(__file__).resolve().parents[2])
+_clock = SystemClock()
+
+
+class _Run:
+    """A job in a process group of its own, with a temporary folder of its own."""
+
+    def __init__(self, command: list[str], tmp_path: Path, kind: str, wait_for: WaitFor) -> None:
+        self.temporary = Path(tempfile.mkdtemp(prefix="fe-"))
+        self._log = tmp_path / "log"
+        marker = tmp_path / "marker"
+        environment = {
+            **os.environ,
+            "TMPDIR": str(self.temporary),
+            "PYTHONPATH": _ROOT,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "SPARK_LOCAL_DIRS": str(self.temporary),
+            "_JAVA_OPTIONS": f"-Djava.io.tmpdir={self.temporary}",
+            "FLINKISH_CONF_DIR": str(tmp_path),
+        }
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, _JOB, str(marker), kind, "2"],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=environment,
+                cwd=tmp_path,
+            )
+        self.all = [self.process.pid]
+        self._marker, self._kind, self._wait_for = marker, kind, wait_for
+
+    def await_start(self) -> None:
+        wait_for, kind, marker = self._wait_for, self._kind, self._marker
+        wait_for(f"the job to be {kind}", lambda: marker.exists() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.output()
+        self.all = [self.process.pid, *(child.pid for child in psutil.Process(self.process.pid).children(recursive=True))]
+        mine = f"{self.temporary}".encode()
+        for process in psutil.process_iter():
+            # Slot hosts have no parent in the group; the temporary folder is in their environment.
+            try:
+                if mine in Path(f"/proc/{process.pid}/environ").read_bytes() and process.pid not in self.all:
+                    self.all.append(process.pid)
+            except OSError:
+                continue
+
+    def output(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(line for line in lines if "incubator" not in line and "_JAVA_OPTIONS" not in line)
+
+    def left(self) -> list[str]:
+        """What of the run still lives or lies about."""
+        found = []
+        for pid in self.all:
+            try:
+                process = psutil.Process(pid)
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(f"{pid} {' '.join(process.cmdline())[:150]}")
+            except psutil.Error:
+                continue
+        folders = [path.name for path in self.temporary.iterdir() if not path.name.startswith("hsperfdata")]
+        scratch = [path.name for pid in self.all for path in Path("/dev/shm").glob(f"flinkish-scratch-{os.getuid()}-{pid}-*")]
+        return found + folders + scratch
+
+    def kill(self) -> None:
+        with contextlib.suppress(psutil.Error):
+            self.all += [child.pid for child in psutil.Process(self.process.pid).children(recursive=True)]
+        for pid in self.all:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+        for folder in Path("/dev/shm").glob(f"flinkish-scratch-{os.getuid()}-*"):
+            if int(folder.name.split("-")[3]) in self.all:
+                shutil.rmtree(folder)
+        shutil.rmtree(self.temporary)
+
+
+Start = Callable[[list[str], str], _Run]
+_PYTHON = [sys.executable]
+_SUBMIT = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,4]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path, wait_for: WaitFor) -> Iterator[Start]:
+    runs: list[_Run] = []
+
+    def begin(command: list[str], kind: str) -> _Run:
+        runs.append(_Run(command, tmp_path, kind, wait_for))
+        runs[-1].await_start()
+        return runs[-1]
+
+    yield begin
+    for run in runs:
+        run.kill()
+
+
+def _wait_for_end(run: _Run, began: int) -> None:
+    run.process.wait(30)
+    while run.left() and _clock.monotonic() - began < 10_000:
+        threading.Event().wait(0.05)
+    assert run.left() == []
+    assert _clock.monotonic() - began < 10_000
+
+
+def _assert_quiet(output: str) -> None:
+    for word in ("Traceback", "\tat ", "Exception", "ERROR", "WARN"):
+        assert word not in output, output
+
+
+@pytest.mark.parametrize("kind", ["busy", "idle"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_under_python_a_signal_ends_the_job_quietly(start: Start, kind: str, number: signal.Signals) -> None:
+    run = start(_PYTHON, kind)
+    began = _clock.monotonic()
+    # Ctrl-C reaches the whole group of the terminal.
+    os.killpg(run.process.pid, number) if number == signal.SIGINT else run.process.send_signal(number)
+    _wait_for_end(run, began)
+    assert run.process.returncode == 0
+    assert run.output().splitlines()[-1] == "ended"
+    _assert_quiet(run.output())
+
+
+@pytest.mark.parametrize("kind", ["busy", "idle"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_under_spark_submit_a_signal_ends_driver_and_hosts(start: Start, kind: str, number: signal.Signals) -> None:
+    run = start(_SUBMIT, kind)
+    began = _clock.monotonic()
+    os.killpg(run.process.pid, number) if number == signal.SIGINT else run.process.send_signal(number)
+    _wait_for_end(run, began)
+    assert "Traceback" not in run.output()
+    assert "\tat " not in run.output()
+
+
+def test_after_kill_9_of_the_driver_jvm_and_hosts_end(start: Start) -> None:
+    run = start(_PYTHON, "busy")
+    began = _clock.monotonic()
+    run.process.kill()
+    run.process.wait()
+    while run.left() and _clock.monotonic() - began < 20_000:
+        threading.Event().wait(0.05)
+    # Folders on memory-backed storage stay until the next start of an engine, which removes them.
+    assert all(name.startswith("flinkish-scratch-") for name in run.left()), run.left()
+    for name in run.left():
+        shutil.rmtree(Path("/dev/shm") / name)

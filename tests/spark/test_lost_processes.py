@@ -1,0 +1,71 @@
+"""Processes killed in mid epoch: Spark's Python workers, slot hosts. Results stay exact."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flinkish.engine.spark.engine import SparkEngine
+from flinkish.runtime.protocol import EpochCommand
+from tests.spark.toy import KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
+
+pytestmark = [pytest.mark.spark, pytest.mark.kill]
+
+
+def _python_workers_of(driver: int) -> list[psutil.Process]:
+    """Return Spark's Python workers, without the daemon that forks them."""
+    children = [process for jvm in psutil.Process(driver).children() if jvm.name() == "java" for process in jvm.children()]
+    return [worker for daemon in children if _is_daemon(daemon) for worker in daemon.children()]
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    try:
+        return "pyspark.daemon" in process.cmdline()
+    except psutil.Error:  # one of the JVM's many short-lived children
+        return False
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_slot_host_killed_in_mid_epoch_leaves_results_exact(engine: SparkEngine, tmp_path: Path, level: int) -> None:
+    kill = KillOnce(tmp_path / "marker", slot=1, level=level, epoch=2)
+    loop = ToyLoop(5)
+    engine.run_attempt(toy_program(engine.scratch_root(), levels=3, settings=ToySettings(hook=kill)), loop)
+    assert kill.marker.exists()
+    assert loop.counts(1) == loop.counts(2) == expected_counts(5)
+    assert {slot: len(pids) for slot, pids in loop.pids().items()} == {0: 1, 1: 2}
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_python_workers_killed_in_mid_epoch_leave_results_exact(engine: SparkEngine, tmp_path: Path, level: int) -> None:
+    marker = tmp_path / "marker"
+    driver = os.getpid()
+
+    def kill_workers(slot: int, running: int, command: EpochCommand) -> None:
+        if (slot, running, command.epoch) == (1, level, 2) and not marker.exists():
+            marker.touch()
+            for worker in _python_workers_of(driver):
+                os.kill(worker.pid, signal.SIGKILL)
+
+    loop = ToyLoop(5)
+    engine.run_attempt(toy_program(engine.scratch_root(), levels=3, settings=ToySettings(hook=kill_workers)), loop)
+    assert marker.exists()
+    assert loop.counts(1) == loop.counts(2) == expected_counts(5)
+
+
+def test_a_slot_host_killed_between_epochs_leaves_results_exact(engine: SparkEngine) -> None:
+    loop = ToyLoop(5)
+
+    def kill(epoch: int) -> None:
+        if epoch == 3:
+            for report in loop.reports[-1]:
+                if report.level == 0:
+                    os.kill(report.process["pid"], signal.SIGKILL)
+
+    loop.before = kill
+    engine.run_attempt(toy_program(engine.scratch_root(), levels=2), loop)
+    assert loop.counts() == expected_counts(5)
+    assert [len(pids) for pids in loop.pids().values()] == [2, 2]

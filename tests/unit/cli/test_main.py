@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flinkish.cli.main import cli, split_arguments
+from flinkish.common.config_file import parse_properties
+from flinkish.datastream import executor_loader
+from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+
+
+class ScriptedExecutor:
+    """Stands in for the installed executor: tells what it was asked."""
+
+    def execute_async(self, program: Any) -> Any:
+        raise AssertionError(f"{program} was run")
+
+    def execution_plan_json(self, program: Any) -> str:
+        return f"JSON of {program}"
+
+    def explain(self, program: Any) -> str:
+        return f"trees of {program}"
+
+
+@pytest.fixture(autouse=True)
+def same_process_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what running a script changes."""
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setenv(PROPERTIES_VARIABLE, "")
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    executor_loader.replace_executor(ScriptedExecutor())
+    yield
+    executor_loader.replace_executor(None)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return tmp_path / "job.py"
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def handed_on() -> dict[str, str]:
+    """Return the properties that the environments of the script get."""
+    return parse_properties(shlex.split(os.environ[PROPERTIES_VARIABLE])).to_dict()
+
+
+def test_run_runs_the_script_as_main_with_its_arguments(job: Path) -> None:
+    job.write_text(
+        "import sys\nprint(__name__, __file__ == sys.argv[0], sys.argv[1:], sys.modules['__main__'].__dict__ is globals())"
+    )
+    result = invoke("run", job, "--input", "x", "-p", "3")
+    assert result.output == "__main__ True ['--input', 'x', '-p', '3'] True\n"
+    assert result.exit_code == 0
+
+
+def test_a_script_imports_what_lies_beside_it(job: Path) -> None:
+    (job.parent / "beside_the_job.py").write_text("value = 5")
+    job.write_text("import beside_the_job\nprint(beside_the_job.value)")
+    assert invoke("run", job).output == "5\n"
+
+
+def test_a_script_still_is_main_after_it_has_run(job: Path) -> None:
+    job.write_text("class Event: pass")
+    invoke("run", job)
+    assert sys.modules["__main__"].Event.__module__ == "__main__"
+
+
+def test_properties_reach_the_configuration_from_both_sides_of_the_script(job: Path) -> None:
+    job.write_text("import sys\nprint(sys.argv[1:])")
+    result = invoke(
+        "run", "-Dpipeline.name=my job", "-D", "state.backend.type=rocksdb", "-p", 3, job, "-Dexecution.engine=local", "x"
+    )
+    assert result.output == "['x']\n"
+    assert handed_on() == {
+        "parallelism.default": "3",
+        "pipeline.name": "my job",
+        "state.backend.type": "rocksdb",
+        "execution.engine": "local",
+    }
+
+
+def test_a_property_goes_before_the_short_option_and_before_the_environment(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROPERTIES_VARIABLE, "-Dparallelism.default=1 -Dpipeline.name=x")
+    job.write_text("")
+    assert invoke("run", "-p", 2, "-Dparallelism.default=3", job).exit_code == 0
+    assert handed_on() == {"parallelism.default": "3", "pipeline.name": "x"}
+
+
+def test_a_malformed_property_is_refused_before_the_script_runs(job: Path) -> None:
+    job.write_text("print('was run')")
+    result = invoke("run", "-Dnonsense", job)
+    assert result.exit_code == 1
+    assert "ConfigurationError: bad property 'nonsense'" in result.output
+    assert "was run" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "own", "properties"),
+    [
+        (["a", "-Dk.e-y=v=w", "b"], ["a", "b"], ["-Dk.e-y=v=w"]),
+        (["-Da=b", "--", "-Dc=d", "--"], ["-Dc=d", "--"], ["-Da=b"]),
+        (["-D", "-Debug", "--D=x", "-D=x"], ["-D", "-Debug", "--D=x", "-D=x"], []),
+        ([], [], []),
+    ],
+)
+def test_properties_are_told_from_the_scripts_own_arguments(arguments: list[str], own: list[str], properties: list[str]) -> None:
+    assert split_arguments(arguments) == (own, properties)
+
+
+def test_an_error_of_flinkish_shows_its_text_and_the_line_of_the_script(job: Path) -> None:
+    job.write_text(
+        "from flinkish.common.errors import InvalidProgramError\n"
+        "def build():\n"
+        "    raise InvalidProgramError('no such thing', hint='use another.')\n"
+        "build()\n"
+    )
+    result = invoke("run", job)
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert lines[:2] == ["InvalidProgramError: no such thing", "Hint: use another."]
+    assert lines[2].startswith("in job.py line 3: raise InvalidProgramError(")
+
+
+def test_an_error_of_the_script_shows_its_traceback_without_the_launcher(job: Path) -> None:
+    job.write_text("def fail():\n    return 1 / 0\nfail()\n")
+    result = invoke("run", job)
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1] == f'  File "{job}", line 3, in <module>'
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+    assert "cli/script.py" not in result.stderr
+
+
+def test_the_exit_code_of_the_script_is_kept(job: Path) -> None:
+    job.write_text("import sys\nsys.exit(7)")
+    assert invoke("run", job).exit_code == 7
+
+
+def test_an_interrupt_ends_with_130_and_without_a_traceback(job: Path) -> None:
+    job.write_text("raise KeyboardInterrupt")
+    result = invoke("run", job)
+    assert (result.exit_code, result.output) == (130, "")
+
+
+@pytest.mark.parametrize("text", ["def f(:\n", "x = 'a\0b'"])
+def test_a_script_that_is_not_python_is_refused(job: Path, text: str) -> None:
+    job.write_text(text)
+    result = invoke("run", job)
+    assert result.exit_code == 1
+    assert "InvalidProgramError: the job script is not valid Python: " in result.output
+
+
+def test_a_script_that_is_not_there_is_refused(job: Path) -> None:
+    result = invoke("run", job)
+    assert result.exit_code == 2
+    assert "does not exist" in result.output
+
+
+EXECUTING = """
+from flinkish.datastream.executor_loader import load_executor
+print("before")
+load_executor().execute_async("the program")
+print("after")
+"""
+
+
+def test_explain_shows_the_first_job_and_ends_the_script(job: Path) -> None:
+    job.write_text(EXECUTING)
+    result = invoke("explain", job)
+    assert result.output == "before\ntrees of the program\n"
+    assert result.exit_code == 0
+
+
+def test_explain_shows_the_json_plan(job: Path) -> None:
+    job.write_text(EXECUTING)
+    assert invoke("explain", "--json", job).output == "before\nJSON of the program\n"
+
+
+def test_explain_is_not_caught_by_the_script(job: Path) -> None:
+    job.write_text(
+        "from flinkish.datastream.executor_loader import load_executor\n"
+        "try:\n    load_executor().execute_async('it')\nexcept Exception:\n    print('caught')\n"
+    )
+    assert invoke("explain", job).output == "trees of it\n"
+
+
+def test_explain_says_so_if_no_job_is_executed(job: Path) -> None:
+    job.write_text("print('nothing')")
+    result = invoke("explain", job)
+    assert result.exit_code == 1
+    assert "executed no job: there is nothing to explain" in result.output
+
+
+def test_explain_puts_the_usual_executor_back(job: Path) -> None:
+    job.write_text(EXECUTING)
+    before = executor_loader.load_executor()
+    invoke("explain", job)
+    assert executor_loader.load_executor() is before
+
+
+def test_version_names_what_it_runs_on() -> None:
+    output = invoke("version").output
+    assert output.startswith("flinkish ")
+    assert "pyspark 4.2.0" in output
+    assert "Python 3." in output

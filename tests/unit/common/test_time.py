@@ -1,0 +1,82 @@
+"""Duration, Instant, Time and the durations of a configuration."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.time import Duration, Instant, Time, parse_duration
+
+
+def test_durations_of_different_units_are_equal_if_they_are_as_long() -> None:
+    assert Duration.of_days(1) == Duration.of_hours(24) == Duration.of_minutes(1440) == Duration.of_seconds(86_400)
+    assert Duration.of_millis(1) == Duration.of_nanos(1_000_000)
+    assert hash(Duration.of_seconds(1)) == hash(Duration.of_millis(1000))
+    assert Duration.of_millis(1) < Duration.of_millis(2)
+
+
+def test_a_duration_prints_in_iso_form() -> None:
+    assert str(Duration.of_millis(90_500)) == "PT1M30.5S"
+    assert str(Duration.of_millis(0)) == "PT0S"
+
+
+@pytest.mark.parametrize("wrong", ["5", 1.5, None, True])
+def test_a_duration_of_anything_but_a_whole_number_is_refused(wrong: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="seconds must be a whole number"):
+        Duration.of_seconds(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("10 s", 10_000),
+        ("10s", 10_000),
+        ("5 min", 300_000),
+        ("5 MIN", 300_000),
+        ("1 d", 86_400_000),
+        ("2 hours", 7_200_000),
+        ("3 m", 180_000),
+        ("200", 200),
+        ("200 ms", 200),
+        ("PT10S", 10_000),
+        ("pt1h30m", 5_400_000),
+        ("P1DT1M", 86_460_000),
+        ("PT0.25S", 250),
+        ("-PT1S", -1000),
+    ],
+)
+def test_configured_durations_are_understood(text: str, milliseconds: int) -> None:
+    assert parse_duration(text).to_millis() == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "10 parsecs", "1.5 s", "P", "PT", "ten", "10 s 5"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a duration"):
+        parse_duration(text)
+
+
+@given(st.integers(min_value=0, max_value=10**18))
+def test_the_iso_form_of_any_duration_reads_back(nanos: int) -> None:
+    assert parse_duration(str(Duration.of_nanos(nanos))) == Duration.of_nanos(nanos)
+
+
+@given(st.integers(min_value=-(10**15), max_value=10**15))
+def test_an_instant_keeps_its_milliseconds_also_before_1970(milliseconds: int) -> None:
+    instant = Instant.of_epoch_milli(milliseconds)
+    assert instant.to_epoch_milli() == milliseconds
+    assert 0 <= instant.nanos < 10**9
+
+
+def test_time_counts_milliseconds_and_prints_them() -> None:
+    assert Time.days(1).to_milliseconds() == 86_400_000
+    assert Time.hours(1) == Time.minutes(60) == Time.seconds(3600) == Time.milliseconds(3_600_000)
+    assert str(Time.milliseconds(5)) == "5 ms"
+
+
+@pytest.mark.parametrize("value", [Duration.of_seconds(3), Instant.of_epoch_milli(-1), Time.seconds(2)])
+def test_times_survive_pickling(value: object) -> None:
+    assert pickle.loads(pickle.dumps(value)) == value

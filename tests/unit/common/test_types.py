@@ -1,0 +1,113 @@
+"""Row and RowKind."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from flinkish.common import Row, RowKind
+
+
+def test_a_row_is_read_by_position_slice_name_and_attribute() -> None:
+    row = Row(name="Alice", age=11)
+    assert (row[0], row[-1], row[0:2], row["age"], row.name) == ("Alice", 11, ["Alice", 11], 11, "Alice")
+
+
+def test_positional_and_named_values_cannot_be_mixed() -> None:
+    with pytest.raises(ValueError, match="either positional values or named ones"):
+        Row(1, a=2)
+
+
+def test_items_can_be_replaced_but_attributes_cannot_be_set() -> None:
+    row = Row(a=1, b=2)
+    row["a"] = 10
+    row[1] = 20
+    assert row == Row(a=10, b=20)
+    with pytest.raises(AttributeError):
+        row.a = 3
+    with pytest.raises(AttributeError):
+        row.c = 3
+
+
+def test_a_name_that_is_no_field_is_an_error() -> None:
+    row = Row(a=1)
+    with pytest.raises(ValueError, match=r"no field 'b' in a row with the fields \['a'\]"):
+        row["b"]
+    with pytest.raises(AttributeError, match="no attribute 'b'"):
+        _ = row.b
+    with pytest.raises(KeyError):
+        Row(1)["a"] = 2
+
+
+def test_a_row_of_names_makes_rows_with_those_names() -> None:
+    person = Row("name", "age")
+    assert person("Bob", 7) == Row(name="Bob", age=7)
+    with pytest.raises(ValueError, match="at most 2 values"):
+        person("Bob", 7, 8)
+
+
+def test_membership_looks_at_names_if_there_are_some_else_at_values() -> None:
+    assert "a" in Row(a=1)
+    assert 1 not in Row(a=1)
+    assert 1 in Row(1)
+
+
+def test_rows_are_equal_by_kind_and_values_and_named_rows_by_name() -> None:
+    assert Row(1, 2) == Row(1, 2)
+    assert Row(a=1, b=2) == Row(b=2, a=1)
+    assert Row(a=1) != Row(1)
+    assert Row(a=1) != Row(b=1)
+    assert Row.of_kind(RowKind.DELETE, 1) != Row(1)
+    assert Row(1) != (1,)
+
+
+def test_a_row_hashes_as_its_tuple_and_is_not_orderable() -> None:
+    assert hash(Row(1, "x")) == hash((1, "x"))
+    with pytest.raises(TypeError):
+        assert Row(1) < Row(2)  # type: ignore[operator]
+
+
+def test_as_dict_can_go_into_rows_lists_and_dicts() -> None:
+    row = Row(a=Row(b=1), c=[Row(d=2)], e={"f": Row(g=3)})
+    assert row.as_dict(recursive=True) == {"a": {"b": 1}, "c": [{"d": 2}], "e": {"f": {"g": 3}}}
+    assert row.as_dict()["a"] == Row(b=1)
+    with pytest.raises(TypeError, match="no field names"):
+        Row(1).as_dict()
+
+
+def test_fields_are_picked_by_names_and_a_wrong_name_is_told() -> None:
+    row = Row(a=1, b=2)
+    assert row.get_fields_by_names(["b", "a"]) == [2, 1]
+    assert Row(5, 6).get_fields_by_names(["x", "y"]) == [5, 6]
+    with pytest.raises(ValueError, match=r"\['c'\] do not exist"):
+        row.get_fields_by_names(["a", "c"])
+
+
+def test_field_names_can_be_set_later() -> None:
+    row = Row(1, 2)
+    row.set_field_names(["x", "y"])
+    assert (row.y, row.get_field_names()) == (2, ["x", "y"])
+
+
+def test_repr_shows_names_or_positions() -> None:
+    assert repr(Row(a=1, b="x")) == "Row(a=1, b='x')"
+    assert repr(Row(1, "x")) == "<Row(1, 'x')>"
+
+
+@pytest.mark.parametrize("row", [Row(1, None), Row(a=1, b=Row(2)), Row.of_kind(RowKind.UPDATE_BEFORE, a=1), Row()])
+def test_a_row_survives_pickling_and_copying(row: Row) -> None:
+    for twin in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert twin == row
+        assert twin.get_row_kind() is row.get_row_kind()
+
+
+def test_a_copy_does_not_share_its_values() -> None:
+    row = Row(a=1)
+    copy.copy(row)["a"] = 2
+    assert row.a == 1
+
+
+def test_kinds_print_as_in_flink() -> None:
+    assert [str(kind) for kind in RowKind] == ["+I", "-U", "+U", "-D"]

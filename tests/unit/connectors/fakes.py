@@ -1,0 +1,338 @@
+"""Stand-ins for what the runtime gives to sources and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from flinkish.common import pickling
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.datastream.connectors.base import (
+    CommitRequest,
+    Committer,
+    InputStatus,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceReader,
+    WriteContext,
+)
+from flinkish.datastream.state import ListStateDescriptor
+
+
+class FakeCounter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, n: int = 1) -> None:
+        self.count += n
+
+    def get_count(self) -> int:
+        return self.count
+
+
+class FakeMetricGroup:
+    def __init__(self) -> None:
+        self.counters: dict[str, FakeCounter] = {}
+
+    def counter(self, name: str) -> FakeCounter:
+        return self.counters.setdefault(name, FakeCounter())
+
+
+@dataclass
+class FakeReaderContext:
+    now: int = 0
+    subtask_index: int = 0
+    parallelism: int = 1
+    configuration: Configuration = field(default_factory=Configuration)
+    metric_group: FakeMetricGroup = field(default_factory=FakeMetricGroup)
+
+    def processing_time(self) -> int:
+        return self.now
+
+
+class FakeOutput:
+    """Collects (split, value) pairs; `credit` goes down as in the runtime."""
+
+    def __init__(self, credit: int) -> None:
+        self.credit = credit
+        self.values: list[Any] = []
+        self.by_split: dict[str, list[Any]] = {}
+        self.finished: list[str] = []
+        self._split = ""
+
+    def collect(self, value: Any, timestamp: int | None = None) -> None:
+        self.credit -= 1
+        self.values.append(value)
+        self.by_split.setdefault(self._split, []).append(value)
+
+    def collect_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.collect(value)
+
+    def select_split(self, split_id: str) -> None:
+        self._split = split_id
+
+    def split_finished(self, split_id: str) -> None:
+        self.finished.append(split_id)
+
+
+class FakeEnumeratorContext:
+    def __init__(self, parallelism: int = 1) -> None:
+        self.parallelism = parallelism
+        self.configuration = Configuration()
+        self.assigned: dict[int, list[Any]] = {}
+        self.no_more: set[int] = set()
+        self.calls: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None], int | None]] = []
+
+    def assign_split(self, split: Any, subtask: int) -> None:
+        self.assigned.setdefault(subtask, []).append(split)
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self.no_more.add(subtask)
+
+    def call_async(
+        self, work: Callable[[], Any], handler: Callable[..., None], *, initial_delay: int = 0, period: int | None = None
+    ) -> None:
+        self.calls.append((work, handler, period))
+
+    def run_calls(self) -> None:
+        """Run what is due once."""
+        for work, handler, _ in list(self.calls):
+            try:
+                result = work()
+            except Exception as error:
+                handler(None, error)
+            else:
+                handler(result, None)
+
+
+def stored(value: Any, type_: Any) -> Any:
+    """Return what a value is after a stay in a checkpoint."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type_)
+
+
+@dataclass
+class SourceRun:
+    """Reads a source to its end, as the runtime would, in epochs of some records; each epoch may begin with a new reader."""
+
+    source: Source[Any, Any, Any]
+    parallelism: int = 1
+    credit: int = 10
+    restart_readers: bool = False
+    metric_group: FakeMetricGroup = field(default_factory=FakeMetricGroup)
+    epochs: int = 0
+
+    def values(self) -> list[Any]:
+        return [value for values in self.by_subtask().values() for value in values]
+
+    def by_subtask(self, most_epochs: int = 10_000) -> dict[int, list[Any]]:
+        context = FakeEnumeratorContext(self.parallelism)
+        enumerator = self.source.create_enumerator(context)
+        enumerator.start()
+        emitted: dict[int, list[Any]] = {subtask: [] for subtask in range(self.parallelism)}
+        owned: dict[int, list[Any]] = {subtask: [] for subtask in range(self.parallelism)}
+        readers: dict[int, SourceReader[Any, Any]] = {}
+        try:
+            return self._run(most_epochs, context, enumerator, emitted, owned, readers)
+        finally:
+            for reader in readers.values():
+                reader.close()
+
+    def _run(
+        self,
+        most_epochs: int,
+        context: FakeEnumeratorContext,
+        enumerator: Any,
+        emitted: dict[int, list[Any]],
+        owned: dict[int, list[Any]],
+        readers: dict[int, SourceReader[Any, Any]],
+    ) -> dict[int, list[Any]]:
+        # Each subtask has function objects of its own.
+        sources = pickling.copies(self.source, self.parallelism)
+        told: set[int] = set()
+        running = set(range(self.parallelism))
+        for _ in range(most_epochs):
+            self.epochs += 1
+            for subtask in sorted(running):
+                if not owned[subtask] and subtask not in context.no_more:
+                    enumerator.handle_split_request(subtask)
+                new = context.assigned.pop(subtask, [])
+                reader = readers.get(subtask)
+                if reader is None or self.restart_readers:
+                    if reader is not None:
+                        reader.close()
+                    reader = readers[subtask] = sources[subtask].create_reader(self._reader_context(subtask))
+                    reader.start()
+                    told.discard(subtask)
+                    new = [stored(split, self.source.split_type) for split in owned[subtask]] + new
+                if new:
+                    reader.add_splits(new)
+                if subtask in context.no_more and subtask not in told:
+                    told.add(subtask)
+                    reader.notify_no_more_splits()
+                output = FakeOutput(self.credit)
+                status = InputStatus.MORE_AVAILABLE
+                while output.credit > 0 and status is InputStatus.MORE_AVAILABLE:
+                    status = reader.poll_next(output)
+                emitted[subtask].extend(output.values)
+                owned[subtask] = list(reader.snapshot_state())
+                if status is InputStatus.END_OF_INPUT:
+                    reader.close()
+                    running.discard(subtask)
+            if not running:
+                return emitted
+        raise AssertionError(f"the source has not ended after {most_epochs} epochs")
+
+    def _reader_context(self, subtask: int) -> Any:
+        return FakeReaderContext(subtask_index=subtask, parallelism=self.parallelism, metric_group=self.metric_group)
+
+
+class FakeListState:
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def get(self) -> list[Any]:
+        return list(self.values)
+
+    def add(self, value: Any) -> None:
+        self.values.append(value)
+
+    def add_all(self, values: list[Any]) -> None:
+        self.values.extend(values)
+
+    def update(self, values: list[Any]) -> None:
+        self.values[:] = values
+
+    def clear(self) -> None:
+        self.values.clear()
+
+    def __iter__(self) -> Any:
+        return iter(self.values)
+
+
+States = dict[str, list[Any]]
+
+
+class FakeWriterContext:
+    def __init__(self, run: SinkRun, subtask: int, states: States) -> None:
+        self.configuration = Configuration()
+        self.job_id = run.job_id
+        self.sink_uid = "sink"
+        self.subtask_index = subtask
+        self.parallelism = run.parallelism
+        self.attempt_id = run.attempt_id
+        self.metric_group: Any = FakeMetricGroup()
+        self.input_type = run.input_type
+        self.states = states
+        self.sent: list[tuple[str, list[Any]]] = []
+        self._run = run
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> Any:
+        return FakeListState(self.states.setdefault(descriptor.name, []))
+
+    def initialize_function(self, function: Any) -> None:
+        raise NotImplementedError
+
+    def processing_time(self) -> int:
+        return self._run.now
+
+    def emit_to_driver(self, channel: str, values: Sequence[Any]) -> None:
+        self.sent.append((channel, list(values)))
+
+
+@dataclass
+class Checkpoint:
+    id: int
+    states: list[States]
+    requests: list[CommitRequest[Any]]
+
+
+class SinkRun:
+    """Runs a sink's writers and committer as the runtime would; writers can be lost, epochs run twice, checkpoints restored."""
+
+    def __init__(self, sink: Sink[Any, Any], input_type: TypeInformation | None = None, parallelism: int = 1) -> None:
+        self.sink = sink
+        self.input_type = Types.PICKLED_BYTE_ARRAY() if input_type is None else input_type
+        self.parallelism = parallelism
+        self.job_id = "job"
+        self.attempt_id = "attempt-0"
+        self.now = 0
+        self.next_checkpoint = 1
+        self.states: list[States] = [{} for _ in range(parallelism)]
+        self.contexts: list[FakeWriterContext] = []
+        self.writers: list[SinkWriter[Any, Any]] = []
+        self.committer: Committer[Any] | None = sink.create_committer(Configuration())
+        self._open()
+
+    def _open(self) -> None:
+        self.contexts = [FakeWriterContext(self, i, self.states[i]) for i in range(self.parallelism)]
+        self.writers = [self.sink.create_writer(context) for context in self.contexts]
+
+    def lose_writers(self) -> None:
+        """The processes of the writers are gone; new ones start from the state of the last epoch. The old ones keep theirs."""
+        self.states = [{name: list(values) for name, values in states.items()} for states in self.states]
+        self._open()
+
+    def write(self, values: Sequence[Any], timestamp: int | None = None) -> None:
+        for index, value in enumerate(values):
+            self.writers[index % self.parallelism].write(value, WriteContext(timestamp=timestamp, watermark=-(2**63)))
+
+    def end_epoch(self) -> None:
+        for writer in self.writers:
+            writer.end_epoch()
+
+    def epoch(self, values: Sequence[Any], timestamp: int | None = None) -> None:
+        self.write(values, timestamp)
+        self.end_epoch()
+
+    def lost_epoch(self, values: Sequence[Any]) -> None:
+        """Run an epoch whose result is thrown away, as its process died after it had done all."""
+        before = [{name: list(values) for name, values in states.items()} for states in self.states]
+        self.epoch(values)
+        self.states = before
+        self._open()
+
+    def checkpoint(self, values: Sequence[Any] = (), *, end_of_input: bool = False, commit: bool = True) -> Checkpoint:
+        """Run an epoch that ends with a barrier."""
+        self.write(values)
+        requests = []
+        for subtask, writer in enumerate(self.writers):
+            writer.flush(end_of_input)
+            for committable in writer.prepare_commit():
+                committable = stored(committable, self.sink.committable_type)
+                requests.append(
+                    CommitRequest(committable=committable, job_id=self.job_id, sink_uid="sink", subtask_index=subtask)
+                )
+        checkpoint = Checkpoint(
+            self.next_checkpoint, [{name: list(values) for name, values in states.items()} for states in self.states], requests
+        )
+        self.next_checkpoint += 1
+        self.end_epoch()
+        if commit:
+            self.commit(checkpoint)
+        return checkpoint
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        assert self.committer is not None
+        self.committer.commit(checkpoint.id, checkpoint.requests)
+
+    def restore(self, checkpoint: Checkpoint, parallelism: int | None = None) -> None:
+        """Start a new attempt from a checkpoint, and commit what it holds again."""
+        self.attempt_id += "+"
+        self.parallelism = self.parallelism if parallelism is None else parallelism
+        self.states = [{} for _ in range(self.parallelism)]
+        position: dict[str, int] = {}
+        for states in checkpoint.states:
+            for name, values in states.items():
+                for value in values:
+                    index = position.get(name, 0)
+                    self.states[index % self.parallelism].setdefault(name, []).append(value)
+                    position[name] = index + 1
+        self.committer = self.sink.create_committer(Configuration())
+        self.commit(checkpoint)
+        self._open()

@@ -1,0 +1,190 @@
+"""JSON lines and Parquet files."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row
+from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from tests.unit.connectors.fakes import SourceRun
+
+
+def read_json(path: Path, type_info: Any = None, policy: RecordErrorPolicy | None = None, **run: Any) -> list[Any]:
+    builder = FileSource.for_record_stream_format(StreamFormat.json_lines_format(type_info), str(path))
+    if policy is not None:
+        builder.on_record_error(policy)
+    return SourceRun(builder.build(), **run).values()
+
+
+def write(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_untyped_json_is_what_it_says(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"a": [1, 2.5, null]}\n\n"x"\r\n  \n17\n')
+    for restart in (False, True):
+        assert read_json(path, credit=1, restart_readers=restart) == [{"a": [1, 2.5, None]}, "x", 17]
+
+
+def test_typed_json_becomes_rows_with_nested_parts(tmp_path: Path) -> None:
+    inner = Types.ROW_NAMED(["x"], [Types.DOUBLE()])
+    type_info = Types.ROW_NAMED(
+        ["id", "inner", "tags", "map", "day", "at", "stamp", "price", "pair"],
+        [
+            Types.LONG(), inner, Types.LIST(Types.STRING()), Types.MAP(Types.STRING(), Types.INT()), Types.SQL_DATE(),
+            Types.SQL_TIMESTAMP(), Types.INSTANT(), Types.BIG_DEC(), Types.TUPLE([Types.INT(), Types.BOOLEAN()]),
+        ],
+    )  # fmt: skip
+    path = write(
+        tmp_path,
+        '{"id": 1, "inner": {"x": 2}, "tags": ["a"], "map": {"k": 1}, "day": "2021-01-09", "at": "2021-01-09T10:00:00", '
+        '"stamp": 1500, "price": "1.50", "pair": [1, true], "unknown": 0}\n{"id": null}\n',
+    )
+    first, second = read_json(path, type_info)
+    assert first == Row(
+        id=1, inner=Row(x=2.0), tags=["a"], map={"k": 1}, day=datetime.date(2021, 1, 9), at=datetime.datetime(2021, 1, 9, 10),
+        stamp=Instant.of_epoch_milli(1500), price=decimal.Decimal("1.50"), pair=(1, True),
+    )  # fmt: skip
+    assert list(second) == [None] * 9
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"id": "1"}', r"field 'id' must be Long; got a string: '1'"),
+        ('{"id": true}', r"field 'id' must be Long; got a boolean"),
+        ('{"id": 1.5}', r"field 'id' must be Long; got a number: 1.5"),
+        ('{"id": 9223372036854775808}', r"field 'id' must be Long"),
+        ('{"sub": {"x": ["a"]}}', r"field 'sub\.x\[0\]' must be Integer; got a string"),
+        ("[1]", r"the value must be RowTypeInfo.*got an array"),
+        ('{"id": 1', r"not valid JSON"),
+        ("x" * 300, r"not valid JSON.*300 characters"),
+    ],
+)
+def test_bad_json_names_file_line_and_field(tmp_path: Path, line: str, reason: str) -> None:
+    type_info = Types.ROW_NAMED(["id", "sub"], [Types.LONG(), Types.ROW_NAMED(["x"], [Types.LIST(Types.INT())])])
+    path = write(tmp_path, f'{{"id": 1}}\n{line}\n{{"id": 2}}\n')
+    with pytest.raises(SourceError, match=rf"a\.jsonl, line 2: .*{reason}"):
+        read_json(path, type_info)
+    assert [row.id for row in read_json(path, type_info, RecordErrorPolicy.skip())] == [1, 2]
+
+
+def test_undecodable_json_is_a_bad_record(tmp_path: Path) -> None:
+    path = write(tmp_path, b'"a"\n"\xff"\n')
+    with pytest.raises(SourceError, match=r"line 2: .*character set"):
+        read_json(path)
+    assert read_json(path, None, RecordErrorPolicy.skip()) == ["a"]
+
+
+def test_types_without_a_json_form_are_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="STRING keys"):
+        StreamFormat.json_lines_format(Types.MAP(Types.INT(), Types.INT()))
+    with pytest.raises(InvalidProgramError, match="cannot be read from JSON"):
+        StreamFormat.json_lines_format(Types.PRIMITIVE_ARRAY(Types.BYTE()))
+
+
+def parquet(format_: BulkFormat, path: Path, **run: Any) -> list[Any]:
+    return SourceRun(FileSource.for_bulk_file_format(format_, str(path)).build(), **run).values()
+
+
+def many(path: Path, rows: int = 100, group: int = 10) -> None:
+    pq.write_table(pa.table({"id": list(range(rows)), "name": [f"n{i}" for i in range(rows)]}), path, row_group_size=group)
+
+
+@pytest.mark.parametrize("restart_readers", [False, True])
+@pytest.mark.parametrize("credit", [1, 3, 1000])
+def test_parquet_rows_come_in_order_after_any_restart(tmp_path: Path, credit: int, restart_readers: bool) -> None:
+    many(tmp_path / "a.parquet")
+    format_ = BulkFormat.parquet_format(Types.ROW_NAMED(["name", "id"], [Types.STRING(), Types.LONG()]), batch_size=4)
+    rows = parquet(format_, tmp_path, credit=credit, restart_readers=restart_readers)
+    assert rows == [Row(name=f"n{i}", id=i) for i in range(100)]
+
+
+def test_parquet_files_are_cut_at_row_groups(tmp_path: Path) -> None:
+    many(tmp_path / "a.parquet")
+    source = (
+        FileSource.for_bulk_file_format(BulkFormat.parquet_format(columns=["id"]), str(tmp_path))
+        .set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(200))
+        .build()
+    )
+    result = SourceRun(source, parallelism=3, credit=7, restart_readers=True).by_subtask()
+    assert all(result.values())
+    assert sorted(row.id for rows in result.values() for row in rows) == list(range(100))
+
+
+def test_parquet_without_a_type_takes_that_of_the_file(tmp_path: Path) -> None:
+    when = datetime.datetime(2021, 1, 9, 10, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "small": pa.array([1], pa.uint8()),
+            "words": pa.array(["x"]).dictionary_encode(),
+            "zoned": pa.array([when], pa.timestamp("ns", "UTC")),
+            "local": pa.array([when.replace(tzinfo=None)], pa.timestamp("ns")),
+            "price": pa.array([decimal.Decimal("1.50")], pa.decimal128(10, 2)),
+            "data": pa.array([b"x"]),
+            "list": pa.array([[1, None]], pa.list_(pa.int32())),
+            "map": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+            "sub": pa.array([{"x": 1.5}]),
+            "none": pa.array([None]),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    (row,) = parquet(BulkFormat.parquet_format(), tmp_path)
+    assert row == Row(
+        small=1, words="x", zoned=Instant(int(when.timestamp()), 0), local=when.replace(tzinfo=None),
+        price=decimal.Decimal("1.50"),
+        data=b"x", list=[1, None], map={"k": 1}, sub=Row(x=1.5), none=None,
+    )  # fmt: skip
+
+
+def test_parquet_columns_are_widened_but_not_narrowed_with_loss(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": pa.array([1, 2**40], pa.int64())}), tmp_path / "a.parquet")
+    assert parquet(BulkFormat.parquet_format(Types.TUPLE([Types.DOUBLE()])), tmp_path) == [(1.0,), (float(2**40),)]
+    with pytest.raises(SourceError, match=r"a\.parquet: column 'v' is int64 in the file, which cannot be read as Integer"):
+        parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [Types.INT()])), tmp_path)
+
+
+def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Path) -> None:
+    when = datetime.datetime(2021, 1, 9, 10, tzinfo=datetime.UTC)
+    pq.write_table(pa.table({"t": pa.array([when], pa.timestamp("us", "Europe/Berlin"))}), tmp_path / "a.parquet")
+    (row,) = parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["t"], [Types.SQL_TIMESTAMP()])), tmp_path)
+    assert row.t == datetime.datetime(2021, 1, 9, 10)
+
+
+def test_missing_parquet_columns_are_named(tmp_path: Path) -> None:
+    many(tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"a\.parquet: columns \['x'\] are missing; the file has \['id', 'name'\]"):
+        parquet(BulkFormat.parquet_format(columns=["x"]), tmp_path)
+
+
+def test_what_is_no_parquet_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_text("text")
+    with pytest.raises(SourceError, match=r"a\.parquet is not a Parquet file"):
+        parquet(BulkFormat.parquet_format(), tmp_path)
+
+
+def test_an_empty_parquet_file_has_no_rows(tmp_path: Path) -> None:
+    many(tmp_path / "a.parquet", rows=0)
+    assert parquet(BulkFormat.parquet_format(), tmp_path) == []
+
+
+def test_wrong_settings_of_parquet_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="ROW_NAMED"):
+        BulkFormat.parquet_format(Types.STRING())
+    with pytest.raises(InvalidProgramError, match="either a type_info or columns"):
+        BulkFormat.parquet_format(Types.ROW([Types.INT()]), columns=["a"])
+    with pytest.raises(InvalidArgumentError, match="BulkFormat"):
+        FileSource.for_bulk_file_format(StreamFormat.text_line_format(), "/tmp")  # type: ignore[arg-type]

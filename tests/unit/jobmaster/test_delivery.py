@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.common.errors import JobExecutionError
+from flinkish.common.ids import Epoch, OperatorUid
+from flinkish.datastream.connectors.collect import COLLECT_CHANNEL
+from flinkish.datastream.connectors.print import PRINT_CHANNEL
+from flinkish.jobmaster import delivery
+from flinkish.jobmaster.delivery import Delivery, Results
+from flinkish.runtime.protocol import DriverValues, EpochReport
+
+
+def ended(results: Results, error: BaseException | None = None) -> list[Any]:
+    results.end(error)
+    return list(results)
+
+
+def sent(slot: int, channel: str, *values: Any) -> EpochReport:
+    return EpochReport(
+        epoch=Epoch(0),
+        level=0,
+        slot=slot,
+        driver_values=(DriverValues(operator_uid=OperatorUid("s"), subtask=slot, channel=channel, values=values),),
+    )
+
+
+def test_without_checkpoints_values_are_there_at_once() -> None:
+    results = Results(checkpointed=False)
+    results.add([1, 2])
+    iterator = iter(results)
+    assert [next(iterator), next(iterator)] == [1, 2]
+
+
+def test_with_checkpoints_only_what_a_complete_one_covers_is_handed_out() -> None:
+    results = Results(checkpointed=True)
+    results.add([1, 2])
+    results.mark(1)
+    results.add([3])
+    results.mark(2)
+    results.add([4])
+    results.commit(1)
+    results.commit(2)
+    assert ended(results) == [1, 2, 3]
+
+
+def test_a_checkpoint_covers_what_an_aborted_one_before_it_would_have() -> None:
+    results = Results(checkpointed=True)
+    results.add([1])
+    results.mark(1)
+    results.add([2])
+    results.mark(2)
+    results.commit(2)
+    assert ended(results) == [1, 2]
+
+
+def test_a_restart_drops_what_is_computed_again() -> None:
+    results = Results(checkpointed=True)
+    results.add([1])
+    results.mark(1)
+    results.commit(1)
+    results.add([2])
+    results.restart(1)
+    results.add([2])
+    results.commit_all()
+    assert ended(results) == [1, 2]
+
+
+def test_a_restart_hands_out_what_its_checkpoint_covers_if_that_was_in_doubt() -> None:
+    results = Results(checkpointed=True)
+    results.add([1])
+    results.mark(1)
+    results.add([2])
+    results.restart(1)
+    results.add([2])
+    results.commit_all()
+    assert ended(results) == [1, 2]
+
+
+def test_without_checkpoints_a_restart_is_refused_once_a_value_was_taken() -> None:
+    results = Results(checkpointed=False)
+    results.add([1, 2])
+    results.check_restart()
+    results.add([1, 2])
+    assert next(iter(results)) == 1
+    with pytest.raises(JobExecutionError, match="enable_checkpointing"):
+        results.check_restart()
+
+
+def test_the_jobs_error_comes_behind_the_last_value() -> None:
+    results = Results(checkpointed=False)
+    results.add([1])
+    results.end(JobExecutionError("boom"))
+    iterator = iter(results)
+    assert next(iterator) == 1
+    with pytest.raises(JobExecutionError, match="boom"):
+        next(iterator)
+
+
+def test_sources_wait_for_a_slow_client_until_it_has_taken_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "_MOST_WAITING", 4)
+    results, rung = Results(checkpointed=False), []
+    results.on_space = lambda: rung.append(len(results._ready))
+    results.add(range(4))
+    assert results.full
+    iterator = iter(results)
+    for _ in range(4):
+        next(iterator)
+    assert rung == [2]
+    assert not results.full
+
+
+def test_lines_are_printed_and_values_collected_in_the_order_of_the_slots() -> None:
+    results, lines = Results(checkpointed=False), []
+    delivered = Delivery(results, lines.extend)
+    delivered.deliver([sent(1, PRINT_CHANNEL, "b"), sent(0, PRINT_CHANNEL, "a"), sent(2, COLLECT_CHANNEL, 7)])
+    assert lines == ["a", "b"]
+    assert ended(results) == [7]
+
+
+def test_a_channel_that_nobody_takes_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    delivered = Delivery(Results(checkpointed=False), lambda lines: None)
+    for _ in range(3):
+        delivered.deliver([sent(0, "own", 1)])
+    assert [record.getMessage() for record in caplog.records] == ["Operator s sends values on channel 'own', which nobody takes."]

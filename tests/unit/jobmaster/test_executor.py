@@ -1,0 +1,265 @@
+"""Whole jobs through the executor, on the local engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError, JobCancelledError, JobExecutionError
+from flinkish.common.job_status import JobStatus
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.delta import DeltaSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.data_stream import DataStream
+from flinkish.datastream.functions import MapFunction, RuntimeContext
+from flinkish.engine.job_client import EmbeddedJobClient
+
+NUMBERS = 20_000
+
+
+MakeEnvironment = Callable[..., StreamExecutionEnvironment]
+
+
+@pytest.fixture
+def make_env(tmp_path: Path) -> MakeEnvironment:
+    """Return a function that makes an environment on the local engine with small epochs; more settings by their keys."""
+
+    def make(parallelism: int = 2, **settings: Any) -> StreamExecutionEnvironment:
+        configuration = {
+            "execution.engine": "local",
+            "execution.epoch.target-duration": "20 ms",
+            "execution.epoch.max-records": 500,
+            "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
+            **settings,
+        }
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
+        return env.set_parallelism(parallelism)
+
+    return make
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        pause.wait(0.005)
+
+
+def numbers(env: StreamExecutionEnvironment, end: int = NUMBERS) -> DataStream:
+    return env.from_source(NumberSequenceSource(1, end), WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
+
+
+class FailsOnce:
+    """Fails at a number, unless the marker file says that it has."""
+
+    def __init__(self, number: int, marker: Path) -> None:
+        self.number = number
+        self.marker = marker
+
+    def __call__(self, value: int) -> int:
+        if value == self.number and not self.marker.exists():
+            self.marker.touch()
+            raise ValueError(f"the number {value}")
+        return value
+
+
+def test_a_wrong_program_is_refused_before_anything_runs(make_env: MakeEnvironment) -> None:
+    env = make_env()
+    numbers(env)
+    with pytest.raises(InvalidProgramError):
+        env.execute()
+
+
+def test_lines_are_printed_after_each_epoch(make_env: MakeEnvironment, capsys: pytest.CaptureFixture[str]) -> None:
+    env = make_env(1)
+    env.from_collection(["a", "b"], Types.STRING()).print()
+    env.execute()
+    assert capsys.readouterr().out == "a\nb\n"
+
+
+def test_a_restart_from_a_checkpoint_loses_and_repeats_nothing(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": 1}
+    env = make_env(**settings, **{"execution.checkpointing.interval": 20})
+    marker = tmp_path / "failed"
+    results = numbers(env).map(FailsOnce(9_000, marker), Types.LONG()).execute_and_collect()
+    assert sorted(results) == list(range(1, NUMBERS + 1))
+    assert marker.exists()
+
+
+def test_a_failing_job_tells_the_users_message_and_where(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = make_env(1)
+    numbers(env, 100).map(FailsOnce(50, tmp_path / "failed")).uid("careful").print()
+    with pytest.raises(JobExecutionError, match=r"(?s)uid careful.*ValueError: the number 50.*FailsOnce|__call__"):
+        env.execute("failing")
+
+
+def test_a_savepoint_goes_on_at_another_parallelism(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    def program(env: StreamExecutionEnvironment) -> DataStream:
+        counted = numbers(env, 200_000).key_by(lambda n: n % 7, Types.LONG()).reduce(lambda a, b: a + 1)
+        return counted.uid("count")
+
+    with program(make_env(2)).execute_and_collect() as results:
+        client = results._client
+        first = [next(results)]
+        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(20)
+        first.extend(results)
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    assert len(first) < 200_000
+    env = make_env(3, **{"execution.state-recovery.path": path, "execution.epoch.max-records": 100_000})
+    second = list(program(env).execute_and_collect())
+    assert len(first) + len(second) == 200_000
+    # The first number of each key stands for itself, each further one adds 1, whatever process counted it.
+    assert max(second) in (200_000 // 7 + k for k in range(-1, 8))
+
+
+def test_state_that_the_program_no_longer_has_is_refused_or_left_behind(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    with numbers(make_env(1), 200_000).key_by(lambda n: n % 7).reduce(max).uid("gone").execute_and_collect() as results:
+        next(results)
+        path = results._client.trigger_savepoint(str(tmp_path / "savepoints")).result(20)
+    settings = {"execution.state-recovery.path": path, "execution.epoch.max-records": 100_000}
+    with pytest.raises(ForeignCheckpointError, match="gone"):
+        numbers(make_env(1, **settings), 200_000).execute_and_collect()
+    settings["execution.state-recovery.ignore-unclaimed-state"] = "true"
+    rest = list(numbers(make_env(1, **settings), 200_000).execute_and_collect())
+    assert 0 < len(rest) < 200_000
+
+
+def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    settings = {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+        "restart-strategy.type": "none",
+    }
+
+    def start() -> EmbeddedJobClient:
+        env = make_env(1, **settings)
+        rows = numbers(env, 30_000).map(lambda n: Row(n), Types.ROW_NAMED(["n"], [Types.LONG()])).uid("rows")
+        rows.sink_to(DeltaSink(str(tmp_path / "table"))).uid("table")
+        client = env.execute_async()
+        assert isinstance(client, EmbeddedJobClient)
+        return client
+
+    def committed() -> list[int]:
+        return sorted(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["n"].to_pylist())
+
+    suspended = start()
+    wait_until(lambda: suspended.job_master.coordinator.statistics.counts.completed >= 2)
+    suspended.stop_for_signal("SIGTERM")
+    with pytest.raises(JobCancelledError, match="SIGTERM"):
+        suspended.get_job_execution_result().result(20)
+    assert suspended.get_job_status().result() is JobStatus.SUSPENDED
+    assert 0 < len(committed()) < 30_000
+    again = start()
+    again.get_job_execution_result().result(60)
+    assert str(again.get_job_id()) == str(suspended.get_job_id())
+    assert committed() == list(range(1, 30_001))
+    anew = start()
+    anew.get_job_execution_result().result(60)
+    assert str(anew.get_job_id()) != str(again.get_job_id())
+    assert committed() == sorted([*range(1, 30_001)] * 2)
+
+
+def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> None:
+    env = make_env(2)
+    numbers(env, 10**15).filter(lambda n: False).print()
+    client = env.execute_async()
+    wait_until(lambda: client.get_job_status().result() is JobStatus.RUNNING)
+    client.cancel().result(10)
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result(10)
+
+
+def test_closing_the_results_early_cancels_the_job(make_env: MakeEnvironment) -> None:
+    with numbers(make_env(2), 10**15).execute_and_collect() as results:
+        next(results)
+    assert results._client.get_job_status().result() is JobStatus.CANCELED
+
+
+def test_user_counters_are_the_accumulators(make_env: MakeEnvironment) -> None:
+    class Counting(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.counter = runtime_context.get_metrics_group().counter("seen")
+
+        def map(self, value: int) -> int:
+            self.counter.inc()
+            return value
+
+    env = make_env(2)
+    numbers(env, 1_000).map(Counting()).name("count").print()
+    result = env.execute()
+    assert [value for name, value in result.get_all_accumulator_results().items() if name.endswith("seen")] == [1_000]
+
+
+def test_nothing_is_left_of_a_job_in_temporary_folders(
+    make_env: MakeEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    env = make_env(2, **{"execution.checkpointing.interval": 10})
+    numbers(env).filter(lambda n: False).print()
+    env.execute()
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_plan_and_the_explanation_run_nothing(make_env: MakeEnvironment) -> None:
+    env = make_env(2)
+    numbers(env).print()
+    assert '"pact": "Data Source"' in env.get_execution_plan()
+    assert "ExecutionPlan" in env.explain()
+
+
+_WATCHED = """
+import sys
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+
+configuration = Configuration.from_dict({"execution.engine": "local", "execution.epoch.target-duration": "20 ms"})
+env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
+numbers = env.from_source(NumberSequenceSource(1, 10**15), WatermarkStrategy.no_watermarks(), "Numbers")
+numbers.filter(lambda n: n == 1).print()
+try:
+    env.execute()
+except KeyboardInterrupt:
+    print("caught")
+    raise
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, ["1", "caught"]), (signal.SIGTERM, 143, ["1"])], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_signal_ends_the_program_quietly_when_the_job_has_been_stopped(
+    number: int, code: int, said: list[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(_WATCHED, encoding="utf-8")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert ((first + out).split(), err, process.returncode) == (said, "", code)
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flinkish.checkpoint.delta_log import STATE_SCHEMA
+from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
+from flinkish.jobmaster import recovery
+from flinkish.jobmaster.ha import ClusterRecord
+from flinkish.runtime.protocol import StateFile
+
+from .support import Job, Notes, Numbers, make_plan
+
+GRAPH = make_plan(Numbers(), Notes()).job_graph
+
+
+class TestClusterRecord:
+    def test_the_same_cluster_id_gives_the_same_job_id_in_another_process(self, tmp_path: Path) -> None:
+        assert ClusterRecord(tmp_path, "orders").job_id() == ClusterRecord(tmp_path, "orders").job_id()
+
+    def test_different_cluster_ids_give_different_jobs(self, tmp_path: Path) -> None:
+        assert ClusterRecord(tmp_path, "orders").job_id() != ClusterRecord(tmp_path, "payments").job_id()
+
+    def test_after_the_end_of_a_job_the_next_one_has_another_id(self, tmp_path: Path) -> None:
+        record = ClusterRecord(tmp_path, "orders")
+        first = record.job_id()
+        record.retire(first)
+        assert ClusterRecord(tmp_path, "orders").job_id() != first
+
+    def test_a_job_that_was_retired_before_retires_nothing(self, tmp_path: Path) -> None:
+        record = ClusterRecord(tmp_path, "orders")
+        first = record.job_id()
+        record.retire(first)
+        second = record.job_id()
+        record.retire(first)
+        assert record.job_id() == second
+
+    def test_a_damaged_record_is_an_error_with_its_file(self, tmp_path: Path) -> None:
+        record = ClusterRecord(tmp_path, "orders")
+        record.retire(record.job_id())
+        (file,) = (tmp_path / "high-availability").iterdir()
+        file.write_text('{"cluster_id": "orders"')
+        with pytest.raises(ConfigurationError, match=file.name):
+            record.job_id()
+
+
+class TestIdentity:
+    def identify(self, checkpointing: bool = True, **settings: str) -> recovery.Identity:
+        configuration = Configuration.from_dict({key.replace("__", "."): value for key, value in settings.items()})
+        return recovery.identify(configuration, checkpointing=checkpointing, ids=lambda: "fresh")
+
+    def test_without_a_cluster_id_each_start_is_a_new_job(self) -> None:
+        assert self.identify() == recovery.Identity(job_id="fresh", cluster=None)
+
+    def test_a_cluster_id_needs_a_folder_that_lasts(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"execution\.checkpointing\.dir"):
+            self.identify(**{"high-availability__cluster-id": "orders"})
+
+    def test_a_cluster_id_means_nothing_without_checkpoints(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        identity = self.identify(
+            checkpointing=False,
+            **{"high-availability__cluster-id": "orders", "execution__checkpointing__dir": str(tmp_path)},
+        )
+        assert identity.cluster is None
+        assert "has no effect" in caplog.text
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> StoredCheckpoint:
+    """A checkpoint of operators `numbers` and `notes`, and with state of `gone` and, of the runtime only, of `passing`."""
+    taken = Job(Numbers((0, 5)), interval=1_000).run().storage.stored[0]
+    rows = [
+        {"operator_uid": "gone", "state_name": "count", "state_kind": "value", "key_group": 3, "checkpoint_id": 1},
+        {"operator_uid": "gone", "state_name": "_watermark", "state_kind": "union_list", "key_group": -1, "checkpoint_id": 1},
+        {"operator_uid": "passing", "state_name": "_watermark", "state_kind": "union_list", "key_group": -1, "checkpoint_id": 1},
+        {"operator_uid": "passing", "state_name": "empty", "state_kind": "schema", "key_group": -1, "checkpoint_id": 1},
+    ]
+    file = tmp_path / "state.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=STATE_SCHEMA), file)
+    content = file.read_bytes()
+    state = StateFile(
+        path="state.parquet",
+        size=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+        rows=len(rows),
+        operator_uids=("gone", "passing"),
+        key_groups=(3, 3),
+    )
+    return replace(taken, root=tmp_path, manifest=replace(taken.manifest, files=(state,)))
+
+
+def without_rows_of(checkpoint: StoredCheckpoint, uid: str) -> StoredCheckpoint:
+    (file,) = checkpoint.manifest.files
+    uids = tuple(other for other in file.operator_uids if other != uid)
+    return replace(checkpoint, manifest=replace(checkpoint.manifest, files=(replace(file, operator_uids=uids),)))
+
+
+class TestFit:
+    def test_state_of_an_operator_that_is_gone_is_refused(self, checkpoint: StoredCheckpoint) -> None:
+        with pytest.raises(ForeignCheckpointError, match="gone") as refused:
+            recovery.check_fits(checkpoint, GRAPH, allow_unclaimed=False)
+        assert "passing" not in str(refused.value)
+
+    def test_it_is_left_behind_where_that_is_allowed(
+        self, checkpoint: StoredCheckpoint, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        recovery.check_fits(checkpoint, GRAPH, allow_unclaimed=True)
+        assert "gone" in caplog.text
+
+    def test_an_operator_that_had_nothing_but_its_watermark_may_go(self, checkpoint: StoredCheckpoint) -> None:
+        recovery.check_fits(without_rows_of(checkpoint, "gone"), GRAPH, allow_unclaimed=False)
+
+    def test_files_are_verified_before_they_are_looked_into(self, checkpoint: StoredCheckpoint) -> None:
+        file = checkpoint.root / "state.parquet"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(CorruptCheckpointError):
+            recovery.check_fits(checkpoint, GRAPH, allow_unclaimed=False)
+
+    def test_the_max_parallelism_of_a_checkpoint_is_found_again(self, checkpoint: StoredCheckpoint) -> None:
+        assert recovery.recorded_max_parallelism(checkpoint) == {"numbers": 128, "notes": 128}
+        assert recovery.recorded_max_parallelism(None) == {}

@@ -1,0 +1,175 @@
+"""The sending side: partitioners, frames, and what reaches the other end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.ids import OperatorUid
+from flinkish.common.typeinfo import Types
+from flinkish.datastream.operators import OperatorConfig
+from flinkish.datastream.transformations import ChainingStrategy, Partitioner, Partitioning
+from flinkish.graph.execution_plan import ExecutionPlan
+from flinkish.graph.job_graph import EdgeId, JobEdge, JobGraph, JobVertex, VertexId
+from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.runtime.channels import EdgeWriter, decode, edge_writer, senders_of, targets_of
+from flinkish.runtime.elements import EndOfInput, Records, Watermark
+from flinkish.runtime.key_groups import key_group, subtask_of_group
+
+
+def vertex(number: int, parallelism: int) -> JobVertex:
+    node = StreamNode(
+        id=NodeId(number),
+        name=f"v{number}",
+        description="",
+        operator=OperatorConfig(),
+        uid=OperatorUid(f"u{number}"),
+        user_uid=None,
+        parallelism=parallelism,
+        max_parallelism=128,
+        slot_sharing_group="default",
+        chaining_strategy=ChainingStrategy.ALWAYS,
+        buffer_timeout=100,
+        input_types=(),
+        output_type=Types.PICKLED_BYTE_ARRAY(),
+    )
+    return JobVertex(
+        id=VertexId(number),
+        name=node.name,
+        operators=(node,),
+        chain_edges=(),
+        parallelism=parallelism,
+        max_parallelism=128,
+        slot_sharing_group="default",
+    )
+
+
+def plan(partitioner: Partitioner, senders: int, receivers: int) -> tuple[JobEdge, ExecutionPlan]:
+    edge = JobEdge(
+        id=EdgeId(0),
+        source_vertex=VertexId(1),
+        source=NodeId(1),
+        target_vertex=VertexId(2),
+        input_index=0,
+        partitioner=partitioner,
+    )
+    graph = JobGraph(
+        job_name="test",
+        vertices={VertexId(1): vertex(1, senders), VertexId(2): vertex(2, receivers)},
+        edges=(edge,),
+    )
+    return edge, ExecutionPlan(
+        job_graph=graph,
+        levels=((VertexId(1),), (VertexId(2),)),
+        level_of={VertexId(1): 0, VertexId(2): 1},
+        slots=max(senders, receivers),
+        slot_offsets={"default": 0},
+    )
+
+
+def writer(partitioning: Partitioning, receivers: int = 3, senders: int = 1, sender: int = 0, **functions: Any) -> EdgeWriter:
+    edge, execution_plan = plan(Partitioner(partitioning=partitioning, **functions), senders, receivers)
+    made = edge_writer(edge, execution_plan, sender)
+    made.begin_epoch(0)
+    return made
+
+
+def sent(made: EdgeWriter) -> dict[int, list[Any]]:
+    """Return the values by slot."""
+    found: dict[int, list[Any]] = {}
+    frames = made.frames()
+    for slot in {frame.slot for frame in frames}:
+        for element in decode([frame for frame in frames if frame.slot == slot]):
+            if isinstance(element, Records):
+                found.setdefault(slot, []).extend(element.values)
+    return found
+
+
+def test_hash_sends_a_record_to_the_subtask_of_its_key_group() -> None:
+    made = writer(Partitioning.HASH, key_selector=lambda value: value)
+    for value in range(100):
+        made.emit(value, None)
+    for slot, values in sent(made).items():
+        assert {subtask_of_group(key_group(value, 128), 128, 3) for value in values} == {slot}
+
+
+def test_hash_sends_the_keys_along() -> None:
+    made = writer(Partitioning.HASH, receivers=1, key_selector=lambda value: value[0])
+    made.emit(("a", 1), 5)
+    (element,) = decode(made.frames())
+    assert element == Records([("a", 1)], [5], ["a"])
+
+
+def test_timestamps_are_left_out_where_no_record_has_one() -> None:
+    made = writer(Partitioning.GLOBAL)
+    made.emit("x", None)
+    assert decode(made.frames()) == [Records(["x"], None, None)]
+
+
+def test_rebalance_deals_in_turn_and_starts_elsewhere_in_each_epoch() -> None:
+    made = writer(Partitioning.REBALANCE)
+    for value in range(6):
+        made.emit(value, None)
+    assert sent(made) == {0: [0, 3], 1: [1, 4], 2: [2, 5]}
+    made.begin_epoch(1)
+    made.emit("next", None)
+    assert sent(made) == {1: ["next"]}
+
+
+def test_shuffle_does_the_same_again_when_an_epoch_is_run_again() -> None:
+    made = writer(Partitioning.SHUFFLE)
+    tries = []
+    for _ in range(2):
+        made.begin_epoch(7)
+        for value in range(30):
+            made.emit(value, None)
+        tries.append(sent(made))
+    assert tries[0] == tries[1]
+    assert len(tries[0]) == 3
+
+
+def test_broadcast_sends_everything_everywhere() -> None:
+    made = writer(Partitioning.BROADCAST)
+    made.emit(1, None)
+    assert sent(made) == {0: [1], 1: [1], 2: [1]}
+
+
+def test_a_custom_partitioner_out_of_range_is_refused() -> None:
+    made = writer(Partitioning.CUSTOM, key_selector=lambda value: value, function=lambda key, count: 3)
+    with pytest.raises(InvalidProgramError, match="from 0 to 2"):
+        made.emit(1, None)
+
+
+def test_control_elements_go_to_every_channel_behind_the_records_before_them() -> None:
+    made = writer(Partitioning.GLOBAL, receivers=2)
+    made.emit("before", None)
+    made.watermark(3)
+    made.emit("after", None)
+    made.end_of_input()
+    frames = made.frames()
+    first = decode([frame for frame in frames if frame.slot == 0])
+    assert first == [Records(["before"], None, None), Watermark(3), Records(["after"], None, None), EndOfInput()]
+    assert decode([frame for frame in frames if frame.slot == 1]) == [Watermark(3), EndOfInput()]
+
+
+def test_large_runs_are_cut_into_frames_of_about_a_mebibyte() -> None:
+    made = writer(Partitioning.GLOBAL)
+    for value in range(40_000):
+        made.emit(f"{value:0200}", None)
+    frames = made.frames()
+    assert len(frames) > 4
+    assert max(len(frame.body) for frame in frames[1:]) < 1.5 * (1 << 20)
+    assert sum(len(element.values) for element in decode(frames[::-1]) if isinstance(element, Records)) == 40_000
+    assert made.records == 40_000
+
+
+@pytest.mark.parametrize(("senders", "receivers"), [(1, 1), (2, 4), (4, 2), (3, 2), (2, 3), (5, 3)])
+def test_rescale_connects_every_receiver_and_every_sender(senders: int, receivers: int) -> None:
+    edge, execution_plan = plan(Partitioner(partitioning=Partitioning.RESCALE), senders, receivers)
+    targets = [list(targets_of(edge, execution_plan, sender)) for sender in range(senders)]
+    assert all(targets)
+    assert sorted({target for some in targets for target in some}) == list(range(receivers))
+    for receiver in range(receivers):
+        assert senders_of(edge, execution_plan, receiver) == [i for i, some in enumerate(targets) if receiver in some]

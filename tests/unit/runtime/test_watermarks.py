@@ -1,0 +1,86 @@
+"""Watermark generators per split, combined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.time import Duration
+from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from flinkish.runtime.watermarks import CombinedWatermarks
+
+
+class Punctuated(WatermarkGenerator):
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(10))
+
+
+def test_a_periodic_watermark_is_the_highest_timestamp_less_the_bound_less_one() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    combined.split("", 0).event("v", 100)
+    combined.end_epoch(0)
+    assert combined.take() == (89, None)
+
+
+def test_a_periodic_watermark_waits_for_the_end_of_the_epoch() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    combined.split("", 0)
+    combined.take()
+    combined.split("", 0).event("v", 100)
+    assert not combined.changed
+
+
+def test_an_interval_of_zero_turns_periodic_watermarks_off() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=False)
+    combined.split("", 0).event("v", 100)
+    combined.end_epoch(0)
+    assert combined.take() == (None, None)
+
+
+def test_a_punctuated_watermark_goes_out_at_once() -> None:
+    combined = CombinedWatermarks(WatermarkStrategy.for_generator(Punctuated), periodic=True)
+    combined.split("", 0).event("v", 7)
+    assert combined.changed
+    assert combined.take() == (7, None)
+
+
+def test_the_slowest_split_holds_back_the_watermark_until_it_is_finished() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    combined.split("fast", 0).event("v", 1000)
+    combined.split("slow", 0).event("v", 100)
+    combined.end_epoch(0)
+    assert combined.take() == (89, None)
+    combined.remove("slow")
+    assert combined.take() == (989, None)
+
+
+def test_a_split_without_records_is_idle_after_the_timeout_and_active_with_the_next_record() -> None:
+    combined = CombinedWatermarks(BOUNDED.with_idleness(Duration.of_millis(50)), periodic=True)
+    combined.split("a", 0).event("v", 1000)
+    combined.split("b", 0)
+    combined.end_epoch(0)
+    assert combined.take() == (None, None)
+    combined.split("a", 60).event("v", 2000)
+    combined.end_epoch(60)
+    assert combined.take() == (1989, None)
+    combined.end_epoch(200)
+    assert combined.take() == (None, True)
+    combined.split("b", 210).event("v", 3000)
+    combined.end_epoch(210)
+    assert combined.take() == (2989, False)
+
+
+def test_a_generator_goes_on_from_its_state_in_another_process() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    combined.split("a", 0).event("v", 1000)
+    combined.end_epoch(0)
+    combined.take()
+    other = CombinedWatermarks(BOUNDED, periodic=True)
+    other.split("a", 5, combined.state_of("a")).event("v", 900)
+    other.end_epoch(5)
+    assert other.take() == (989, None)

@@ -1,0 +1,52 @@
+"""What is refused before Spark starts."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from flinkish.common.errors import EngineError
+from flinkish.engine.spark.session import check_java, java_version, refuse_connect
+
+
+@pytest.mark.parametrize(
+    ("output", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("no java here", None),
+    ],
+)
+def test_the_version_of_java_is_read(output: str, version: int | None) -> None:
+    assert java_version(output) == version
+
+
+def test_missing_java_names_the_package_to_install(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"(?s)no `java` on the PATH.*apt-get install openjdk-17-jre-headless"):
+        check_java({"PATH": str(tmp_path)})
+
+
+def test_a_wrong_java_home_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=f"JAVA_HOME is {tmp_path}"):
+        check_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+
+
+def test_an_old_java_is_refused_with_its_version(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    with pytest.raises(EngineError, match=r"Java 17 or newer, but .* is Java 11"):
+        check_java({"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize("environment", [{"SPARK_REMOTE": "sc://x"}, {"SPARK_API_MODE": "connect"}])
+def test_spark_connect_is_refused_by_name(environment: dict[str, str]) -> None:
+    with pytest.raises(EngineError, match="Spark Connect"):
+        refuse_connect(environment)
+
+
+def test_classic_spark_is_accepted() -> None:
+    refuse_connect({"SPARK_API_MODE": "classic"})

@@ -1,0 +1,106 @@
+"""A slot's level as a test drives it: epochs, lost heaps, checkpoints, restores."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+from flinkish.common.ids import AttemptId, CheckpointId, OperatorUid
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.runtime.key_groups import key_group_range
+from flinkish.runtime.protocol import Barrier, Restore, StateFile
+from flinkish.runtime.state.keyed import KeyedStateBackend
+from flinkish.runtime.state.level_state import LevelState, OperatorState, RestoreRequest
+
+UID = OperatorUid("op")
+MAX_PARALLELISM = 16
+
+
+class Slot:
+    """One slot at level 1 with one operator; `now` is its processing time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        key_type: TypeInformation | None = None,
+        subtask: int = 0,
+        parallelism: int = 1,
+        attempt: str = "attempt",
+        ids: Callable[[], str] | None = None,
+    ) -> None:
+        counter = itertools.count()
+        self.folder = folder
+        self.key_type = key_type or Types.LONG()
+        self.subtask = subtask
+        self.parallelism = parallelism
+        self.attempt = AttemptId(attempt)
+        self.ids = ids or (lambda: f"{attempt}-{subtask}-{next(counter)}")
+        self.now = 0
+        self.epoch = 0
+        self.blob = b""
+        self.state = self.load(b"")
+        self.open()
+
+    def load(self, blob: bytes) -> LevelState:
+        return LevelState.load(
+            blob, attempt_id=self.attempt, slot=self.subtask, level=1, scratch=self.folder / "scratch", ids=self.ids
+        )
+
+    def open(self) -> None:
+        groups = key_group_range(self.subtask, MAX_PARALLELISM, self.parallelism)
+        self.backend: KeyedStateBackend = self.operator.keyed_backend(self.key_type, MAX_PARALLELISM, groups, lambda: self.now)
+
+    @property
+    def operator(self) -> OperatorState:
+        return self.state.operator(UID)
+
+    def begin(self) -> None:
+        assert self.state.matches(self.blob)
+        self.state.begin_epoch()
+
+    def end(self) -> bytes:
+        self.blob = self.state.end_epoch(self.epoch)
+        self.epoch += 1
+        return self.blob
+
+    def lose_heap(self) -> None:
+        """What happens when the slot host dies."""
+        self.state = self.load(self.blob)
+        self.open()
+
+    def key(self, key: object) -> None:
+        self.backend.current_key = key
+
+    def barrier(self, checkpoint_id: int = 1) -> Barrier:
+        directory = self.folder / "table" / "files"
+        return Barrier(
+            checkpoint_id=CheckpointId(checkpoint_id), timestamp=0, directory=str(directory), root=str(self.folder / "table")
+        )
+
+    def snapshot(self, checkpoint_id: int = 1) -> tuple[StateFile, ...]:
+        return self.state.snapshot([UID], self.barrier(checkpoint_id), f"7-{self.subtask}")
+
+    def restore(
+        self, files: tuple[StateFile, ...], *, old_parallelism: int = 1, pickle_allowed: bool = False, keyed: bool = True
+    ) -> None:
+        self.state.restore(
+            Restore(
+                checkpoint_id=CheckpointId(1),
+                root=str(self.folder / "table"),
+                files=files,
+                pickle_allowed=pickle_allowed,
+                parallelism={UID: old_parallelism},
+            ),
+            [
+                RestoreRequest(
+                    uid=UID,
+                    subtask=self.subtask,
+                    parallelism=self.parallelism,
+                    max_parallelism=MAX_PARALLELISM,
+                    keyed=keyed,
+                )
+            ],
+        )
+        self.state.begin_epoch()

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import os
+import subprocess
+import sys
+from collections import Counter, namedtuple
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from flinkish.common import pickling
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.types import Row, RowKind
+from flinkish.runtime.key_groups import (
+    UnhashableKey,
+    as_key,
+    key_group,
+    key_group_range,
+    original_key,
+    stable_hash,
+    subtask_of_group,
+)
+from flinkish.runtime.state.columns import key_groups_of
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Name(enum.StrEnum):
+    A = "a"
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: int
+    y: int
+
+
+class Plain:
+    def __init__(self, a: int, b: str) -> None:
+        self.a = a
+        self.b = b
+
+
+Pair = namedtuple("Pair", "a b")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (1, 1.0, True, Decimal(1), Fraction(1), complex(1), np.int64(1), np.float32(1), np.bool_(True), Level.LOW),
+        (0, 0.0, -0.0, False, Decimal("-0")),
+        (0.5, Decimal("0.5"), Fraction(1, 2), np.float64(0.5)),
+        (2**70, float(2**70), Decimal(2**70)),
+        (float("inf"), Decimal("Infinity")),
+        ("a", Name.A, np.str_("a")),
+        ((1, "a"), (1.0, "a"), Pair(1, "a"), (True, "a")),
+        (b"a", bytes(bytearray(b"a"))),
+        (frozenset([1, 2, 3]), frozenset([3.0, 2, 1])),
+        (
+            datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC),
+            datetime.datetime(2024, 1, 1, 14, tzinfo=datetime.timezone(datetime.timedelta(hours=2))),
+        ),
+        (Row(a=1, b=2), Row(b=2, a=1.0)),
+        (Point(1, 2), Point(1.0, 2)),
+    ],
+)
+def test_keys_that_are_equal_in_python_have_one_hash(keys: tuple[Any, ...]) -> None:
+    assert all(key == keys[0] for key in keys)
+    assert len({stable_hash(key) for key in keys}) == 1
+    assert len({stable_hash((key, "x")) for key in keys}) == 1
+    assert len({as_key([key]) for key in keys}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1", 1),
+        ("a", b"a"),
+        ((1, 2), (2, 1)),
+        (("a", "bc"), ("ab", "c")),
+        ((1, (2,)), (1, 2)),
+        (None, 0),
+        (Row(1, 2), Row(a=1, b=2)),
+        (Row(1), Row.of_kind(RowKind.DELETE, 1)),
+        (Point(1, 2), Point(2, 1)),
+        (datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1)),
+        (Plain(1, "a"), Plain(1, "b")),
+        (Colour.RED, 1),
+    ],
+)
+def test_keys_that_differ_mostly_have_other_hashes(one: Any, other: Any) -> None:
+    assert stable_hash(one) != stable_hash(other)
+
+
+_PRINT_HASHES = """
+from flinkish.common.types import Row
+from flinkish.runtime.key_groups import stable_hash
+import datetime
+keys = [1, -1, 2**61 - 1, 2**80, "a", "ä", "\\ud800", b"a", 1.5, None, (1, "a", (2.5, None)), frozenset(["x", "y", "z"]),
+        Row(a="x"), datetime.date(2024, 1, 1), datetime.timedelta(seconds=1)]
+print([stable_hash(key) for key in keys])
+"""
+
+
+def test_hashes_are_the_same_in_every_process_and_stay_what_they_are() -> None:
+    def hashes(seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        return subprocess.run(
+            [sys.executable, "-c", _PRINT_HASHES], env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    first = hashes("1")
+    assert first == hashes("2")
+    # State in checkpoints lies by these: a change of one of them makes old checkpoints unreadable.
+    keys = (1, -3, 1.5, "a", b"a", (1, "a"))
+    assert [stable_hash(key) for key in keys] == [1327217884, 506952121, 1125519549, 3904355907, 1666407667, 1145425867]
+
+
+def test_nan_keys_of_all_objects_share_a_group() -> None:
+    assert key_group(float("nan"), 128) == key_group(Decimal("nan"), 128) == key_group(np.float64("nan"), 128)
+
+
+def test_neighbouring_keys_spread_evenly_over_the_groups() -> None:
+    for step in (1, 2, 10, 128, 1_000, 1 << 20, 1 << 40, 1 << 48):
+        groups = Counter(key_group(step * number, 128) for number in range(12_800))
+        assert 80 <= min(groups.values()) <= max(groups.values()) <= 120, step
+    texts = Counter(key_group(f"user-{number}", 128) for number in range(12_800))
+    assert 70 <= min(texts.values()) <= max(texts.values()) <= 130
+
+
+@given(max_parallelism=st.integers(1, 2_000), data=st.data())
+def test_every_key_group_belongs_to_exactly_one_subtask(max_parallelism: int, data: st.DataObject) -> None:
+    parallelism = data.draw(st.integers(1, max_parallelism))
+    for subtask in range(parallelism):
+        groups = key_group_range(subtask, max_parallelism, parallelism)
+        assert len(groups) > 0
+        assert {subtask_of_group(group, max_parallelism, parallelism) for group in groups} == {subtask}
+    assert sum(len(key_group_range(subtask, max_parallelism, parallelism)) for subtask in range(parallelism)) == max_parallelism
+
+
+def test_a_parallelism_above_the_max_parallelism_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="max parallelism 4"):
+        key_group_range(0, 4, 5)
+
+
+def test_unhashable_keys_are_wrapped_and_others_are_not() -> None:
+    assert as_key((1, "a")) == (1, "a")
+    for key in ([1], {"a": [1]}, (1, [2]), {1, 2}, Row([1], 2), bytearray(b"x"), np.array([1, 2])):
+        wrapped = as_key(key)
+        assert wrapped.__class__ is UnhashableKey
+        assert wrapped == as_key(key)
+        assert hash(wrapped) == hash(as_key(key))
+        assert pickling.loads(pickling.dumps(wrapped)) == wrapped
+        assert key_group(wrapped, 128) == key_group(pickling.loads(pickling.dumps(wrapped)), 128)
+    assert as_key([1]) != as_key([2])
+    assert as_key([1]) != as_key([1, 1])
+
+
+def test_a_wrapped_key_does_not_change_with_the_object_it_was_made_of() -> None:
+    key = [1, 2]
+    wrapped = as_key(key)
+    key.append(3)
+    assert wrapped == as_key([1, 2])
+    given = original_key(wrapped)
+    assert given == [1, 2]
+    given.append(4)
+    assert original_key(wrapped) == [1, 2]
+    assert original_key("a") == "a"
+
+
+@given(keys=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)), max_parallelism=st.integers(1, 32_768))
+def test_batches_of_keys_go_to_the_same_groups(keys: list[int], max_parallelism: int) -> None:
+    extremes = [-1, -2, 2**61 - 1, 2**61, -(2**61) + 1, -(2**61), 2**63 - 1, -(2**63)]
+    expected = [key_group(key, max_parallelism) for key in keys + extremes]
+    assert key_groups_of(keys + extremes, max_parallelism).to_pylist() == expected
+
+
+@given(keys=st.lists(st.one_of(st.integers(), st.text(), st.booleans(), st.none(), st.floats())))
+def test_batches_of_mixed_keys_go_to_the_same_groups(keys: list[Any]) -> None:
+    assert key_groups_of(keys, 128).to_pylist() == [key_group(key, 128) for key in keys]
