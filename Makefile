@@ -32,7 +32,7 @@ HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
 		$(call banned,use common/pickling.py,pickle cloudpickle) }'
 # Examples in the documentation of what users call.
 DOCTESTS := --doctest-modules flinkish/common flinkish/datastream flinkish/metrics
-CODE := flinkish tests jobs .ci
+CODE := flinkish tests jobs docs .ci
 
 # For a command that needs Java: found, or installed where that is possible, else one line that says what to install.
 WITH_JAVA = JAVA_HOME=$$(.ci/java.sh) && export JAVA_HOME &&

@@ -16,26 +16,45 @@ MODULES = (
     "pyflink.common.config_options",
     "pyflink.common.configuration",
     "pyflink.common.execution_config",
+    "pyflink.common.input_dependency_constraint",
+    "pyflink.common.io",
     "pyflink.common.job_client",
     "pyflink.common.job_execution_result",
     "pyflink.common.job_id",
     "pyflink.common.job_status",
     "pyflink.common.restart_strategy",
     "pyflink.common.serialization",
+    "pyflink.common.serializer",
     "pyflink.common.time",
     "pyflink.common.typeinfo",
     "pyflink.common.types",
     "pyflink.common.watermark_strategy",
     "pyflink.datastream.async_data_stream",
+    "pyflink.datastream.async_retry_predicates",
+    "pyflink.datastream.async_retry_strategies",
     "pyflink.datastream.checkpoint_config",
     "pyflink.datastream.checkpoint_storage",
     "pyflink.datastream.checkpointing_mode",
     "pyflink.datastream.connectors.base",
+    "pyflink.datastream.connectors.cassandra",
+    "pyflink.datastream.connectors.dynamic_kafka",
+    "pyflink.datastream.connectors.elasticsearch",
     "pyflink.datastream.connectors.file_system",
+    "pyflink.datastream.connectors.hybrid_source",
+    "pyflink.datastream.connectors.jdbc",
+    "pyflink.datastream.connectors.kafka",
+    "pyflink.datastream.connectors.kinesis",
     "pyflink.datastream.connectors.number_seq",
+    "pyflink.datastream.connectors.pulsar",
+    "pyflink.datastream.connectors.rabbitmq",
     "pyflink.datastream.data_stream",
     "pyflink.datastream.execution_mode",
     "pyflink.datastream.externalized_checkpoint_retention",
+    "pyflink.datastream.formats.avro",
+    "pyflink.datastream.formats.csv",
+    "pyflink.datastream.formats.json",
+    "pyflink.datastream.formats.orc",
+    "pyflink.datastream.formats.parquet",
     "pyflink.datastream.functions",
     "pyflink.datastream.output_tag",
     "pyflink.datastream.slot_sharing_group",
@@ -54,6 +73,7 @@ def main(site_packages: Path) -> None:
     recorded = {
         "exports": {package: _exports(_parse(site_packages, package)) for package in PACKAGES},
         "modules": {module: _classes(_parse(site_packages, module).body) for module in MODULES},
+        "functions": {module: functions for module in MODULES if (functions := _functions(_parse(site_packages, module).body))},
     }
     target = Path(__file__).with_name("pyflink_signatures.json")
     target.write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
@@ -87,10 +107,19 @@ def _classes(body: list[ast.stmt]) -> dict[str, Any]:
                 for item in node.body
                 if isinstance(item, ast.Assign)
                 for name in item.targets
-                if isinstance(name, ast.Name) and name.id.isupper()
+                if isinstance(name, ast.Name) and (name.id.isupper() or (_is_enum(node) and not name.id.startswith("_")))
             ]
             classes[node.name] = {"methods": methods, "constants": constants, "classes": _classes(node.body)}
     return classes
+
+
+def _is_enum(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base) in ("Enum", "enum.Enum") for base in node.bases)
+
+
+def _functions(body: list[ast.stmt]) -> dict[str, Any]:
+    """Describe public functions of a module."""
+    return {node.name: _arguments(node) for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")}
 
 
 def _is_public(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

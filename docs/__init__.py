@@ -1,0 +1,1 @@
+"""The documentation: pages, and what generates parts of them from the code."""

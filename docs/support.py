@@ -1,0 +1,177 @@
+"""What of PyFlink's public DataStream API flinkish supports: compared name by name.
+
+PyFlink's side was recorded from its sources (tests/unit/datastream/record_signatures.py); ours is looked at. A name that is
+missing or has another signature must be explained in reasons.py; tests/unit/docs/test_support.py fails for one that is not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from docs.reasons import REASONS, Reason
+
+RECORDED_FILE = Path(__file__).parents[1] / "tests" / "unit" / "datastream" / "pyflink_signatures.json"
+
+_DIFFERS = re.compile(r"Differs from Flink: (.*?)(?:\n\s*\n|\Z)", re.DOTALL)
+
+
+class Status(Enum):
+    """How a name of PyFlink stands in flinkish."""
+
+    SUPPORTED = "supported"
+    DIFFERS = "differs"
+    UNSUPPORTED = "unsupported"
+    LATER = "not yet"
+    INTERNAL = "internal"
+    #: Neither there as in PyFlink nor explained: never in a released table.
+    UNEXPLAINED = "unexplained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Name:
+    """A class, function, method or constant of PyFlink and how it stands; `note` says how it differs, or why it is not there."""
+
+    module: str
+    #: Of a method, constant or nested class the class, with dots; else empty.
+    owner: str
+    name: str
+    status: Status
+    note: str = ""
+    #: Whether what has that name here is only there to say that it is not supported.
+    is_placeholder: bool = False
+
+    @property
+    def qualified(self) -> str:
+        """The name within its module."""
+        return f"{self.owner}.{self.name}" if self.owner else self.name
+
+
+def recorded() -> dict[str, Any]:
+    """Return what was recorded of PyFlink: exports, modules with their classes, functions."""
+    loaded: dict[str, Any] = json.loads(RECORDED_FILE.read_text())
+    return loaded
+
+
+def compare(reasons: Mapping[str, Reason] = REASONS) -> list[Name]:
+    """Return all names of PyFlink's public API, in the order of modules and classes."""
+    known = recorded()
+    names: list[Name] = []
+    for module, classes in sorted(known["modules"].items()):
+        for class_name, described in walk(classes):
+            names += compare_class(module, class_name, described, reasons)
+        for function, arguments in known["functions"].get(module, {}).items():
+            ours = _find(module)
+            problems = list(differences(ours, function, arguments))
+            names.append(_name(module, "", function, problems, getattr(ours, function, None), reasons))
+    return names
+
+
+def walk(classes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield classes and those nested in them, by qualified name."""
+    for name, described in classes.items():
+        yield prefix + name, described
+        yield from walk(described["classes"], f"{prefix}{name}.")
+
+
+def compare_class(
+    module: str, class_name: str, described: Mapping[str, Any], reasons: Mapping[str, Reason] = REASONS
+) -> list[Name]:
+    """Return how a class of PyFlink, its methods and its constants stand."""
+    owner, _, last = class_name.rpartition(".")
+    ours = _find(module, class_name)
+    itself = _name(module, owner, last, [] if ours is not None else [f"no {class_name}"], ours, reasons)
+    if ours is None or itself.status not in (Status.SUPPORTED, Status.DIFFERS):
+        # All that is in it stands as the class does.
+        members = (*described["methods"], *described["constants"])
+        return [itself, *(replace(itself, owner=class_name, name=member) for member in members)]
+    names = [itself]
+    for method, arguments in described["methods"].items():
+        problems = list(differences(ours, method, arguments))
+        names.append(_name(module, class_name, method, problems, getattr(ours, method, None), reasons))
+    for constant in described["constants"]:
+        problems = [] if hasattr(ours, constant) else [f"no {constant}"]
+        names.append(_name(module, class_name, constant, problems, None, reasons))
+    return names
+
+
+def _name(module: str, owner: str, name: str, problems: Sequence[str], ours: Any, reasons: Mapping[str, Reason]) -> Name:
+    status, note = Status.SUPPORTED, ""
+    reason = next((reasons[key] for key in reason_keys(module, owner, name) if key in reasons), None)
+    if reason is not None:
+        status, note = Status[reason.kind.name], reason.text
+    elif problems:
+        status, note = Status.UNEXPLAINED, "; ".join(problems)
+    elif hasattr(ours, "__not_supported__"):
+        status, note = Status.UNSUPPORTED, str(ours.__not_supported__)
+    elif not hasattr(ours, "__refused__"):  # what Flink refuses, too, is as it is there
+        note = difference_of(ours) or ""
+        status = Status.DIFFERS if note else Status.SUPPORTED
+    return Name(module=module, owner=owner, name=name, status=status, note=note, is_placeholder=_is_placeholder(ours))
+
+
+def reason_keys(module: str, owner: str, name: str) -> tuple[str, ...]:
+    """Return the keys under which a reason for a name may stand, the nearest first."""
+    enclosing = owner.split(".") if owner else []
+    # A nested class shares the fate of those around it; what a class has is looked at on its own.
+    outer = [".".join(enclosing[:end]) for end in range(len(enclosing), 0, -1)] if _find(module, owner) is None else []
+    return f"{owner}.{name}" if owner else name, *([f"*.{name}"] if owner else []), *outer, module.removeprefix("pyflink.")
+
+
+def difference_of(ours: Any) -> str | None:
+    """Return what a docstring says under "Differs from Flink:", None if nothing."""
+    text = ours.__doc__ if inspect.isclass(ours) else inspect.getdoc(ours) if callable(ours) else None
+    match = _DIFFERS.search(inspect.cleandoc(text or ""))
+    return None if match is None else " ".join(match[1].split())
+
+
+def _is_placeholder(ours: Any) -> bool:
+    if hasattr(ours, "__not_supported__"):
+        return True
+    return callable(ours) and not inspect.isclass(ours) and inspect.signature(ours).return_annotation == "NoReturn"
+
+
+def differences(ours: Any, method: str, arguments: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Yield how a method of a class, or a function of a module, differs in its signature from what was recorded of PyFlink.
+
+    More arguments that need not be given are no difference, nor are defaults where PyFlink has none.
+    """
+    function = getattr(ours, method, None)
+    if function is None or (method == "__init__" and function is object.__init__):
+        if method != "__init__" or arguments:
+            yield f"no {method}"
+        return
+    parameters = list(inspect.signature(function).parameters.values())
+    if parameters and parameters[0].name == "self":
+        parameters = parameters[1:]
+    for index, (argument, default) in enumerate(arguments):
+        if index >= len(parameters):
+            yield f"{method}: no argument {argument}"
+            continue
+        parameter = parameters[index]
+        shown = ("*" if parameter.kind is parameter.VAR_POSITIONAL else "") + parameter.name
+        if shown != argument:
+            yield f"{method}: argument {index} is {shown}, not {argument}"
+        if default is not None and repr(parameter.default) != default:
+            yield f"{method}: {argument}={parameter.default!r}, not {default}"
+    for parameter in parameters[len(arguments) :]:
+        if parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            yield f"{method}: needs {parameter.name}, which PyFlink does not have"
+
+
+def _find(module: str, class_name: str = "") -> Any:
+    """Return the module or class of flinkish in the place of one of PyFlink, None if there is none."""
+    try:
+        found: Any = importlib.import_module(module.replace("pyflink", "flinkish", 1))
+    except ImportError:
+        return None
+    for part in filter(None, class_name.split(".")):
+        found = getattr(found, part, None)
+    return found
