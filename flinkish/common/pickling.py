@@ -82,14 +82,29 @@ def check_serializable(value: Any, what: str) -> None:
     `what` names the thing for the message, such as "the MapFunction of map()".
     """
     error = _pickling_error(value)
-    if error is None:
-        return
+    if error is not None:
+        raise _not_serializable(value, what, error) from error
+
+
+def own_copy(value: Any, what: str) -> Any:
+    """Return a copy of `value` as it is now, sharing nothing that can change; as each operator of Flink's is serialized alone.
+
+    Raises NotSerializableError as `check_serializable` does.
+    """
+    try:
+        data = cloudpickle.dumps(value, _PROTOCOL)
+    except Exception as error:
+        raise _not_serializable(value, what, error) from error
+    return pickle.loads(data)
+
+
+def _not_serializable(value: Any, what: str, error: BaseException) -> NotSerializableError:
     path, culprit = _find_culprit(value)
     where = f"its attribute `{path}` ({_describe(culprit)})" if path else _describe(value)
-    raise NotSerializableError(
+    return NotSerializableError(
         f"{what} cannot be pickled because of {where}: {type(error).__name__}: {error}",
         hint="make such a thing in open(), which runs in the task, and keep it out of what the constructor or a closure holds.",
-    ) from error
+    )
 
 
 def _describe(value: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
-from flinkish.common.pickling import check_serializable
+from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.common.watermark_strategy import WatermarkStrategy
@@ -466,7 +466,7 @@ class DataStream(_OperatorSettings):
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
         _check_kind(sink_func, SinkFunction, "add_sink", hint="pass a Sink to sink_to().")
-        return self._sink("Unnamed", SinkFunctionSink(sink_func))
+        return self._sink("Unnamed", SinkFunctionSink(own_copy(sink_func, f"the sink function {describe(sink_func)}")))
 
     def sink_to(self, sink: Sink[Any, Any]) -> DataStreamSink:
         """Write the records into a sink; one with `get_transformer()` may change the stream before."""

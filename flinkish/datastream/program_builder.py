@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
+from flinkish.common.pickling import own_copy
 from flinkish.datastream.transformations import (
     PartitionTransformation,
     SideOutputTransformation,
@@ -16,6 +17,8 @@ from flinkish.datastream.transformations import (
     UnionTransformation,
 )
 
+#: Fields that hold user functions. Sources and sinks are configurations; what they make in the tasks is their own.
+_WITH_FUNCTIONS = ("operator", "key_selector", "first_key_selector", "second_key_selector", "partitioner", "watermarks")
 #: Transformations that add no operator.
 VIRTUAL = (PartitionTransformation, SideOutputTransformation, UnionTransformation)
 
@@ -33,7 +36,14 @@ class ProgramBuilder:
         self._pending: list[TransformationId] = []
 
     def add(self, kind: type[Transformation], **fields: Any) -> TransformationId:
-        """Make a transformation; returns its id."""
+        """Make a transformation; returns its id.
+
+        User functions are copied, as they are now: as in Flink an object that is given to two operators, or changed later, is
+        another one in each. Raises NotSerializableError for one that cannot be.
+        """
+        functions = {name: fields[name] for name in _WITH_FUNCTIONS if fields.get(name) is not None}
+        if functions:
+            fields |= own_copy(functions, f"what {fields['name']!r} was given")
         identifier = TransformationId(len(self.transformations) + 1)
         self.transformations[identifier] = kind(id=identifier, **fields)
         # As in Flink a source alone is nothing to execute.

@@ -12,19 +12,21 @@ from urllib.parse import urlsplit
 from flinkish.common import options
 from flinkish.common.config_file import check_key, load_configuration
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
-from flinkish.common.pickling import check_serializable
+from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream._support import not_supported
+from flinkish.datastream.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.data_stream import DataStream, _check_kind, _check_strategy, _int, _type
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.executor_loader import ExecutorJobClient, load_executor
+from flinkish.datastream.function_wrappers import describe
 from flinkish.datastream.functions import SourceFunction
 from flinkish.datastream.program import CachedFile, Program, PythonArchive, PythonRequirements
 from flinkish.datastream.program_builder import ProgramBuilder
@@ -389,15 +391,26 @@ class StreamExecutionEnvironment:
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Make a stream of what a SourceFunction emits; always of parallelism 1, and not replayable."""
+        """Make a stream of what a SourceFunction emits; always of parallelism 1, and not replayable.
+
+        Raises UnsupportedError for one that is a CheckpointedFunction or CheckpointListener too: it runs on the driver, ahead of
+        the job, where no checkpoint reaches it.
+        """
         from flinkish.datastream.connectors.base import DriverSource, Source
         from flinkish.datastream.legacy_functions import SourceFunctionSource
 
         if isinstance(source_func, (Source, DriverSource)):
             return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
         _check_kind(source_func, SourceFunction, "add_source", hint="pass a Source to from_source().")
+        if isinstance(source_func, (CheckpointedFunction, CheckpointListener)):
+            raise UnsupportedError(
+                f"add_source(): {describe(source_func)} is a SourceFunction with state in checkpoints; it runs on the driver, "
+                "ahead of the job, so what it has emitted and what a checkpoint holds would not fit together.",
+                hint="write a Source (flinkish.datastream.connectors.base), whose splits are stored at their positions.",
+            )
         record_type = _type(type_info, "add_source", "type_info")
-        return self._source(SourceFunctionSource(source_func), source_name, record_type, None, single=True)
+        function = own_copy(source_func, f"the source function {describe(source_func)}")
+        return self._source(SourceFunctionSource(function), source_name, record_type, None, single=True)
 
     @not_supported("input formats are Java classes", see="use from_source() with a FileSource, or a Source of your own.")
     def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:  # type: ignore[empty-body]

@@ -55,6 +55,25 @@ def test_a_generator_is_a_good_flat_map(env: StreamExecutionEnvironment) -> None
     assert sorted(collect(env.from_collection(["a b", "c"]).flat_map(words))) == ["a", "b", "c"]
 
 
+class Numbered(MapFunction):
+    """Counts on its own object."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def map(self, value: Any) -> Any:
+        self.seen += 1
+        return value, self.seen
+
+
+def test_one_function_object_given_to_two_operators_is_another_one_in_each(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    numbered = Numbered()
+    twice = env.from_collection(["a", "b", "c"]).map(numbered).map(numbered)
+    numbered.seen = 100  # changed too late
+    assert collect(twice) == [(("a", 1), 1), (("b", 2), 2), (("c", 3), 3)]
+
+
 def test_order_is_kept_at_parallelism_one(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     assert collect(env.from_collection(list(range(100))).map(lambda value: value)) == list(range(100))

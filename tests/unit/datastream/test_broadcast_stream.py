@@ -80,7 +80,7 @@ def test_a_stream_without_keys_takes_a_broadcast_process_function(env: StreamExe
     transformation = last(result)
     assert isinstance(transformation, BroadcastStateTransformation)
     assert isinstance(transformation.operator, BroadcastProcessConfig)
-    assert transformation.operator.state_descriptors == (RULES,)
+    assert [descriptor.get_name() for descriptor in transformation.operator.state_descriptors] == ["rules"]
     assert (transformation.name, transformation.key_selector) == ("Co-Process-Broadcast", None)
     assert result.get_type() == Types.LONG()
 

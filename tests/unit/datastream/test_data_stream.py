@@ -115,13 +115,39 @@ def test_flat_map_and_filter_take_functions_and_callables(env: StreamExecutionEn
 
 
 def test_process_records_the_function(env: StreamExecutionEnvironment) -> None:
-    function = Doubling()
-
-    made = last(numbers(env).process(function, Types.INT()))
+    made = last(numbers(env).process(Doubling(), Types.INT()))
 
     assert isinstance(made, OneInputTransformation)
-    assert made.operator == operators.ProcessConfig(function=function)
+    assert isinstance(made.operator, operators.ProcessConfig)
+    assert isinstance(made.operator.function, Doubling)
     assert made.name == "PROCESS"
+
+
+def test_a_function_object_is_another_one_in_each_operator_as_it_was_when_it_was_given(env: StreamExecutionEnvironment) -> None:
+    selector = Modulo()
+
+    class Adding(MapFunction):
+        def __init__(self) -> None:
+            self.by = 1
+
+        def map(self, value: Any) -> Any:
+            return value + self.by
+
+    function = Adding()
+    first = last(numbers(env).map(function))
+    function.by = 2
+    second = last(numbers(env).map(function))
+    keyed = [numbers(env).key_by(selector) for _ in range(2)]
+
+    assert isinstance(first, OneInputTransformation)
+    assert isinstance(second, OneInputTransformation)
+    functions = [made.operator.function for made in (first, second) if isinstance(made.operator, operators.MapConfig)]
+    assert [made.by for made in functions if isinstance(made, Adding)] == [1, 2]
+    partitions = [stream._transformation for stream in keyed]
+    selectors = [
+        function_behind(made.partitioner.key_selector) for made in partitions if isinstance(made, PartitionTransformation)
+    ]
+    assert len({id(made) for made in (selector, *selectors)}) == 3
 
 
 def test_output_type_is_any_object_by_default_and_a_list_is_a_row(env: StreamExecutionEnvironment) -> None:
@@ -239,7 +265,8 @@ def test_assign_timestamps_and_watermarks_keeps_the_type(env: StreamExecutionEnv
     made = last(env.from_collection([1], Types.INT()).assign_timestamps_and_watermarks(strategy))
 
     assert isinstance(made, OneInputTransformation)
-    assert made.operator == operators.TimestampsAndWatermarksConfig(strategy=strategy)
+    assert isinstance(made.operator, operators.TimestampsAndWatermarksConfig)
+    assert isinstance(made.operator.strategy.timestamp_assigner, Assigner)
     assert (made.name, made.output_type) == ("Timestamps/Watermarks", Types.INT())
 
 
@@ -273,14 +300,12 @@ def test_partition_custom_takes_functions_and_callables(env: StreamExecutionEnvi
 
 
 def test_the_function_object_behind_a_selector_can_be_found_for_open_and_close(env: StreamExecutionEnvironment) -> None:
-    selector = Modulo()
-
-    keyed = last(numbers(env).key_by(selector))
+    keyed = last(numbers(env).key_by(Modulo()))
     plain = last(numbers(env).key_by(lambda value: value))
 
     assert isinstance(keyed, PartitionTransformation)
     assert isinstance(plain, PartitionTransformation)
-    assert function_behind(keyed.partitioner.key_selector) is selector
+    assert isinstance(function_behind(keyed.partitioner.key_selector), Modulo)
     assert function_behind(plain.partitioner.key_selector) is None
 
 

@@ -22,7 +22,9 @@ from flinkish.common.errors import (
 )
 from flinkish.common.execution_config import default_parallelism
 from flinkish.datastream import (
+    CheckpointedFunction,
     CheckpointingMode,
+    CheckpointListener,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
     RuntimeExecutionMode,
@@ -266,7 +268,10 @@ def test_from_source_keeps_a_strategy_that_does_something(
     made = last(env.from_source(NumberSequenceSource(1, 2), strategy, "numbers"))
 
     assert isinstance(made, SourceTransformation)
-    assert made.watermarks == (strategy if kept else None)
+    assert (made.watermarks is not None) == kept
+    if made.watermarks is not None:
+        assert made.watermarks.generates_watermarks == strategy.generates_watermarks
+        assert type(made.watermarks.timestamp_assigner) is type(strategy.timestamp_assigner)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +303,16 @@ def test_a_source_function_runs_in_one_subtask(env: StreamExecutionEnvironment) 
 
     assert (made.name, made.parallelism, made.can_be_parallel, made.output_type) == ("Custom Source", 1, False, Types.INT())
     assert isinstance(last(env.add_source(NumberSequenceSource(1, 2), "n")), SourceTransformation)
+
+
+@pytest.mark.parametrize("interface", [CheckpointedFunction, CheckpointListener])
+def test_add_source_refuses_a_source_function_that_wants_to_be_checkpointed(
+    env: StreamExecutionEnvironment, interface: type
+) -> None:
+    members = dict.fromkeys(("initialize_state", "snapshot_state", "notify_checkpoint_complete"), lambda *_: None)
+    both = type("Both", (Emitting, interface), members)
+    with pytest.raises(UnsupportedError, match=r"Both is a SourceFunction with state in checkpoints.*\n.*write a Source"):
+        env.add_source(both())
 
 
 @pytest.mark.parametrize("source", ["org.example.Source", Emitting, 5], ids=repr)
