@@ -12,7 +12,8 @@ import random
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flinkish.checkpoint.storage import CheckpointStorage
@@ -33,13 +34,16 @@ from flinkish.graph.planning import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
 from flinkish.graph.stream_graph_generator import generate
 from flinkish.jobmaster import recovery
-from flinkish.jobmaster.delivery import PrintError
+from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import effective_configuration, job_setup
 from flinkish.runtime.dependencies import Dependencies, extend_driver_path
 
-__all__ = ["execute_async", "execution_plan_json", "explain"]
+__all__ = ["Surroundings", "execute_async", "execution_plan_json", "explain", "start"]
+
+#: Name of the thread that a job runs in, before the first digits of its id.
+JOB_THREAD = "flinkish-job-"
 
 _log = logging.getLogger("flinkish.engine.executor")
 
@@ -55,7 +59,7 @@ def execute_async(program: Program) -> EmbeddedJobClient:
     Raises here, before anything runs: InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError for a
     checkpoint to start from that is damaged or does not fit. All else comes with the result of the job.
     """
-    return _start(program, clock=SystemClock(), ids=random_id, make_engine=create_engine)
+    return start(program, Surroundings())
 
 
 def execution_plan_json(program: Program) -> str:
@@ -89,9 +93,24 @@ def _engine_plan(configuration: Configuration) -> Callable[[ExecutionPlan], str]
     return spark_plan_text
 
 
-def _start(
-    program: Program, *, clock: Clock, ids: IdSource, make_engine: Callable[[Configuration, Clock, IdSource], Engine]
-) -> EmbeddedJobClient:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a job takes from where it runs; the test kit gives others."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    ids: IdSource = random_id
+    make_engine: Callable[[Configuration, Clock, IdSource], Engine] = create_engine
+    #: Who takes what sinks send to the driver on further channels.
+    takers: Mapping[str, Taker] = field(default_factory=dict)
+    #: The job's id, which makes it go on from its last checkpoint; None: what the configuration says.
+    job_id: str | None = None
+    #: Where checkpoints are kept if the configuration names no folder; None: in one that ends with the job.
+    checkpoints: Path | None = None
+
+
+def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
+    """Start a program like `execute_async`."""
+    clock, ids = surroundings.clock, surroundings.ids
     mode = runtime_mode(program.configuration, program.transformations.values())
     configuration = effective_configuration(with_runtime_mode(program.configuration, mode))
     checkpointing = configuration.contains(options.CHECKPOINTING_INTERVAL)
@@ -100,14 +119,18 @@ def _start(
     check_supported(program)
     dependencies = Dependencies.of(program)
     extend_driver_path(dependencies)
-    identity = recovery.identify(configuration, checkpointing=checkpointing, ids=ids)
-    engine = make_engine(configuration, clock, ids)
+    if surroundings.job_id is not None:
+        identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
+    else:
+        identity = recovery.identify(configuration, checkpointing=checkpointing, ids=ids)
+    engine = surroundings.make_engine(configuration, clock, ids)
     opened = False
     try:
         temporary = _TemporaryFolder(engine)
 
         def open_storage() -> CheckpointStorage:
-            return recovery.open_storage(configuration, identity.job_id, clock=clock, ids=ids, temporary=temporary.path())
+            folder = surroundings.checkpoints or temporary.path()
+            return recovery.open_storage(configuration, identity.job_id, clock=clock, ids=ids, temporary=folder)
 
         storage = open_storage() if checkpointing else None
         restored = recovery.find_checkpoint(configuration, storage)
@@ -138,6 +161,7 @@ def _start(
                 # As in Flink there are no savepoints of a batch: its tasks do not hold the same position of the input.
                 open_storage=None if is_batch(configuration) else open_storage,
                 notes=_notes(configuration, identity.job_id, storage, clock),
+                takers=surroundings.takers,
                 retire=None if cluster is None else lambda: cluster.retire(identity.job_id),
                 on_released=on_released,
             ),
@@ -151,7 +175,7 @@ def _start(
     job.append(client)
     _watch.add(client)
     _log.info("Job %s (%s) is starting.", setup.job_name, setup.job_id)
-    threading.Thread(target=job_master.run, name=f"flinkish-job-{setup.job_id[:8]}", daemon=True).start()
+    threading.Thread(target=job_master.run, name=f"{JOB_THREAD}{setup.job_id[:8]}", daemon=True).start()
     return client
 
 

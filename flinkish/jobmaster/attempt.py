@@ -331,6 +331,8 @@ class Attempt:
         )
         self._command, self._trigger = command, trigger
         self.epochs_begun += 1
+        if trigger is not None:
+            faults.reach("P2")
         self._began = self._clock.monotonic()
         self._parts.metrics.credit = credit
         if first:

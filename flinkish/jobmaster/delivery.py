@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flinkish.common.errors import FlinkishError, JobExecutionError
@@ -14,6 +14,9 @@ from flinkish.datastream.connectors.print import PRINT_CHANNEL
 from flinkish.runtime.protocol import DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")
+
+#: Takes what one subtask sent on a channel in one epoch; called in the job's thread.
+Taker = Callable[[DriverValues], None]
 
 #: Results that may wait for the client before the sources are held back; at 100 bytes each 10 MB.
 _MOST_WAITING = 100_000
@@ -130,11 +133,14 @@ class Results:
 
 
 class Delivery:
-    """Sorts what came with the reports of an epoch to where it belongs."""
+    """Sorts what came with the reports of an epoch to where it belongs; `takers` are those of further channels, by name."""
 
-    def __init__(self, results: Results, print_lines: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(
+        self, results: Results, print_lines: Callable[[tuple[str, ...]], None], takers: Mapping[str, Taker] | None = None
+    ) -> None:
         self._results = results
         self._print = print_lines
+        self._takers = takers or {}
         self._unknown: set[str] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
@@ -149,6 +155,8 @@ class Delivery:
                 self._print(values.values)
             case channel if channel == COLLECT_CHANNEL:
                 self._results.add(values.values)
+            case channel if channel in self._takers:
+                self._takers[channel](values)
             case channel:
                 if channel not in self._unknown:
                     self._unknown.add(channel)

@@ -10,9 +10,9 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from flinkish.checkpoint.coordinator import CheckpointCoordinator
@@ -36,7 +36,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.jobmaster import failures
 from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, JobParts, Outcome
 from flinkish.jobmaster.bell import Bell
-from flinkish.jobmaster.delivery import Delivery, Results
+from flinkish.jobmaster.delivery import Delivery, Results, Taker
 from flinkish.jobmaster.epochs import Engine, TaskProgram
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
 from flinkish.jobmaster.failures import JobFailure
@@ -73,6 +73,8 @@ class Environment:
     storage: CheckpointStorage | None = None
     open_storage: Callable[[], CheckpointStorage] | None = None
     notes: JobNotes | None = None
+    #: Who takes what sinks send to the driver on other channels than those of print() and execute_and_collect().
+    takers: Mapping[str, Taker] = field(default_factory=dict)
     #: Called before the checkpoints of a job that has ended for good are deleted, so that a next run is another job.
     retire: Callable[[], None] | None = None
     #: Called when everything is released, before whoever waits for the job learns that it has ended.
@@ -109,7 +111,7 @@ class JobMaster:
             bell=self._bell,
             graph=self._graph,
             metrics=self._metrics,
-            delivery=Delivery(self.results, environment.print_lines),
+            delivery=Delivery(self.results, environment.print_lines, environment.takers),
             results=self.results,
             coordinator=lambda: self._coordinator,
             serve_requests=self._serve_requests,

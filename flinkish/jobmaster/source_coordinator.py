@@ -284,7 +284,7 @@ class DriverSourceCoordinator:
         self._source: DriverSource[Any] = node.source
         self._configuration = configuration
         self._limit = limit
-        self._waiter = _DriverWaiter(f"flinkish-source-{node.name}", clock, wake_up)
+        self._waiter = _DriverWaiter(f"flinkish-driver-source-{node.name}", clock, wake_up)
         self._reader: DriverReader | None = None
         self._records: deque[Any] = deque()
         self._ended = False

@@ -4,6 +4,7 @@ FLINKISH_FAULT=<point>:<action>[:nth=<n>][:once=<marker file>]; several are sepa
 the crash points of the recovery tests. Actions: kill9 (SIGKILL to this process), stop (SIGSTOP to it), raise (an
 InjectedFaultError), sleep=<ms>.
 `nth` counts from 1 within the process; with `once` the fault happens only while the marker file does not exist, and makes it.
+Tests in the process of the driver may have something called at a point instead (`call_at`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,12 +72,27 @@ def _parse(text: str) -> dict[str, _Fault]:
 
 
 _armed: dict[str, _Fault] | None = _parse(os.environ["FLINKISH_FAULT"]) if os.environ.get("FLINKISH_FAULT") else None
+_calls: dict[str, Callable[[], None]] = {}
 
 
 def reach(point: str) -> None:
     """Say that the process is at a point; does nothing unless a fault is armed there."""
     if _armed is not None and point in _armed:
         _armed[point].reach(point)
+    if _calls:
+        call = _calls.pop(point, None)
+        if call is not None:
+            call()
+
+
+@contextmanager
+def call_at(point: str, call: Callable[[], None]) -> Iterator[None]:
+    """Have `call` made the next time that this process is at a point, once, if that is within the `with`."""
+    _calls[point] = call
+    try:
+        yield
+    finally:
+        _calls.pop(point, None)
 
 
 def arm(text: str | None) -> None:

@@ -27,9 +27,16 @@ class SplitWatermarks:
             self._combined.changed = True
 
     def mark_idle(self) -> None:
-        """Take the generator's word that the split is idle."""
+        """Take the generator's word, or the source's, that the split is idle, whatever records it gave in this epoch."""
         self.idle = True
+        self._events = False
         self._combined.changed = True
+
+    def mark_active(self) -> None:
+        """Take the source's word that the split is idle no longer."""
+        if self.idle:
+            self.idle = False
+            self._combined.changed = True
 
     def event(self, value: Any, timestamp: int | None) -> None:
         """Show a record to the generator."""

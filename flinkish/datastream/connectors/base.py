@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -89,6 +89,22 @@ class ReaderOutput(Protocol[InT]):
 
     def split_finished(self, split_id: str) -> None:
         """Say that a split is read to its end, so that it no longer holds back the watermark."""
+        ...
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Say that no record of the split selected last with event time <= `timestamp` (milliseconds) is to come.
+
+        Only for a source with `emits_watermarks`, else SourceError. It counts besides what the program's WatermarkStrategy
+        generates; the highest one does. In batch mode nothing comes of it. Source: Flink's SourceOutput.
+        """
+        ...
+
+    def mark_idle(self) -> None:
+        """Say that the split selected last is idle until its next record or watermark; see `emit_watermark`."""
+        ...
+
+    def mark_active(self) -> None:
+        """Say that the split selected last holds back the watermark again; see `emit_watermark`."""
         ...
 
 
@@ -188,6 +204,9 @@ class SplitEnumerator(ABC, Generic[SplitT, CheckpointT]):
 
 class Source(ABC, Generic[T, SplitT, CheckpointT]):
     """A source: immutable and picklable; makes the working parts."""
+
+    #: Whether its readers call `emit_watermark`, `mark_idle` or `mark_active`, because the source knows its watermarks itself.
+    emits_watermarks: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -9,6 +9,8 @@ import msgspec
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
+from flinkish.common.errors import SourceError
+from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.connectors.base import (
     DriverSource,
     InputStatus,
@@ -106,6 +108,35 @@ class _ReaderOutput:
         if self._combined is not None:
             self._select(split_id)
 
+    def emit_watermark(self, timestamp: int) -> None:
+        split = self._own_split("emit_watermark")
+        if split is not None:
+            split.mark_active()
+            split.emit_watermark(timestamp)
+            self._operator.send_watermark()
+
+    def mark_idle(self) -> None:
+        split = self._own_split("mark_idle")
+        if split is not None:
+            split.mark_idle()
+            self._operator.send_watermark()
+
+    def mark_active(self) -> None:
+        split = self._own_split("mark_active")
+        if split is not None:
+            split.mark_active()
+            self._operator.send_watermark()
+
+    def _own_split(self, method: str) -> SplitWatermarks | None:
+        """Return the selected split of a source that emits its watermarks itself; None in batch mode, which has none."""
+        operator = self._operator
+        if not operator.emits_watermarks:
+            raise SourceError(
+                f"the reader of {operator.node.name!r} called {method}() of its output, but the source does not announce that",
+                hint="set emits_watermarks = True in the class of the source.",
+            )
+        return None if self._combined is None else self._split or self._select("")
+
     def _select(self, split_id: str) -> SplitWatermarks:
         assert self._combined is not None
         self._split = self._combined.split(split_id, self._operator.context.time.now())
@@ -135,15 +166,15 @@ class SourceOperator(Operator):
         self._told_no_more = False
         self.combined: CombinedWatermarks | None = None
         self.extract = None
-        strategy = config.watermarks
-        if strategy is not None:
-            if strategy.timestamp_assigner is not None:
-                self.extract = strategy.timestamp_assigner.extract_timestamp
-            # A batch has one watermark, at its end.
-            if not context.batch and (strategy.generates_watermarks or strategy.idleness_ms is not None):
-                self._strategy = strategy
-                self._periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
-                self.combined = CombinedWatermarks(strategy, self._periodic)
+        self.emits_watermarks = isinstance(config.source, Source) and config.source.emits_watermarks
+        strategy = config.watermarks or WatermarkStrategy.no_watermarks()
+        if strategy.timestamp_assigner is not None:
+            self.extract = strategy.timestamp_assigner.extract_timestamp
+        # A batch has one watermark, at its end.
+        if not context.batch and (self.emits_watermarks or strategy.generates_watermarks or strategy.idleness_ms is not None):
+            self._strategy = strategy
+            self._periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
+            self.combined = CombinedWatermarks(strategy, self._periodic)
 
     def connect(self, output: Output) -> None:
         # A source that knows its type emits values of it; from others the declared type is checked.

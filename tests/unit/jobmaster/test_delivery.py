@@ -125,3 +125,12 @@ def test_a_channel_that_nobody_takes_is_named_once(caplog: pytest.LogCaptureFixt
     for _ in range(3):
         delivered.deliver([sent(0, "own", 1)])
     assert [record.getMessage() for record in caplog.records] == ["Operator s sends values on channel 'own', which nobody takes."]
+
+
+def test_further_channels_go_to_those_who_take_them() -> None:
+    taken: list[tuple[int, tuple[Any, ...]]] = []
+    delivered = Delivery(
+        Results(checkpointed=False), lambda lines: None, {"own": lambda sent: taken.append((sent.subtask, sent.values))}
+    )
+    delivered.deliver([sent(1, "own", "b"), sent(0, "own", "a", "c")])
+    assert taken == [(0, ("a", "c")), (1, ("b",))]

@@ -41,6 +41,19 @@ def test_a_marker_file_makes_it_happen_once_over_all_processes(tmp_path: Path) -
     assert "P8" in marker.read_text(encoding="utf-8")
 
 
+def test_a_call_is_made_once_and_only_within_the_with() -> None:
+    called: list[str] = []
+    with faults.call_at("P9", lambda: called.append("P9")):
+        faults.reach("P8")
+        assert called == []
+        faults.reach("P9")
+        faults.reach("P9")
+    with faults.call_at("P7", lambda: called.append("P7")):
+        pass
+    faults.reach("P7")
+    assert called == ["P9"]
+
+
 @pytest.mark.parametrize("text", ["P1:explode", "P1:raise:never=2"])
 def test_a_malformed_fault_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="FLINKISH_FAULT"):

@@ -75,6 +75,21 @@ def test_a_split_without_records_is_idle_after_the_timeout_and_active_with_the_n
     assert combined.take() == (2989, False)
 
 
+def test_a_split_that_its_source_calls_idle_stays_so_whatever_came_before_in_the_epoch() -> None:
+    combined = CombinedWatermarks(WatermarkStrategy.no_watermarks(), periodic=True)
+    busy, quiet = combined.split("busy", 0), combined.split("quiet", 0)
+    quiet.event("v", 1)
+    quiet.mark_idle()
+    busy.emit_watermark(5)
+    combined.end_epoch(0)
+    assert combined.take() == (5, None)
+    quiet.mark_active()
+    busy.emit_watermark(9)
+    assert combined.take() == (None, None)
+    quiet.emit_watermark(7)
+    assert combined.take() == (7, None)
+
+
 def test_a_generator_goes_on_from_its_state_in_another_process() -> None:
     combined = CombinedWatermarks(BOUNDED, periodic=True)
     combined.split("a", 0).event("v", 1000)
