@@ -34,6 +34,10 @@ class ConfigurationError(FlinkishError, ValueError):
     """A configuration value is missing, malformed or contradicts another."""
 
 
+class DependencyError(FlinkishError, RuntimeError):
+    """What a program brings along for its tasks could not be made ready, such as packages that pip cannot install."""
+
+
 class JobExecutionError(FlinkishError, RuntimeError):
     """The job failed; the text holds the failing operator and the user's traceback."""
 

@@ -101,8 +101,8 @@ FORCE_KRYO = _option("pipeline.force-kryo", BOOLEAN, False, "Accepted; without e
 GENERIC_TYPES = _option("pipeline.generic-types", BOOLEAN, True, "Accepted; without effect.")
 GLOBAL_JOB_PARAMETERS = _unset("pipeline.global-job-parameters", MAP, "What RuntimeContext.get_job_parameter() reads.")
 CACHED_FILES = _unset("pipeline.cached-files", LIST, "Files for the tasks, each as 'name:n,path:p[,executable:true]'.")
-JARS = _unset("pipeline.jars", LIST, "Jars for Spark's session.")
-CLASSPATHS = _unset("pipeline.classpaths", LIST, "More jars for Spark's session.")
+JARS = _unset("pipeline.jars", LIST, "Jars for the Spark session that flinkish makes; one that runs already must have them.")
+CLASSPATHS = _unset("pipeline.classpaths", LIST, "The same, for jars and folders that are on all machines.")
 
 # Execution.
 
@@ -368,7 +368,11 @@ TMP_DIRS = _unset(
     "io.tmp.dirs", STRING, "Folder for scratch files of running attempts; the system's if not set.", "taskmanager.tmp.dirs"
 )
 PYTHON_FILES = _unset("python.files", STRING, "Python files, folders and zips for the tasks' sys.path, separated by commas.")
-PYTHON_REQUIREMENTS = _unset("python.requirements", STRING, "Not supported: a program that sets it is refused.")
+PYTHON_REQUIREMENTS = _unset(
+    "python.requirements",
+    STRING,
+    "Packages installed for the tasks: a requirements file, with #folder to install from that only.",
+)
 PYTHON_ARCHIVES = _unset("python.archives", STRING, "Archives unpacked in the tasks' folder: 'a.zip,b.zip#target'.")
 PYTHON_EXECUTABLE = _unset("python.executable", STRING, "Python interpreter of the tasks.")
 PYTHON_CLIENT_EXECUTABLE = _unset("python.client.executable", STRING, "Accepted; without effect.")

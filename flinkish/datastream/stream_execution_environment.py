@@ -286,9 +286,14 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.PYTHON_FILES, path if not files else _FILE_DELIMITER.join([path, files]))
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Name the packages to be installed for the tasks.
+        """Name the packages to be installed for the tasks, from `requirements_cache_dir` only (offline) if that is given.
 
-        Differs from Flink: not supported; a program that asks for it is refused when it is executed.
+        They are installed when the program is executed, once per job and by pip of the tasks' interpreter, into a folder that is
+        removed at the end of the job; on a cluster below io.tmp.dirs, which all machines reach. Functions find them behind the
+        program's Python files and before what is installed. `execute` raises DependencyError, with pip's output, if pip fails.
+
+        Differs from Flink: with `execution.engine: local`, and for what sources and sinks do on the driver, they come behind what
+        is installed.
         """
         value = _existing(requirements_file_path, "set_python_requirements")
         if requirements_cache_dir is not None:
@@ -317,11 +322,16 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Add jars, by URL, to Spark's session: for connectors of Spark's own."""
+        """Give Spark's session jars, by path or URL (file, http, hdfs, ...): for extensions and functions of Spark's own.
+
+        Differs from Flink: flinkish runs no Java of the user and its connectors need no jars. They come with the session that
+        flinkish makes (spark.jars); where a session or JVM of Spark runs already, it must have them (else an EngineError names
+        those that are missing). Refused with `execution.engine: local`, which has no JVM.
+        """
         self._configuration.set(options.JARS, [*(self._configuration.get(options.JARS) or []), *jars_path])
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Add more jars, by URL, to Spark's session."""
+        """Give Spark's session jars or folders, by path or file URL, that all machines have; see `add_jars`."""
         self._configuration.set(options.CLASSPATHS, [*(self._configuration.get(options.CLASSPATHS) or []), *classpaths])
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:

@@ -23,7 +23,8 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, random_id
 from flinkish.datastream.program import Program
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.engine.scratch import remove_made
+from flinkish.engine.requirements import install
+from flinkish.engine.scratch import DiskFolder, remove_made
 from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_supported
 from flinkish.graph import explain as explanation
@@ -38,7 +39,7 @@ from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import effective_configuration, job_setup
-from flinkish.runtime.dependencies import Dependencies, extend_driver_path
+from flinkish.runtime.dependencies import Dependencies, extend_driver_path, forget_packages
 
 __all__ = ["Surroundings", "execute_async", "execution_plan_json", "explain", "start"]
 
@@ -118,14 +119,17 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     build_job_graph(generate(program))
     check_supported(program)
     dependencies = Dependencies.of(program)
-    extend_driver_path(dependencies)
-    if surroundings.job_id is not None:
-        identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
-    else:
-        identity = recovery.identify(configuration, checkpointing=checkpointing, ids=ids)
+    disk = DiskFolder(configuration.get(options.TMP_DIRS), "flinkish-job")
     engine = surroundings.make_engine(configuration, clock, ids)
     opened = False
     try:
+        if dependencies.requirements is not None:
+            dependencies = install(dependencies, configuration.get(options.PYTHON_EXECUTABLE), disk.path() / "packages")
+        extend_driver_path(dependencies)
+        if surroundings.job_id is not None:
+            identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
+        else:
+            identity = recovery.identify(configuration, checkpointing=checkpointing, ids=ids)
         temporary = _TemporaryFolder(engine)
 
         def open_storage() -> CheckpointStorage:
@@ -146,6 +150,8 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
 
         def on_released() -> None:
             temporary.remove()
+            forget_packages(dependencies)
+            disk.remove()
             released.set()
             _watch.released(job[0])
 
@@ -171,6 +177,8 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     finally:
         if not opened:
             engine.close()
+            forget_packages(dependencies)
+            disk.remove()
     client = EmbeddedJobClient(job_master, released, _watch.restore_if_idle)
     job.append(client)
     _watch.add(client)

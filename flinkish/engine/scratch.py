@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 
 #: Folders made, with the process that made them: one that was forked from it must not remove them.
@@ -25,6 +26,38 @@ def make_folder(parent: Path, prefix: str) -> Path:
     _made[:] = [(pid, made) for pid, made in _made if made.exists()]
     _made.append((owner.pid, folder))
     return folder
+
+
+class DiskFolder:
+    """A folder for what may be large, made on first use: where io.tmp.dirs says, else on the disk of temporary files.
+
+    Unlike the scratch folder of the Spark engine it never lies in memory.
+    """
+
+    def __init__(self, temporary: str | None, prefix: str) -> None:
+        """Make one below `temporary`, which all tasks reach (None: the system's folder)."""
+        self._temporary = temporary
+        self._prefix = prefix
+        self._path: Path | None = None
+
+    def path(self) -> Path:
+        """Return the folder. Raises EngineError if it cannot be made."""
+        if self._path is None:
+            parent = Path(self._temporary or tempfile.gettempdir())
+            try:
+                parent.mkdir(parents=True, exist_ok=True)
+                if self._temporary is None:
+                    remove_orphans(parent, self._prefix)
+                self._path = make_folder(parent, self._prefix)
+            except OSError as error:
+                raise EngineError(f"No folder can be made in {parent}: {error}", hint="set io.tmp.dirs.") from error
+        return self._path
+
+    def remove(self) -> None:
+        """Remove the folder, if it was made, with all that is in it."""
+        path, self._path = self._path, None
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_made() -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from urllib.parse import unquote, urlsplit
 
 from flinkish.common import options
-from flinkish.common.errors import UnsupportedError
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidProgramError, UnsupportedError
 from flinkish.datastream.program import Program
 
 
 def check_supported(program: Program) -> None:
-    """Raise UnsupportedError, naming the setting, for a program that would not run as it says."""
-    if program.python_requirements is not None:
-        raise UnsupportedError(
-            f"{options.PYTHON_REQUIREMENTS.key} (set_python_requirements) is not supported: packages are not installed for the "
-            f"tasks; got {program.python_requirements.path!r}.",
-            hint="install them where the tasks run; Spark can send a packed environment: spark.archives and PYSPARK_PYTHON.",
-        )
+    """Raise UnsupportedError, naming the setting, for a program that would not run as it says.
+
+    Raises InvalidProgramError for jars that are not there.
+    """
+    _check_jars(program.configuration)
     python = program.python_executable
     if python is not None and program.configuration.get(options.ENGINE) == "local":
         found = shutil.which(python)
@@ -28,3 +28,22 @@ def check_supported(program: Program) -> None:
                 f"tasks run in this process, which is {sys.executable}.",
                 hint="start the program with that interpreter, or set execution.engine to spark.",
             )
+
+
+def _check_jars(configuration: Configuration) -> None:
+    for option in (options.JARS, options.CLASSPATHS):
+        for url in configuration.get(option) or ():
+            parts = urlsplit(url)
+            if configuration.get(options.ENGINE) == "local":
+                raise UnsupportedError(
+                    f"{option.key} (add_jars, add_classpaths) names {url}, but with execution.engine local there is no JVM.",
+                    hint="leave it out; connectors of flinkish need no jars.",
+                )
+            if parts.scheme not in ("", "file"):
+                if option is options.CLASSPATHS:
+                    raise UnsupportedError(
+                        f"{option.key} names {url}: class paths of Spark are of the machines' file systems.",
+                        hint=f"use {options.JARS.key} (add_jars), which Spark fetches.",
+                    )
+            elif not os.path.exists(unquote(parts.path)):
+                raise InvalidProgramError(f"{option.key} names {url}, which is not there.")

@@ -1,8 +1,9 @@
-"""Files that user functions find in the tasks: Python files on sys.path, archives and cached files in the working folder.
+"""What user functions find in the tasks: Python files and packages on sys.path, archives and cached files in the working folder.
 
-The driver lays them out once per attempt, in a folder that all slots reach (`stage`); a slot host takes them over before it
-unpickles the program (`take_over`). The local engine's slots run in the driver's process: Python files are on its sys.path, and
-its working folder is changed for as long as an epoch runs (`working_folder`).
+Packages are installed once per job (engine/requirements.py); all else the driver lays out once per attempt, in a folder that all
+slots reach (`stage`). A slot host takes it over before it unpickles the program (`take_over`). The local engine's slots run in
+the driver's process: Python files and packages are on its sys.path, and its working folder is changed for as long as an epoch
+runs (`working_folder`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import sys
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -24,7 +26,7 @@ from urllib.parse import unquote, urlsplit
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
-from flinkish.datastream.program import CachedFile, Program, PythonArchive
+from flinkish.datastream.program import CachedFile, Program, PythonArchive, PythonRequirements
 
 _FOLDER: Final = "dependencies"
 _LAYOUT: Final = "layout.json"
@@ -39,6 +41,9 @@ class Dependencies:
     python_files: tuple[str, ...] = ()
     archives: tuple[PythonArchive, ...] = ()
     cached_files: tuple[CachedFile, ...] = ()
+    requirements: PythonRequirements | None = None
+    #: Where the packages of the requirements are installed; every slot must reach it.
+    packages: str | None = None
 
     @staticmethod
     def of(program: Program) -> Dependencies:
@@ -67,6 +72,7 @@ class Dependencies:
                 )
                 for file in cached
             ),
+            requirements=_requirements(program.python_requirements),
         )
         for path in result.python_files:
             if os.path.isfile(path) and not path.endswith(".py") and not zipfile.is_zipfile(path):
@@ -79,9 +85,11 @@ class Dependencies:
         return result
 
     def driver_path(self) -> Iterator[str]:
-        """Yield what makes the Python files importable in the driver's process: for a .py file the folder that it lies in."""
+        """Yield what makes Python files and packages importable in the driver's process: of a .py file the folder it lies in."""
         for path in self.python_files:
             yield os.path.dirname(path) if path.endswith(".py") else path
+        if self.packages is not None:
+            yield self.packages
 
     @property
     def needs_working_folder(self) -> bool:
@@ -115,6 +123,8 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
         else:
             entry = Path(file)
         path.append(str(entry))
+    if dependencies.packages is not None:
+        path.append(dependencies.packages)
     work: Path | None = None
     if dependencies.needs_working_folder:
         work = root / "work"
@@ -134,6 +144,13 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
     return work
 
 
+def interpreter(python: str | None, working_folder: Path | None) -> str | None:
+    """Return the tasks' interpreter: a path within the working folder, such as of a packed environment, is taken from there."""
+    if python is not None and working_folder is not None and not os.path.isabs(python) and (working_folder / python).exists():
+        return str(working_folder / python)
+    return python
+
+
 def take_over(folder: Path) -> None:
     """Put what was staged below the attempt's folder on this process's sys.path, in front, and go to the working folder.
 
@@ -149,10 +166,16 @@ def take_over(folder: Path) -> None:
 
 
 def extend_driver_path(dependencies: Dependencies) -> None:
-    """Make the Python files importable in this process, behind all that is: sources and sinks have parts on the driver."""
+    """Make Python files and packages importable in this process, last of all: sources and sinks have parts on the driver."""
     for path in dependencies.driver_path():
         if path not in sys.path:
             sys.path.append(path)
+
+
+def forget_packages(dependencies: Dependencies) -> None:
+    """Take the job's packages from this process's sys.path: they are removed with the job."""
+    if dependencies.packages in sys.path:
+        sys.path.remove(dependencies.packages)
 
 
 @contextlib.contextmanager
@@ -181,6 +204,19 @@ def _configured(configuration: Configuration) -> Iterator[CachedFile]:
             )
         executable = fields.get("executable", "false").strip().lower() == "true"
         yield CachedFile(name=fields["name"].strip(), path=fields["path"].strip(), executable=executable)
+
+
+def _requirements(given: PythonRequirements | None) -> PythonRequirements | None:
+    if given is None:
+        return None
+    path, cache = _local(given.path, "requirements file"), given.cache_directory
+    if not os.path.isfile(path):
+        raise InvalidProgramError(f"the requirements file {path} is no file")
+    if cache is not None:
+        cache = _local(cache, "folder of packages")
+        if not os.path.isdir(cache):
+            raise InvalidProgramError(f"the folder of packages {cache} is no folder", hint="fill one with `pip download -d`.")
+    return PythonRequirements(path=path, cache_directory=cache)
 
 
 def _local(path: str, what: str) -> str:
@@ -219,7 +255,7 @@ def _unpack(archive: str, target: Path) -> None:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as file:
                 file.extractall(target)
-                _set_modes(file.infolist(), target)
+                _finish_unpacking(file, target)
         else:
             with tarfile.open(archive) as tar:
                 # Refuses links and names that lead outside; Python before 3.11.4 does not know it.
@@ -228,10 +264,13 @@ def _unpack(archive: str, target: Path) -> None:
         raise InvalidProgramError(f"the archive {archive} cannot be unpacked: {error}") from error
 
 
-def _set_modes(members: Iterable[zipfile.ZipInfo], target: Path) -> None:
-    """Make programs executable: zipfile forgets the modes that Unix tools have stored."""
-    for member in members:
-        mode = member.external_attr >> 16 & 0o111
+def _finish_unpacking(archive: zipfile.ZipFile, target: Path) -> None:
+    """Make programs executable, and links links: zipfile forgets what Unix tools have stored. Packed environments have both."""
+    for member in archive.infolist():
+        mode = member.external_attr >> 16
         path = target / member.filename
-        if mode and path.is_file():
-            path.chmod(path.stat().st_mode | mode)
+        if stat.S_ISLNK(mode):
+            path.unlink()
+            path.symlink_to(archive.read(member).decode())
+        elif mode & 0o111 and path.is_file():
+            path.chmod(path.stat().st_mode | mode & 0o111)

@@ -368,22 +368,32 @@ def test_an_automatic_job_with_a_source_that_never_ends_is_a_streaming_one(make_
     assert numbers(env, None).union(numbers(env, 3)).execute_and_collect(limit=1) == [0]
 
 
-def test_requirements_and_another_interpreter_are_refused_before_anything_runs(tmp_path: Path) -> None:
-    requirements = tmp_path / "requirements.txt"
-    requirements.write_text("requests\n", encoding="utf-8")
+def test_another_interpreter_is_refused_before_anything_runs() -> None:
+    env = local_env()
+    env.set_python_executable("/usr/bin/python-of-old")
+    env.from_collection([1]).print()
+    with pytest.raises(UnsupportedError, match="python-of-old"):
+        env.execute()
 
-    def with_requirements(env: StreamExecutionEnvironment) -> None:
-        env.set_python_requirements(str(requirements))
 
-    def with_interpreter(env: StreamExecutionEnvironment) -> None:
-        env.set_python_executable("/usr/bin/python-of-old")
+def test_jars_that_nothing_could_use_are_refused_before_anything_runs() -> None:
+    def env_on(engine: str) -> StreamExecutionEnvironment:
+        configuration = Configuration.from_dict({"execution.engine": engine})
+        return StreamExecutionEnvironment.get_execution_environment(configuration)
 
-    refused: list[tuple[Callable[[StreamExecutionEnvironment], None], type[FlinkishError], str]] = [
-        (with_requirements, UnsupportedError, "set_python_requirements"),
-        (with_interpreter, UnsupportedError, "python-of-old"),
+    refused: list[tuple[str, Callable[[StreamExecutionEnvironment], None], type[FlinkishError], str]] = [
+        ("local", lambda env: env.add_jars("file:///a.jar"), UnsupportedError, "pipeline.jars.*there is no JVM"),
+        ("local", lambda env: env.add_classpaths("/lib"), UnsupportedError, "pipeline.classpaths.*there is no JVM"),
+        (
+            "spark",
+            lambda env: env.add_jars("file:///no/such.jar"),
+            InvalidProgramError,
+            "names file:///no/such.jar, which is not",
+        ),
+        ("spark", lambda env: env.add_classpaths("http://h/a.jar"), UnsupportedError, "pipeline.classpaths names http://h/a.jar"),
     ]
-    for prepare, kind, found in refused:
-        env = local_env()
+    for engine, prepare, kind, found in refused:
+        env = env_on(engine)
         prepare(env)
         env.from_collection([1]).print()
         with pytest.raises(kind, match=found):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
-from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.common.errors import DependencyError, InvalidProgramError, UnsupportedError
 from flinkish.datastream import StreamExecutionEnvironment
 from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
@@ -83,20 +83,78 @@ def test_cached_files_can_be_named_in_the_configuration(make_env: MakeEnvironmen
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark_session")
 def test_the_interpreter_that_is_set_runs_the_functions_on_spark(tmp_path: Path) -> None:
-    python = tmp_path / "my-python"
-    python.symlink_to(sys.executable)
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as file:
+        link = zipfile.ZipInfo("bin/my-python")
+        link.external_attr = 0o120777 << 16
+        file.writestr(link, sys.executable)
     configuration = Configuration()
     configuration.set_string("execution.engine", "spark")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(1)
-    env.set_python_executable(str(python))
+    env.add_python_archive(str(tmp_path / "packed.zip"), "packed")
+    env.set_python_executable("packed/bin/my-python")
 
     def interpreter(_: int) -> str:
         import sys
 
         return sys.executable
 
-    assert collect(env.from_collection([1]).map(interpreter)) == [str(python)]
+    (used,) = collect(env.from_collection([1]).map(interpreter))
+    assert used.endswith("/work/packed/bin/my-python")
+
+
+def write_wheel(folder: Path, name: str, module: str, *requires: str) -> None:
+    """Write a wheel with one module into a folder of packages."""
+    folder.mkdir(exist_ok=True)
+    metadata = "".join(f"Requires-Dist: {other}\n" for other in requires)
+    contents = {
+        f"{name}.py": module,
+        f"{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{metadata}",
+        f"{name}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},,\n" for path in (*contents, f"{name}-1.0.dist-info/RECORD"))
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as file:
+        for path, text in {**contents, f"{name}-1.0.dist-info/RECORD": record}.items():
+            file.writestr(path, text)
+
+
+def test_packages_of_a_requirements_file_are_installed_for_the_job_and_removed_with_it(
+    make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    name = f"needed_{tmp_path.name}".lower()
+    write_wheel(tmp_path / "cache", name, f"import {name}_too\nVALUE = {name}_too.VALUE + 1\n", f"{name}_too")
+    write_wheel(tmp_path / "cache", f"{name}_too", "VALUE = 1\n")
+    (tmp_path / "requirements.txt").write_text(f"# wanted\n{name}==1.0\n", encoding="utf-8")
+
+    def load(number: int) -> Any:
+        import importlib
+
+        module = importlib.import_module(name)
+        return number, module.VALUE, module.__file__
+
+    env = make_env()
+    env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "cache"))
+    loaded = collect(env.from_collection([1, 2]).rebalance().map(load))
+    assert sorted(value[:2] for value in loaded) == [(1, 2), (2, 2)]
+    # Once for the job, and gone with it.
+    (folder,) = {Path(value[2]).parent for value in loaded}
+    assert folder.name == "packages"
+    assert not folder.parent.exists()
+    assert str(folder) not in sys.path
+
+
+def test_what_pip_says_is_told_if_packages_cannot_be_installed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("no-such-package==7\n", encoding="utf-8")
+    (tmp_path / "cache").mkdir()
+    configuration = Configuration.from_dict({"execution.engine": "local", "io.tmp.dirs": str(tmp_path / "tmp")})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "cache"))
+    env.from_collection([1]).print()
+    with pytest.raises(
+        DependencyError, match=r"(?s)requirements.txt.*No matching distribution found for no-such-package==7.*pip"
+    ):
+        env.execute()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_what_cannot_be_brought_along_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -109,6 +167,11 @@ def test_what_cannot_be_brought_along_is_refused_before_anything_runs(tmp_path: 
             InvalidProgramError,
             "inside of the tasks' working folder",
             lambda env: env.register_cached_file(str(tmp_path / "words.txt"), "../words"),
+        ),
+        (
+            InvalidProgramError,
+            "is no folder",
+            lambda env: env.set_python_requirements(str(tmp_path / "words.txt"), str(tmp_path / "words.txt")),
         ),
         (UnsupportedError, "hdfs", lambda env: env.add_python_file("hdfs://name/x.py")),
     ]

@@ -153,15 +153,8 @@ class _Attempt:
         self._unhush = contextlib.ExitStack()
         self._query: StreamingQuery | None = None
         self._program_file = program.scratch / "program"
-        self._config = hosts.HostConfig(
-            attempt_id=program.attempt_id,
-            key=key,
-            program_file=str(self._program_file),
-            task=task,
-            slot_values=slot_values(program.plan.slots),
-            path=tuple(sys.path) if settings.is_one_machine(held.master) else (),
-            python=program.python_executable,
-        )
+        self._key = key
+        self._task = task
         self._turnstile = Turnstile(program.scratch, _unlink)
 
     def run(self) -> None:
@@ -195,11 +188,21 @@ class _Attempt:
     def _start(self) -> None:
         program = self._program
         program.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        dependencies.stage(program.dependencies, program.scratch, copy=not settings.is_one_machine(self._held.master))
+        one_machine = settings.is_one_machine(self._held.master)
+        work = dependencies.stage(program.dependencies, program.scratch, copy=not one_machine)
+        config = hosts.HostConfig(
+            attempt_id=program.attempt_id,
+            key=self._key,
+            program_file=str(self._program_file),
+            task=self._task,
+            slot_values=slot_values(program.plan.slots),
+            path=tuple(sys.path) if one_machine else (),
+            python=dependencies.interpreter(program.python_executable, work),
+        )
         self._program_file.write_bytes(pickling.dump_program(program))
         try:
             session = job_session(self._held, program.plan.slots)
-            rows = build(session, self._config, len(program.plan.levels))
+            rows = build(session, config, len(program.plan.levels))
             self._query = (
                 rows.writeStream.foreachBatch(self._turnstile)
                 .outputMode("append")

@@ -83,13 +83,16 @@ class HeldSession:
 def hold_session(settings: SparkSettings) -> HeldSession:
     """Return the running session, or make one. Give it back with `release_session`.
 
-    Raises EngineError for Spark Connect, without Java, and if Spark does not start.
+    Raises EngineError for Spark Connect, without Java, for jars that the running session does not have, and if Spark does not
+    start.
     """
     global _holders, _made
     refuse_connect(os.environ)
     silence_py4j()
     with _lock:
         context = _running_context()
+        if context is not None:
+            spark_settings.check_jars(settings, dict(context.getConf().getAll()), "a Spark session runs")
         if context is not None and _made is None:
             session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
             return HeldSession(session=session, jvm=_jvm_of(context), own=False)
@@ -182,8 +185,11 @@ def _make_session(settings: SparkSettings) -> SparkSession:
         # spark-submit: its JVM runs already and holds the settings it was given.
         SparkContext._ensure_initialized()
         submitted = dict(SparkConf().getAll())
+        spark_settings.check_jars(settings, submitted, "the JVM of spark-submit runs")
     elif SparkContext._gateway is None:
         check_java(os.environ)
+    else:
+        spark_settings.check_jars(settings, dict(SparkConf().getAll()), "Spark's JVM runs")
     defaults_file = spark_settings.find_spark_defaults()
     defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
     values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)
@@ -191,7 +197,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
         # Java, and so Ivy, takes the home folder from the user database, not from HOME.
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
         jars = spark_settings.cached_delta_jars(home, Path(_find_spark_home()) / "jars")
-        values = spark_settings.with_delta(values, jars)
+        values = spark_settings.with_delta(spark_settings.with_jars(values, settings), jars)
     if spark_settings.is_one_machine(values["spark.master"]):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Workers and slot hosts import flinkish; it may be on the path of this process only.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from flinkish.common import options
 from flinkish.common.errors import ConfigurationError, EngineError
@@ -29,6 +30,9 @@ class SparkSettings:
     passed_on: Mapping[str, str] = field(default_factory=dict)
     #: `io.tmp.dirs`: folder for scratch data, reached by all executors under this very path.
     scratch_dir: Path | None = None
+    #: `pipeline.jars` and `pipeline.classpaths`: paths or URLs.
+    jars: tuple[str, ...] = ()
+    classpaths: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, configuration: Configuration | None) -> SparkSettings:
@@ -36,10 +40,13 @@ class SparkSettings:
         if configuration is None:
             return cls()
         scratch = configuration.get(options.TMP_DIRS)
+        jars, classpaths = configuration.get(options.JARS), configuration.get(options.CLASSPATHS)
         keys = sorted(key for key in configuration.key_set() if key.startswith("spark."))
         return cls(
             passed_on={key: configuration.get_string(key, "") for key in keys},
             scratch_dir=Path(scratch) if scratch else None,
+            jars=tuple(jars or ()),
+            classpaths=tuple(classpaths or ()),
         )
 
 
@@ -116,6 +123,44 @@ def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
     if is_one_machine(result["spark.master"]):
         result = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | result
     return result
+
+
+def with_jars(settings: Mapping[str, str], wanted: SparkSettings) -> dict[str, str]:
+    """Return the settings with the job's jars, which Spark sends to its executors, and class paths, which are on all machines."""
+    result = dict(settings)
+    if wanted.jars:
+        result["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars", ""), *wanted.jars]))
+    paths = [local_path(url) for url in wanted.classpaths]
+    for key in ("spark.driver.extraClassPath", "spark.executor.extraClassPath"):
+        if paths:
+            result[key] = os.pathsep.join(filter(None, [settings.get(key, ""), *paths]))
+    return result
+
+
+def check_jars(wanted: SparkSettings, present: Mapping[str, str], what_runs: str) -> None:
+    """Refuse jars and class paths that what runs already does not have: a JVM takes them in only when it is started.
+
+    Raises EngineError.
+    """
+    jars = {local_path(url) for url in present.get("spark.jars", "").split(",")}
+    paths = set(present.get("spark.driver.extraClassPath", "").split(os.pathsep))
+    missing = {
+        options.JARS.key: [url for url in wanted.jars if local_path(url) not in jars],
+        options.CLASSPATHS.key: [url for url in wanted.classpaths if local_path(url) not in paths],
+    }
+    for key, urls in missing.items():
+        if urls:
+            raise EngineError(
+                f"{key} names {', '.join(urls)}, but {what_runs} already, without.",
+                hint="give them when it is started: spark.jars or spark.driver.extraClassPath of that session; --jars or "
+                "--driver-class-path of spark-submit.",
+            )
+
+
+def local_path(url: str) -> str:
+    """Return the path in a file URL, or what is none as it is."""
+    parts = urlsplit(url)
+    return unquote(parts.path) if parts.scheme == "file" else url
 
 
 def with_delta(settings: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:

@@ -50,6 +50,24 @@ def test_a_configuration_hands_on_spark_keys_and_the_scratch_folder() -> None:
     assert (dict(read.passed_on), read.scratch_dir) == ({"spark.executor.memory": "2g"}, Path("/mnt/shared"))
 
 
+def test_jars_and_class_paths_join_those_of_the_settings() -> None:
+    configuration = Configuration.from_dict({"pipeline.jars": "file:///a%20b.jar;/c.jar", "pipeline.classpaths": "file:///lib"})
+    wanted = SparkSettings.of(configuration)
+    joined = settings.with_jars({"spark.jars": "/d.jar", "spark.driver.extraClassPath": "/e"}, wanted)
+    assert joined == {
+        "spark.jars": "/d.jar,file:///a%20b.jar,/c.jar",
+        "spark.driver.extraClassPath": "/e:/lib",
+        "spark.executor.extraClassPath": "/lib",
+    }
+    settings.check_jars(wanted, {**joined, "spark.jars": "file:///c.jar,/a b.jar"}, "it runs")
+    for key, value, missing in (
+        ("spark.jars", "/c.jar", "file:///a%20b.jar"),
+        ("spark.driver.extraClassPath", "", "file:///lib"),
+    ):
+        with pytest.raises(EngineError, match=f"names {missing}, but it runs already"):
+            settings.check_jars(wanted, {**joined, key: value}, "it runs")
+
+
 def test_spark_defaults_are_read_with_blanks_equals_signs_and_comments(tmp_path: Path) -> None:
     path = tmp_path / "spark-defaults.conf"
     path.write_text("# comment\n\nspark.a   1\nspark.b=two words\n  spark.c\t-Dx=y\n")
