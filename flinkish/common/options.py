@@ -110,7 +110,7 @@ RUNTIME_MODE = _option(
     "execution.runtime-mode",
     one_of("STREAMING", "BATCH", "AUTOMATIC"),
     "STREAMING",
-    "STREAMING; BATCH is refused for now, and so is AUTOMATIC where all sources are bounded.",
+    "BATCH: sorted input and one final result for each key, for input that ends; AUTOMATIC: BATCH if all sources are bounded.",
 )
 BUFFER_TIMEOUT = _option(
     "execution.buffer-timeout.interval",

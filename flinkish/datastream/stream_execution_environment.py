@@ -157,10 +157,11 @@ class StreamExecutionEnvironment:
         return self._config.get_max_parallelism()
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Set whether the program runs as a stream or as a batch.
+        """Set whether the program runs as a stream or as a batch; AUTOMATIC is BATCH if all sources are bounded.
 
-        Differs from Flink: BATCH is not supported yet; a program that asks for it, or for AUTOMATIC with bounded sources only, is
-        refused when it is executed.
+        An unbounded source in BATCH is refused when the program is executed.
+
+        Differs from Flink: the input of keyed operators is sorted in memory, and no checkpoints are made.
         """
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise InvalidArgumentError(f"set_runtime_mode() needs a RuntimeExecutionMode; got {execution_mode!r}.")
@@ -465,7 +466,8 @@ class StreamExecutionEnvironment:
         return load_executor().explain(self._program(None))
 
     def close(self) -> None:
-        """Do nothing; jobs hold their own resources."""
+        """Remove the records of cached streams; jobs hold their own resources."""
+        self._builder.clear_caches()
 
     def _start(self, job_name: str | None) -> JobClient:
         program = self._program(job_name)
