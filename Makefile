@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The marker of a finished installation: newer than the files that say what to install.
 INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.docs-installed
 # Spark's Ivy cache, in the home folder as Java sees it (that of the user, whatever HOME says); the file name holds both versions,
 # so a new pin fetches anew. Keep in step with setup.cfg.
 DELTA := io.delta:delta-spark_4.2_2.13:4.4.0
@@ -79,6 +80,10 @@ check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 mi
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code and repair what ruff can
+.PHONY: docs
+docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it while it is written)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict) --config-file docs/mkdocs.yml
+
 	$(BIN)/ruff check $(RUFF_CHECK) --fix $(CODE)
 	$(BIN)/ruff format $(RUFF_FORMAT) $(CODE)
 
@@ -93,6 +98,10 @@ $(INSTALLED): setup.cfg pyproject.toml .ci/venv.sh
 
 .PHONY: clean
 clean: ## Remove what the targets made, but for the downloaded jars
+$(DOCS_INSTALLED): $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
 	@rm -rf $(VENV) build dist out .cache *.egg-info spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find flinkish tests jobs .ci -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

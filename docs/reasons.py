@@ -54,6 +54,7 @@ def _java_connector(what: str, instead: str) -> Reason:
 
 
 _NO_JAVA = _unsupported("returns a Java object")
+_JAVA_CLASS = _unsupported("wraps a Java class")
 _OWN_SINK = "write a `Sink` in Python (flinkish.datastream.connectors.base)"
 _OWN_SOURCE_AND_SINK = "write a `Source` or `Sink` in Python (flinkish.datastream.connectors.base)"
 _ARGUMENT_NAME = _differs("its argument is called `obj`, as in the base class")
@@ -67,7 +68,13 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "*.get_java_memory_size": _NO_JAVA,
         "*.get_java_output_tag": _NO_JAVA,
         "*.get_java_slot_sharing_group": _NO_JAVA,
-        "JavaFunctionWrapper": _unsupported("wraps a Java function"),
+        "*.get_java_type_info": _NO_JAVA,
+        "AssignerWithPeriodicWatermarksWrapper": _JAVA_CLASS,
+        "CustomCheckpointStorage": _JAVA_CLASS,
+        "CustomStateBackend": _JAVA_CLASS,
+        "EmbeddedRocksDBStateBackend.set_options": _unsupported("names a Java class"),
+        "InputFormat": _JAVA_CLASS,
+        "JavaFunctionWrapper": _JAVA_CLASS,
         "Sink.__init__": _differs("an interface to be implemented in Python; there it wraps a Java object"),
         "Source.__init__": _differs("an interface to be implemented in Python; there it wraps a Java object"),
         # Connectors.

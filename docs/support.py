@@ -20,7 +20,8 @@ from docs.reasons import REASONS, Reason
 
 RECORDED_FILE = Path(__file__).parents[1] / "tests" / "unit" / "datastream" / "pyflink_signatures.json"
 
-_DIFFERS = re.compile(r"Differs from Flink: (.*?)(?:\n\s*\n|\Z)", re.DOTALL)
+#: What follows these words, to the end of the paragraph, is the note.
+_DIFFERS = re.compile(r"(?:Differs from Flink: |\A(?=Accepted))(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 
 
 class Status(Enum):
@@ -45,8 +46,7 @@ class Name:
     name: str
     status: Status
     note: str = ""
-    #: Whether what has that name here is only there to say that it is not supported.
-    is_placeholder: bool = False
+    is_class: bool = False
 
     @property
     def qualified(self) -> str:
@@ -68,7 +68,7 @@ def compare(reasons: Mapping[str, Reason] = REASONS) -> list[Name]:
         for class_name, described in walk(classes):
             names += compare_class(module, class_name, described, reasons)
         for function, arguments in known["functions"].get(module, {}).items():
-            ours = _find(module)
+            ours = find(module)
             problems = list(differences(ours, function, arguments))
             names.append(_name(module, "", function, problems, getattr(ours, function, None), reasons))
     return names
@@ -86,12 +86,13 @@ def compare_class(
 ) -> list[Name]:
     """Return how a class of PyFlink, its methods and its constants stand."""
     owner, _, last = class_name.rpartition(".")
-    ours = _find(module, class_name)
-    itself = _name(module, owner, last, [] if ours is not None else [f"no {class_name}"], ours, reasons)
+    ours = find(module, class_name)
+    problems = [] if ours is not None else [f"no {class_name}"]
+    itself = replace(_name(module, owner, last, problems, ours, reasons), is_class=True)
     if ours is None or itself.status not in (Status.SUPPORTED, Status.DIFFERS):
         # All that is in it stands as the class does.
         members = (*described["methods"], *described["constants"])
-        return [itself, *(replace(itself, owner=class_name, name=member) for member in members)]
+        return [itself, *(replace(itself, owner=class_name, name=member, is_class=False) for member in members)]
     names = [itself]
     for method, arguments in described["methods"].items():
         problems = list(differences(ours, method, arguments))
@@ -114,28 +115,25 @@ def _name(module: str, owner: str, name: str, problems: Sequence[str], ours: Any
     elif not hasattr(ours, "__refused__"):  # what Flink refuses, too, is as it is there
         note = difference_of(ours) or ""
         status = Status.DIFFERS if note else Status.SUPPORTED
-    return Name(module=module, owner=owner, name=name, status=status, note=note, is_placeholder=_is_placeholder(ours))
+    return Name(module=module, owner=owner, name=name, status=status, note=note)
 
 
 def reason_keys(module: str, owner: str, name: str) -> tuple[str, ...]:
     """Return the keys under which a reason for a name may stand, the nearest first."""
     enclosing = owner.split(".") if owner else []
     # A nested class shares the fate of those around it; what a class has is looked at on its own.
-    outer = [".".join(enclosing[:end]) for end in range(len(enclosing), 0, -1)] if _find(module, owner) is None else []
+    outer = [".".join(enclosing[:end]) for end in range(len(enclosing), 0, -1)] if find(module, owner) is None else []
     return f"{owner}.{name}" if owner else name, *([f"*.{name}"] if owner else []), *outer, module.removeprefix("pyflink.")
 
 
 def difference_of(ours: Any) -> str | None:
-    """Return what a docstring says under "Differs from Flink:", None if nothing."""
+    """Return what a docstring says under "Differs from Flink:", or that a setting is only accepted; None if nothing."""
     text = ours.__doc__ if inspect.isclass(ours) else inspect.getdoc(ours) if callable(ours) else None
     match = _DIFFERS.search(inspect.cleandoc(text or ""))
-    return None if match is None else " ".join(match[1].split())
-
-
-def _is_placeholder(ours: Any) -> bool:
-    if hasattr(ours, "__not_supported__"):
-        return True
-    return callable(ours) and not inspect.isclass(ours) and inspect.signature(ours).return_annotation == "NoReturn"
+    if match is None:
+        return None
+    note = " ".join(match[1].split()).removesuffix(".")
+    return note[0].lower() + note[1:] if note.startswith("Accepted") else note
 
 
 def differences(ours: Any, method: str, arguments: Sequence[Sequence[Any]]) -> Iterator[str]:
@@ -166,12 +164,12 @@ def differences(ours: Any, method: str, arguments: Sequence[Sequence[Any]]) -> I
             yield f"{method}: needs {parameter.name}, which PyFlink does not have"
 
 
-def _find(module: str, class_name: str = "") -> Any:
-    """Return the module or class of flinkish in the place of one of PyFlink, None if there is none."""
+def find(module: str, qualified: str = "") -> Any:
+    """Return what flinkish has in the place of a module, class or method of PyFlink, None if nothing."""
     try:
         found: Any = importlib.import_module(module.replace("pyflink", "flinkish", 1))
     except ImportError:
         return None
-    for part in filter(None, class_name.split(".")):
+    for part in filter(None, qualified.split(".")):
         found = getattr(found, part, None)
     return found

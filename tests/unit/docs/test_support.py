@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 from docs.reasons import REASONS, Kind, Reason
-from docs.support import Name, Status, compare, compare_class, reason_keys, recorded
+from docs.support import Name, Status, compare, compare_class, find, reason_keys, recorded
+from flinkish.common.errors import UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +49,33 @@ def test_what_a_docstring_says_differs_is_in_the_table(names: list[Name]) -> Non
 
 
 def test_no_reason_has_outlived_its_cause() -> None:
-    """Each is needed for something that would be unexplained, or is only a placeholder, or tells how what is there differs."""
-    bare = [name for name in compare(reasons={}) if name.status is Status.UNEXPLAINED or name.is_placeholder]
+    """Each is needed for something that would be unexplained, or that is there only to say that it is not supported."""
+    bare = [name for name in compare(reasons={}) if name.status is Status.UNEXPLAINED or says_unsupported(name)]
     needed = {key for name in bare for key in (*reason_keys(name.module, name.owner, name.name), name.owner)}
 
     assert [key for key, reason in REASONS.items() if key not in needed and reason.kind is not Kind.DIFFERS] == []
+
+
+def test_what_is_there_but_not_supported_says_so_when_it_is_called(names: list[Name]) -> None:
+    declared = [name for name in names if name.status in (Status.UNSUPPORTED, Status.LATER) and not name.is_class]
+    silent = [name.qualified for name in declared if callable(find(name.module, name.qualified)) and not says_unsupported(name)]
+
+    assert silent == []
+
+
+def says_unsupported(name: Name) -> bool:
+    """Return whether something that has a reason not to be supported refuses to be called; nothing else is called here."""
+    keys = (*reason_keys(name.module, name.owner, name.name), name.owner)
+    ours = find(name.module, name.qualified)
+    if not callable(ours) or not any(REASONS[key].kind in (Kind.UNSUPPORTED, Kind.LATER) for key in keys if key in REASONS):
+        return hasattr(ours, "__not_supported__")
+    try:
+        ours(*[None for parameter in inspect.signature(ours).parameters.values() if parameter.default is parameter.empty])
+    except UnsupportedError:
+        return True
+    except Exception:
+        return False
+    return False
 
 
 def test_every_reason_is_about_a_name_of_pyflink(names: list[Name]) -> None:

@@ -1,0 +1,33 @@
+"""Hooks of MkDocs: pages that are made from the code, and the API reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from docs import configuration_page, reference, support_page
+
+#: Page -> what makes its Markdown.
+_MADE: Final[dict[str, Callable[[], str]]] = {
+    "configuration.md": configuration_page.markdown,
+    "support.md": support_page.markdown,
+    **{page.path: page.markdown for page in reference.PAGES},
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the API reference at the end of the navigation."""
+    pages: list[dict[str, Any]] = [{page.title: page.path} for page in reference.PAGES]
+    nav = [entry for entry in config.nav or [] if reference.TITLE not in entry]
+    config.nav = [*nav, {reference.TITLE: pages}]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made."""
+    for path, make in _MADE.items():
+        files.append(File.generated(config, path, content=make()))
+    return files

@@ -1,0 +1,63 @@
+"""The examples of the documentation: each runs on the local engine and prints what its page says."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import options
+from flinkish.common.config_file import load_configuration
+from tests.unit.docs.pages import PAGES, PAGES_FOLDER, Block, blocks, blocks_of, title
+
+_ROOT = PAGES_FOLDER.parents[1]
+
+
+def run(block: Block, page: str, namespace: dict[str, Any]) -> None:
+    """Run a block as a part of its page: tracebacks show the page's lines."""
+    exec(compile("\n" * (block.line - 1) + block.content, page, "exec", dont_inherit=True), namespace)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=title(page)) for page in PAGES if blocks(page, "python")])
+def test_the_examples_of_a_page_print_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["example"])
+    monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=local")
+    monkeypatch.setenv("FLINKISH_CONF_DIR", str(_ROOT / "conf"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    # As in a script: its classes are sent to the tasks by value.
+    namespace: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page, "python"):
+        run(block, str(page), namespace)
+        assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=title(page)) for page in PAGES if blocks(page, "yaml")])
+def test_the_configuration_files_of_a_page_are_valid(page: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for block in blocks(page, "yaml"):
+        (tmp_path / "config.yaml").write_text(block.content)
+        configuration = load_configuration(environment={"FLINKISH_CONF_DIR": str(tmp_path)})
+        for key in configuration.key_set() - {key for key in configuration.key_set() if key.startswith("spark.")}:
+            configuration.get(options.OPTIONS_BY_ANY_KEY[key])
+        assert [record.getMessage() for record in caplog.records] == [], f"{page}, line {block.line}"
+
+
+def test_every_fence_is_of_a_kind_that_is_checked_or_cannot_be() -> None:
+    known = {"python", "text", "yaml", "bash", "sql", "diff", "picture"}
+    for page in PAGES:
+        fences = [line for line in page.read_text().splitlines() if line.startswith("```")]
+        assert len(fences) % 2 == 0, page
+        assert {line.removeprefix("```") for line in fences[::2]} <= known, page
+
+
+def test_output_belongs_to_the_block_right_before_it() -> None:
+    text = "```python\nprint(1)\n```\n\n```text\n1\n```\n\n```python\nx = 1\n```\nwords\n```text\n2\n```\n"
+
+    assert [(block.line, block.content, block.output) for block in blocks_of(text, "python")] == [
+        (2, "print(1)\n", "1\n"),
+        (10, "x = 1\n", ""),
+    ]
