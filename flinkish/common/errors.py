@@ -38,6 +38,10 @@ class DependencyError(FlinkishError, RuntimeError):
     """What a program brings along for its tasks could not be made ready, such as packages that pip cannot install."""
 
 
+class MissingPackageError(FlinkishError, ImportError):
+    """A Python package that flinkish needs for one thing only, and does not install by itself, is not there."""
+
+
 class JobExecutionError(FlinkishError, RuntimeError):
     """The job failed; the text holds the failing operator and the user's traceback."""
 

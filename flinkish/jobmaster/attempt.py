@@ -128,6 +128,7 @@ class Attempt:
                 post=parts.bell.post,
                 wake_up=parts.bell.ring,
                 limit=setup.admission.max_records,
+                job_id=setup.job_id,
             )
             for node in program_parts.sources(graph)
         }

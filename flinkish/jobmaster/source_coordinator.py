@@ -103,7 +103,7 @@ class _Reader:
 class EnumeratorCoordinator:
     """Coordinates a FLIP-27 source; is also the context of its enumerator."""
 
-    def __init__(self, node: SourceNode, configuration: Configuration, clock: Clock, post: Post) -> None:
+    def __init__(self, node: SourceNode, configuration: Configuration, clock: Clock, post: Post, job_id: str = "") -> None:
         assert isinstance(node.source, Source)
         self.node = node
         #: Of SplitEnumeratorContext.
@@ -111,7 +111,7 @@ class EnumeratorCoordinator:
         self.configuration = configuration
         self._source: Source[Any, Any, Any] = node.source
         self._readers = [_Reader() for _ in range(node.parallelism)]
-        self._calls = AsyncCalls(f"flinkish-source-{node.name}", clock, post)
+        self._calls = AsyncCalls(f"{worker_thread(job_id)}{node.name}", clock, post)
         self._enumerator: SplitEnumerator[Any, Any] | None = None
         #: Watermark generators of restored splits, until the splits are handed out again.
         self._generators: dict[str, Any] = {}
@@ -425,13 +425,25 @@ class _DriverWaiter:
             self._wake_up()
 
 
+def worker_thread(job_id: str) -> str:
+    """Return how the names of the threads begin in which the sources of a job do what their enumerators gave to call_async."""
+    return f"flinkish-source-{job_id[:8]}-"
+
+
 def source_coordinator(
-    node: SourceNode, configuration: Configuration, clock: Clock, *, post: Post, wake_up: Callable[[], None], limit: int
+    node: SourceNode,
+    configuration: Configuration,
+    clock: Clock,
+    *,
+    post: Post,
+    wake_up: Callable[[], None],
+    limit: int,
+    job_id: str = "",
 ) -> SourceCoordinator:
     """Make the coordinator of a source; `limit` is the most records of a driver-side source in one epoch."""
     if isinstance(node.source, DriverSource):
         return DriverSourceCoordinator(node, configuration, clock, wake_up, limit)
-    return EnumeratorCoordinator(node, configuration, clock, post)
+    return EnumeratorCoordinator(node, configuration, clock, post, job_id)
 
 
 def states_by_uid(states: Sequence[SourceState]) -> Mapping[str, SourceState]:

@@ -1,17 +1,65 @@
-"""Tools for tests of programs: harnesses run single operators, or pieces of a program, step by step and without an engine."""
+"""Tools for tests of programs.
 
-from flinkish.runtime.elements import EndOfInput, Watermark, WatermarkStatus
-from flinkish.testing.harness import OneInputHarness, OutputElement, StreamRecord, TwoInputHarness
-from flinkish.testing.snapshots import HarnessSnapshot, StateEntry
+`OneInputHarness` and `TwoInputHarness` run operators step by step, without an engine. `JobHarness` runs a whole job in virtual
+time, on either engine. `flinkish.testing.strategies` makes streams for hypothesis, `flinkish.testing.tables` compares what sinks
+wrote with chispa, `flinkish.testing.pytest_plugin` holds fixtures.
+
+Names are loaded when they are first used: pytest imports this package with the plugin, also for tests that use nothing of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flinkish.runtime.elements import EndOfInput, Watermark, WatermarkStatus
+    from flinkish.testing.collecting_sink import CollectingSink
+    from flinkish.testing.harness import OneInputHarness, TwoInputHarness
+    from flinkish.testing.job import JobHarness
+    from flinkish.testing.records import OutputElement, StreamRecord, assert_records_equal
+    from flinkish.testing.scripted_source import ScriptedFailure, ScriptedSource
+    from flinkish.testing.snapshots import HarnessSnapshot, StateEntry
+    from flinkish.testing.steps import CrashPoint
 
 __all__ = [
+    "CollectingSink",
+    "CrashPoint",
     "EndOfInput",
     "HarnessSnapshot",
+    "JobHarness",
     "OneInputHarness",
     "OutputElement",
+    "ScriptedFailure",
+    "ScriptedSource",
     "StateEntry",
     "StreamRecord",
     "TwoInputHarness",
     "Watermark",
     "WatermarkStatus",
+    "assert_records_equal",
 ]
+
+_HOMES = {
+    "flinkish.runtime.elements": ["EndOfInput", "Watermark", "WatermarkStatus"],
+    "flinkish.testing.harness": ["OneInputHarness", "TwoInputHarness"],
+    "flinkish.testing.collecting_sink": ["CollectingSink"],
+    "flinkish.testing.job": ["JobHarness"],
+    "flinkish.testing.records": ["OutputElement", "StreamRecord", "assert_records_equal"],
+    "flinkish.testing.scripted_source": ["ScriptedFailure", "ScriptedSource"],
+    "flinkish.testing.snapshots": ["HarnessSnapshot", "StateEntry"],
+    "flinkish.testing.steps": ["CrashPoint"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,472 @@
+"""A whole job in virtual time: a script says what its sources give and when, and what happens to the job."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import CheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.ids import IdSource, random_id
+from flinkish.common.job_execution_result import JobExecutionResult
+from flinkish.common.job_status import JobStatus
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream import executor_loader
+from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+from flinkish.engine import executor
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.jobmaster.epochs import Engine
+from flinkish.jobmaster.program_parts import listens_to_checkpoints
+from flinkish.runtime import faults
+from flinkish.testing import steps
+from flinkish.testing.collecting_sink import CollectingSink
+from flinkish.testing.scripted_source import ScriptedSource
+from flinkish.testing.steps import CrashPoint
+from flinkish.testing.virtual_clock import VirtualClock
+
+__all__ = ["JobHarness", "SimulatedCrash"]
+
+#: What happens only when the test says so would happen by itself after this.
+_NEVER = "3650 d"
+
+
+class SimulatedCrash(BaseException):
+    """Unwinds a job whose driver dies at a crash point; no `except Exception` may stop it."""
+
+
+class JobHarness:
+    """Runs a program as a job, in virtual time, and lets the test say what happens.
+
+    `program(env, job)` builds the job, each time that it is started: with sources from `job.source(name)`, sinks from
+    `job.sink(name)`, and any others. It must not execute it. The job starts at once and then does nothing by itself: time stands
+    still, sources give nothing. What the test says of sources is handed over together, in one epoch, as soon as it looks at an
+    output, moves the time, takes a checkpoint, or calls `settle`.
+
+    Everything is the same on both engines, also the time: tasks are told it by the driver, whose clock is the test's. Only what
+    user code does by itself (time.sleep, timeouts of asynchronous calls) takes real time, on both.
+
+    Settings differ from those of a job where nothing else is said by `settings` or the program: checkpoints are on, but taken
+    only by `checkpoint`; the first failure ends the job; sources that have nothing are not asked again by the clock.
+    `timeout` is how many seconds of real time a step may take.
+
+    Example:
+
+        >>> from flinkish.common import Types, WatermarkStrategy
+        >>> from flinkish.common.time import Time
+        >>> from flinkish.datastream.window import TumblingEventTimeWindows
+        >>> from flinkish.testing import CrashPoint, JobHarness
+        >>> def program(env, job):
+        ...     words = env.from_source(job.source("words", Types.STRING()), WatermarkStrategy.no_watermarks(), "words")
+        ...     ones = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0])
+        ...     windows = ones.window(TumblingEventTimeWindows.of(Time.seconds(10)))
+        ...     windows.reduce(lambda a, b: (a[0], a[1] + b[1])).sink_to(job.sink("counts"))
+        >>> with JobHarness(program, parallelism=2) as job:
+        ...     words, counts = job.source("words"), job.sink("counts")
+        ...     words.emit("be", 1_000)
+        ...     words.emit("be", 2_000)
+        ...     _ = job.checkpoint()
+        ...     words.watermark(10_000)
+        ...     counts.take_output()
+        ...     job.crash(CrashPoint.AFTER_COMMIT)
+        ...     job.restart(parallelism=3)
+        ...     _ = job.finish()
+        ...     counts.committed()
+        [StreamRecord(value=('be', 2), timestamp=9999)]
+        [StreamRecord(value=('be', 2), timestamp=9999)]
+    """
+
+    def __init__(
+        self,
+        program: Callable[[StreamExecutionEnvironment, JobHarness], object],
+        *,
+        engine: str = "local",
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        settings: Mapping[str, Any] | None = None,
+        start_time: int = 0,
+        savepoint: str | None = None,
+        timeout: float = 120.0,
+    ) -> None:
+        if engine not in ("local", "spark"):
+            raise InvalidArgumentError(f"engine must be 'local' or 'spark'; got {engine!r}")
+        self.parallelism = parallelism
+        self._program = program
+        self._engine = engine
+        self._max_parallelism = max_parallelism
+        self._settings = dict(settings or {})
+        self._timeout = timeout
+        self._savepoint = savepoint
+        self._job_id = random_id()
+        self._clock = VirtualClock(self._job_id, start_time)
+        self._folder = Path(tempfile.mkdtemp(prefix="flinkish-job-harness-"))
+        _write_key(self._folder / "key")
+        self._sources: dict[str, ScriptedSource] = {}
+        self._sinks: dict[str, CollectingSink] = {}
+        self._client: EmbeddedJobClient | None = None
+        self._started = threading.Event()
+        #: Whether an end of the job was asked for and is none for the test.
+        self._dying = False
+        self._closed = False
+        self._release_session = _hold_session(self._configuration()) if engine == "spark" else lambda: None
+        try:
+            self._launch()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- what the program is made of -----------------------------------------------------------------------------------------
+
+    def source(
+        self, name: str, type_info: TypeInformation | None = None, *, splits: int = 1, bounded: bool = False
+    ) -> ScriptedSource:
+        """Return the source of that name, made on first use, that is by the program; later calls need only the name.
+
+        With a type, records are converted to it like those of from_collection. `bounded` only tells the program's runtime mode.
+        """
+        source = self._sources.get(name)
+        if source is None:
+            if self._started.is_set():
+                raise InvalidArgumentError(f"the program has no source {name!r}; it has {sorted(self._sources)}")
+            source = self._sources[name] = ScriptedSource(name, type_info, splits, bounded)
+        return source
+
+    def sink(self, name: str) -> CollectingSink:
+        """Return the sink of that name, made on first use, that is by the program."""
+        sink = self._sinks.get(name)
+        if sink is None:
+            if self._started.is_set():
+                raise InvalidArgumentError(f"the program has no sink {name!r}; it has {sorted(self._sinks)}")
+            sink = self._sinks[name] = CollectingSink(name, self._settle_if_running)
+        return sink
+
+    @property
+    def client(self) -> EmbeddedJobClient:
+        """The client of the job as it was started last: status, metrics, accumulators."""
+        assert self._client is not None
+        return self._client
+
+    # -- time ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def processing_time(self) -> int:
+        """The job's wall clock in milliseconds; `start_time`, 0 if not given, at first."""
+        return self._clock.wall_time()
+
+    def settle(self) -> None:
+        """Hand over what sources were told to give, and wait until the job has nothing more to do at this time.
+
+        Raises JobExecutionError if the job has failed, and TimeoutError with the job's stack if it does not come to rest.
+        """
+        self._require_running()
+        self._hand_over()
+
+    def advance(self, milliseconds: int) -> None:
+        """Let processing time go on. What is due in between (timers, checkpoints, ends of pauses) happens in order, at its time.
+
+        At the new time one more epoch is run: sources see whether they have become idle, and periodic generators emit.
+        """
+        if milliseconds < 0:
+            raise InvalidArgumentError(f"time cannot go back; got {milliseconds} ms")
+        self.settle()
+        target = self._clock.wall_time() + milliseconds
+        while self._is_running():
+            wanted = [self._clock.next_deadline(), *(source.resumes_at for source in self._sources.values())]
+            due = min((time for time in wanted if time is not None and time <= target), default=None)
+            if due is None:
+                break
+            self._clock.move_to(max(self._clock.wall_time(), due))
+            self._hand_over()
+        self._clock.move_to(target)
+        if self._is_running():
+            self._hand_over(epoch=True)
+
+    # -- checkpoints and ends ------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> int:
+        """Take a checkpoint, with all that sources were told to give before; returns its id.
+
+        Raises CheckpointError if it does not complete, and InvalidArgumentError in batch mode, which has none.
+        """
+        self.settle()
+        coordinator = self.client.job_master.coordinator
+        if coordinator is None:
+            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
+        taken = coordinator.trigger_checkpoint()
+        self._settle()
+        if not taken.done():
+            raise CheckpointError(f"no checkpoint was taken: the job is {self.client.get_job_status().result().name}")
+        completed = int(taken.result().checkpoint_id)
+        if self._is_running() and listens_to_checkpoints(self.client.job_master.setup.plan.job_graph):
+            self._hand_over(epoch=True)
+        return completed
+
+    def savepoint(self, directory: str | None = None) -> str:
+        """Take a savepoint below `directory`, else in a folder that ends with the harness; returns its path."""
+        self.settle()
+        path = self.client.trigger_savepoint(directory)
+        self._settle()
+        return path.result(0)
+
+    def stop(self, *, drain: bool = False, directory: str | None = None) -> str:
+        """Stop the job with a savepoint and return its path; `drain` ends all sources first, so that timers and windows fire."""
+        self.settle()
+        path = self.client.stop_with_savepoint(drain, directory)
+        self._settle()
+        return path.result(self._timeout)
+
+    def crash(self, at: CrashPoint | None = None) -> None:
+        """Have the driver's process die and the job be started anew, from its last checkpoint if there is one.
+
+        At once, or at a point of a checkpoint that is taken for it. What sources gave after the last checkpoint they give again.
+        The death is simulated: the job is unwound from where it is and writes nothing any more; user functions are closed.
+        """
+        self.settle()
+        match at:
+            case None:
+                self._suspend("the test has it crash")
+            case CrashPoint.DURING_RESTORE:
+                self.checkpoint()
+                self._suspend("the test has it crash")
+                with faults.call_at(at.value, self._die):
+                    self._launch()
+            case _:
+                self._crash_in_checkpoint(at)
+        self._launch()
+
+    def restart(self, *, parallelism: int | None = None, savepoint: str | None = None) -> None:
+        """Stop the job if it has not failed, and start the program anew from its last checkpoint, or from a savepoint.
+
+        What sources gave after that they give again. The program is built anew, at this or another parallelism. A job that has
+        finished or was stopped can only be started from a savepoint.
+        """
+        if self._is_running():
+            self.settle()
+            if self._is_running():
+                self._suspend("the test restarts it")
+        elif savepoint is None and self.client.job_master.status is JobStatus.FINISHED:
+            raise InvalidArgumentError("the job has finished", hint="restart(savepoint=path) starts it from a savepoint.")
+        if parallelism is not None:
+            self.parallelism = parallelism
+        if savepoint is not None:
+            self._savepoint = savepoint
+            self._job_id = random_id()
+            self._clock = VirtualClock(self._job_id, self._clock.wall_time())
+        self._launch()
+
+    def finish(self) -> JobExecutionResult:
+        """End all sources, let the job come to its end and return its result."""
+        self._require_running()
+        for source in self._sources.values():
+            source.end()
+        self._hand_over()
+        if self._is_running():
+            raise InvalidProgramError(
+                "the job has sources that are not those of the harness, and has not ended with these",
+                hint="stop() ends any job; a pause of a source lasts until the time is moved by advance().",
+            )
+        return self.client.get_job_execution_result().result(self._timeout)
+
+    def play(self, script: Iterable[steps.Step]) -> None:
+        """Do one step after the other; `Emit` and the like name the source. Raises InvalidArgumentError for `LoseHeap`."""
+        for step in script:
+            match step:
+                case steps.Advance(milliseconds=milliseconds):
+                    self.advance(milliseconds)
+                case steps.Settle():
+                    self.settle()
+                case steps.TakeCheckpoint():
+                    self.checkpoint()
+                case steps.Crash(at=at):
+                    self.crash(at)
+                case steps.Restart(parallelism=parallelism):
+                    self.restart(parallelism=parallelism)
+                case steps.LoseHeap():
+                    raise InvalidArgumentError(
+                        "LoseHeap is a step for the harness of an operator", hint="Crash loses a whole job."
+                    )
+                case _:
+                    self.source(step.source).do(step)
+
+    # -- life ----------------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel the job if it runs, and remove what it left."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._client is not None:
+                self._client.job_master.cancel()
+                self._await_end()
+        finally:
+            self._release_session()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _launch(self) -> None:
+        env = StreamExecutionEnvironment.get_execution_environment(self._configuration())
+        env.set_parallelism(self.parallelism)
+        env.set_max_parallelism(self._max_parallelism)
+        with _not_to_be_executed():
+            self._program(env, self)
+        self._dying = False
+        self._started.clear()
+        self._client = executor.start(
+            env._program("harness"),
+            executor.Surroundings(
+                clock=self._clock,
+                make_engine=_make_engine,
+                takers={sink.channel: sink.take for sink in self._sinks.values()},
+                job_id=self._job_id,
+                checkpoints=self._folder / "checkpoints",
+            ),
+        )
+        self._client.job_master.result.add_done_callback(lambda _: self._clock.wake_test())
+        self._started.set()
+        self._settle()
+
+    def _configuration(self) -> Configuration:
+        settings = {
+            "execution.engine": self._engine,
+            "execution.checkpointing.interval": _NEVER,
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.savepoint-dir": self._folder / "savepoints",
+            "execution.epoch.poll-interval": _NEVER,
+            "execution.epoch.idle-interval": _NEVER,
+            "restart-strategy.type": "none",
+            "security.checkpoint.hmac-key-file": self._folder / "key",
+            **self._settings,
+        }
+        if self._savepoint is not None:
+            settings["execution.state-recovery.path"] = self._savepoint
+        configuration = Configuration()
+        for key, value in settings.items():
+            configuration.set_string(key, str(value))
+        return configuration
+
+    def _is_running(self) -> bool:
+        return self._client is not None and not self._client.job_master.result.done()
+
+    def _require_running(self) -> None:
+        if self._closed:
+            raise InvalidArgumentError("the harness is closed")
+        if not self._is_running():
+            raise InvalidArgumentError("the job has ended", hint="restart(savepoint=path) starts it from a savepoint.")
+
+    def _settle_if_running(self) -> None:
+        if self._is_running() and not self._closed:
+            self._hand_over()
+
+    def _hand_over(self, *, epoch: bool = False) -> None:
+        """Let the job have what sources were told to give, and settle; with `epoch` have an epoch run in any case."""
+        now = self._clock.wall_time()
+        news = [source.release(now) for source in self._sources.values()]
+        enumerators = [source.enumerator for source in self._sources.values() if source.enumerator is not None]
+        if enumerators and (epoch or any(news)):
+
+            def deliver(nothing: None, error: BaseException | None) -> None:
+                # All at once: what sources are told to give at one time must be in one epoch.
+                for enumerator in enumerators:
+                    enumerator.deliver(always=epoch)
+
+            enumerators[0].context.call_async(lambda: None, deliver)
+        self._settle()
+
+    def _settle(self) -> None:
+        result = self.client.job_master.result
+        if not self._clock.settle(result.done, self._timeout):
+            raise TimeoutError(f"the job has not come to rest within {self._timeout:g} s; it is at\n{self._stack()}")
+        if result.done():
+            self._await_end()
+            error = result.exception()
+            if error is not None and not self._dying:
+                raise error
+
+    def _stack(self) -> str:
+        frames = sys._current_frames()
+        jobs = [thread for thread in threading.enumerate() if thread.name == f"{executor.JOB_THREAD}{self._job_id[:8]}"]
+        return "".join(line for thread in jobs for line in traceback.format_stack(frames.get(thread.ident or 0)))
+
+    def _await_end(self) -> None:
+        """Wait for a job that has ended or is about to; the signal handlers are given back by that."""
+        with suppress(Exception):
+            self.client.get_job_execution_result().result(self._timeout)
+
+    def _suspend(self, why: str) -> None:
+        self._dying = True
+        self.client.job_master.cancel(suspend=True, why=why)
+        self._await_end()
+
+    def _die(self) -> None:
+        """Unwind the job; called by its own thread, perhaps before the test's thread knows that it was started."""
+        self._started.wait()
+        self._dying = True
+        self.client.job_master.cancel(suspend=True, why="the test has it crash")
+        raise SimulatedCrash
+
+    def _crash_in_checkpoint(self, at: CrashPoint) -> None:
+        coordinator = self.client.job_master.coordinator
+        if coordinator is None:
+            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
+        with faults.call_at(at.value, self._die):
+            coordinator.trigger_checkpoint()
+            self._settle()
+        if self._is_running():
+            raise CheckpointError(f"the job did not come to {at.name}: the checkpoint was not taken, or failed before")
+
+
+def _write_key(path: Path) -> None:
+    """Make the key that checkpoints are signed with, of the harness only, and without waiting for the disk."""
+    path.touch(mode=0o600)
+    path.write_bytes(secrets.token_bytes(32))
+
+
+def _make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
+    # What the engine itself waits for, processes and Spark, takes real time.
+    return executor.create_engine(configuration, SystemClock(), ids)
+
+
+def _hold_session(configuration: Configuration) -> Callable[[], None]:
+    """Keep one Spark session for all starts of the job; returns what gives it back."""
+    from flinkish.engine.spark.session import hold_session, release_session
+    from flinkish.engine.spark.settings import SparkSettings
+
+    held = hold_session(SparkSettings.of(configuration))
+    return lambda: release_session(held)
+
+
+class _Refusal:
+    """Stands for the executor while the program under test is built."""
+
+    def execute_async(self, program: Any) -> Any:
+        raise InvalidProgramError(
+            "the program under test called execute(); the harness runs it",
+            hint="build the job in a function of its own, without execute(), and call that.",
+        )
+
+    execution_plan_json = staticmethod(executor.execution_plan_json)
+    explain = staticmethod(executor.explain)
+
+
+@contextmanager
+def _not_to_be_executed() -> Iterator[None]:
+    before = executor_loader.replace_executor(_Refusal())
+    try:
+        yield
+    finally:
+        executor_loader.replace_executor(before)

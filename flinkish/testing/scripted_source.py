@@ -1,0 +1,334 @@
+"""A source that gives what a test says, when the test says so.
+
+The script stays with the test's process. What is released of it goes to the readers as splits that they add to those they have,
+so a lost task is given the same again. The position of a split, in checkpoints, is a place in the script: a job that is started
+anew reads the script again from there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from flinkish.common import pickling
+from flinkish.common.conversion import lenient_converter
+from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from flinkish.testing.records import StreamRecord
+from flinkish.testing.steps import Emit, EmitWatermark, End, Fail, MarkActive, MarkIdle, Pause, SourceStep
+
+__all__ = ["ScriptedFailure", "ScriptedSource"]
+
+#: What a split does, by its place in the script of the source.
+_Items = list[tuple[int, SourceStep]]
+
+
+class ScriptedFailure(SourceError):
+    """What a step `Fail` of a script raises in the task that reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptSplit(SourceSplit):
+    """A split, or more of one: the same number."""
+
+    number: int
+    #: Everything before this place of the script is done.
+    position: int
+    #: Pickled `_Items`: what was released and is still to be done.
+    items: bytes
+
+
+class ScriptedSource(Source[Any, ScriptSplit, int]):
+    """A source made by `JobHarness.source`: goes into `env.from_source`, and is what the test lets it be.
+
+    What its methods say is kept until the test looks at outputs, moves the time, takes a checkpoint or calls `settle`; then the
+    job gets all of it at once. Splits are read by subtask `number % parallelism`, in the order of the script where one subtask
+    has several.
+    """
+
+    emits_watermarks = True
+
+    def __init__(self, name: str, type_info: TypeInformation | None = None, splits: int = 1, bounded: bool = False) -> None:
+        if splits < 1:
+            raise InvalidArgumentError(f"source {name!r} needs at least one split; got {splits}")
+        self.name = name
+        self.splits = splits
+        self._type_info = type_info
+        self._bounded = bounded
+        self._convert = None if type_info is None else lenient_converter(type_info)
+        self._ended: set[int] = set()
+        #: What the test said and has not been released, in order; pauses are only here.
+        self._waiting: deque[SourceStep] = deque()
+        self._script: list[SourceStep | None] = []
+        #: The splits whose ends the job may know of.
+        self.released_ends: set[int] = set()
+        #: When a pause ends, in milliseconds of processing time.
+        self.resumes_at: int | None = None
+        #: The enumerator of the running attempt.
+        self.enumerator: ScriptEnumerator | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The script stays here.
+        return ScriptedSource, (self.name, self._type_info, self.splits, self._bounded)
+
+    # -- the script ----------------------------------------------------------------------------------------------------------
+
+    def emit(self, value: Any, timestamp: int | None = None, *, split: int = 0) -> None:
+        """Give a record, with its event time in milliseconds. With a type it is taken as from_collection takes values."""
+        self._say(Emit(value if self._convert is None else self._convert(value), timestamp, self.name, split))
+
+    def emit_all(self, values: Iterable[Any], timestamp: int | None = None, *, split: int = 0) -> None:
+        """Give records, all with the same event time; a StreamRecord has one of its own."""
+        for value in values:
+            record = value if isinstance(value, StreamRecord) else StreamRecord(value, timestamp)
+            self.emit(*record, split=split)
+
+    def watermark(self, timestamp: int, *, split: int = 0) -> None:
+        """Say that no record of the split with event time <= `timestamp` (milliseconds) is to come."""
+        self._say(EmitWatermark(timestamp, self.name, split))
+
+    def idle(self, *, split: int = 0) -> None:
+        """Say that the split is idle until its next record or watermark: it holds back no watermark."""
+        self._say(MarkIdle(self.name, split))
+
+    def active(self, *, split: int = 0) -> None:
+        """Say that the split is idle no longer."""
+        self._say(MarkActive(self.name, split))
+
+    def pause(self, milliseconds: int) -> None:
+        """Give nothing more until so many milliseconds of processing time have passed; other sources go on."""
+        self._say(Pause(milliseconds, self.name))
+
+    def fail(self, message: str = "the script says so", *, split: int = 0) -> None:
+        """Raise ScriptedFailure in the task that reads the split, once. The job's restart strategy decides what follows."""
+        self._say(Fail(message, self.name, split))
+
+    def end(self, *, split: int | None = None) -> None:
+        """End one split, or all that have not ended yet. A source all of whose splits have ended has ended."""
+        for number in range(self.splits) if split is None else [split]:
+            if split is not None or number not in self._ended:
+                self._say(End(self.name, number))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the script has come to the end of all splits."""
+        return len(self._ended) == self.splits
+
+    def do(self, step: SourceStep) -> None:
+        """Do a step of a script."""
+        match step:
+            case Emit(value=value, timestamp=timestamp, split=split):
+                self.emit(value, timestamp, split=split)
+            case End(split=split):
+                self.end(split=split)
+            case _:
+                self._say(step)
+
+    def _say(self, step: SourceStep) -> None:
+        if isinstance(step, Pause):
+            if step.milliseconds < 0 or self.ended:
+                raise InvalidArgumentError(f"{step!r}: a source that has not ended can pause for 0 ms or more")
+        else:
+            number = step.split
+            if number is None or not 0 <= number < self.splits:
+                raise InvalidArgumentError(f"{step!r}: source {self.name!r} has splits 0 to {self.splits - 1}")
+            if number in self._ended:
+                raise InvalidArgumentError(f"{step!r}: split {number} of source {self.name!r} has ended")
+            if isinstance(step, End):
+                self._ended.add(number)
+        self._waiting.append(step)
+
+    # -- the harness ---------------------------------------------------------------------------------------------------------
+
+    def release(self, now: int) -> bool:
+        """Let what the test said up to the next pause go to the job; returns whether there is any."""
+        if self.resumes_at is not None and self.resumes_at <= now:
+            self.resumes_at = None
+        before = len(self._script)
+        while self._waiting and self.resumes_at is None:
+            step = self._waiting.popleft()
+            if isinstance(step, Pause):
+                self.resumes_at = now + step.milliseconds if step.milliseconds else None
+            else:
+                self._script.append(step)
+                if isinstance(step, End) and step.split is not None:
+                    self.released_ends.add(step.split)
+        return len(self._script) > before
+
+    @property
+    def released(self) -> int:
+        """How much of the script the job may know."""
+        return len(self._script)
+
+    def items(self, number: int, position: int) -> _Items:
+        """Return what a split does from a place on; a failure once only, as it must not come again when the job does."""
+        items: _Items = []
+        for place in range(position, len(self._script)):
+            step = self._script[place]
+            if step is None or isinstance(step, Pause) or step.split != number:
+                continue
+            if isinstance(step, Fail):
+                self._script[place] = None
+            items.append((place, step))
+        return items
+
+    # -- Source --------------------------------------------------------------------------------------------------------------
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def split_type(self) -> type[ScriptSplit]:
+        return ScriptSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return int
+
+    def create_enumerator(self, context: SplitEnumeratorContext[ScriptSplit]) -> ScriptEnumerator:
+        return ScriptEnumerator(context, self, dict.fromkeys(range(self.splits), 0))
+
+    def restore_enumerator(self, context: SplitEnumeratorContext[ScriptSplit], checkpoint: int) -> ScriptEnumerator:
+        if checkpoint != self.splits:
+            raise SourceError(f"source {self.name!r} had {checkpoint} splits in the checkpoint and has {self.splits} now")
+        return ScriptEnumerator(context, self, {})
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, ScriptSplit]:
+        return _ScriptReader()
+
+    def produced_type(self) -> TypeInformation | None:
+        return self._type_info
+
+
+class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
+    """Hands out all splits at once, and then what the test releases; all calls come in the job's thread."""
+
+    def __init__(self, context: SplitEnumeratorContext[ScriptSplit], source: ScriptedSource, positions: dict[int, int]) -> None:
+        self.context = context
+        self._source = source
+        #: Where the splits that have not ended stand.
+        self._positions = positions
+        self._deliveries = 0
+        self._told: set[int] = set()
+
+    def add_splits_back(self, splits: Sequence[ScriptSplit], subtask: int) -> None:
+        released = self._source.released
+        # A checkpoint of another harness says nothing about the script of this one, which is read from its start.
+        self._positions = {split.number: split.position if split.position <= released else 0 for split in splits}
+
+    def start(self) -> None:
+        self._source.enumerator = self
+        for number, position in self._positions.items():
+            self._assign(number, position, self._source.items(number, position), f"{self._source.name}-{number}")
+        self._signal_ends()
+
+    def deliver(self, *, always: bool = False) -> None:
+        """Hand out what was released; with `always` something, so that an epoch runs."""
+        for number, position in self._positions.items():
+            items = self._source.items(number, position)
+            if items or always:
+                self._deliveries += 1
+                self._assign(number, position, items, f"{self._source.name}-{number}+{self._deliveries}")
+        self._signal_ends()
+
+    def _assign(self, number: int, position: int, items: _Items, split_id: str) -> None:
+        split = ScriptSplit(split_id=split_id, number=number, position=position, items=pickling.dumps(items))
+        self.context.assign_split(split, number % self.context.parallelism)
+        self._positions[number] = self._source.released
+
+    def _signal_ends(self) -> None:
+        """Tell the readers that have been given the ends of all their splits, or have none, that nothing is to come."""
+        ended = self._source.released_ends
+        self._positions = {number: position for number, position in self._positions.items() if number not in ended}
+        busy = {number % self.context.parallelism for number in self._positions}
+        for subtask in set(range(self.context.parallelism)) - busy - self._told:
+            self._told.add(subtask)
+            self.context.signal_no_more_splits(subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> int:
+        return self._source.splits
+
+    def close(self) -> None:
+        if self._source.enumerator is self:
+            self._source.enumerator = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A split that is being read."""
+
+    split_id: str
+    position: int
+    items: deque[tuple[int, SourceStep]]
+
+
+class _ScriptReader(SourceReader[Any, ScriptSplit]):
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._no_more = False
+
+    def add_splits(self, splits: Sequence[ScriptSplit]) -> None:
+        for split in splits:
+            items = pickling.loads(split.items)
+            known = self._open.get(split.number)
+            if known is None:
+                self._open[split.number] = _Open(split.split_id, split.position, deque(items))
+            else:
+                known.items.extend(items)
+
+    def notify_no_more_splits(self) -> None:
+        self._no_more = True
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        while output.credit > 0:
+            ready = [split for split in self._open.values() if split.items]
+            if not ready:
+                break
+            self._do(min(ready, key=lambda split: split.items[0][0]), output)
+        if any(split.items for split in self._open.values()):
+            return InputStatus.MORE_AVAILABLE
+        return InputStatus.END_OF_INPUT if self._no_more and not self._open else InputStatus.NOTHING_AVAILABLE
+
+    def _do(self, split: _Open, output: ReaderOutput[Any]) -> None:
+        place, step = split.items.popleft()
+        split.position = place + 1
+        output.select_split(split.split_id)
+        match step:
+            case Emit(value=value, timestamp=timestamp):
+                output.collect(value, timestamp)
+            case EmitWatermark(timestamp=watermark):
+                output.emit_watermark(watermark)
+            case MarkIdle():
+                output.mark_idle()
+            case MarkActive():
+                output.mark_active()
+            case Fail(message=message):
+                raise ScriptedFailure(message)
+            case End(split=number):
+                assert number is not None
+                del self._open[number]
+                output.split_finished(split.split_id)
+            case Pause():
+                raise AssertionError("a pause is never handed out")
+            case unexpected:
+                assert_never(unexpected)
+
+    def snapshot_state(self) -> Sequence[ScriptSplit]:
+        return [
+            ScriptSplit(split_id=split.split_id, number=number, position=split.position, items=pickling.dumps(list(split.items)))
+            for number, split in self._open.items()
+        ]

@@ -1,0 +1,126 @@
+"""What sinks wrote, compared by chispa: its errors show which cells of which rows differ.
+
+    assert_delta_table_equal(path, [("JFK", 2013, 1.5), ("EWR", 2014, None)], "origin string, year int, delay double")
+    assert_files_equal(folder, [("to be",), ("or not",)], format="text")
+
+What is compared is what Spark reads, in the session that is active or the one given; for tables it must have Delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.testing.packages import need
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["assert_delta_table_equal", "assert_files_equal", "assert_tables_equal"]
+
+
+def assert_delta_table_equal(
+    path: str | Path,
+    expected: DataFrame | Sequence[Any],
+    schema: str | StructType | None = None,
+    *,
+    version: int | None = None,
+    spark: SparkSession | None = None,
+    **how: Any,
+) -> None:
+    """Raise chispa's error unless a Delta table, or a version of it, holds the expected rows; `how`: see `assert_tables_equal`.
+
+    `expected` is a DataFrame, or tuples, dicts or Rows of the given schema; without one, of that of the table.
+    """
+    session = _session(spark)
+    reader = session.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    _compare(session, reader.load(str(path)), expected, schema, how)
+
+
+def assert_files_equal(
+    folder: str | Path,
+    expected: DataFrame | Sequence[Any],
+    schema: str | StructType | None = None,
+    *,
+    format: str,
+    options: Mapping[str, str] | None = None,
+    spark: SparkSession | None = None,
+    **how: Any,
+) -> None:
+    """Raise chispa's error unless the finished files of a FileSink hold the expected rows; `how`: see `assert_tables_equal`.
+
+    `format` and `options` are those of Spark's reader: "text", "csv", "json", "parquet". Buckets are read, too; files in progress
+    are not. CSV and JSON are read by the schema given.
+    """
+    session = _session(spark)
+    reader = session.read.format(format).options(**{"recursiveFileLookup": "true", **(options or {})})
+    if schema is not None and format != "parquet":
+        reader = reader.schema(schema)
+    _compare(session, reader.load(str(folder)), expected, schema, how)
+
+
+def assert_tables_equal(
+    actual: DataFrame,
+    expected: DataFrame,
+    *,
+    ignore_row_order: bool = True,
+    ignore_column_order: bool = True,
+    ignore_nullable: bool = True,
+    precision: float | None = None,
+) -> None:
+    """Raise chispa's DataFramesNotEqualError or SchemasNotEqualError unless both hold the same rows.
+
+    With a `precision` floating point numbers may differ by so much.
+    """
+    comparing = need("chispa", "comparing tables")
+    ignored = {
+        "ignore_row_order": ignore_row_order,
+        "ignore_column_order": ignore_column_order,
+        "ignore_nullable": ignore_nullable,
+        "allow_nan_equality": True,
+    }
+    if precision is None:
+        comparing.assert_df_equality(actual, expected, **ignored)
+    else:
+        comparing.assert_approx_df_equality(actual, expected, precision, **ignored)
+
+
+def _compare(
+    session: SparkSession,
+    actual: DataFrame,
+    expected: DataFrame | Sequence[Any],
+    schema: str | StructType | None,
+    how: Mapping[str, Any],
+) -> None:
+    from pyspark.sql import DataFrame as AnyDataFrame
+
+    if not isinstance(expected, AnyDataFrame):
+        expected = session.createDataFrame([_plain(row) for row in expected], schema or actual.schema)
+    assert_tables_equal(actual, expected, **how)
+
+
+def _plain(row: Any) -> Any:
+    """Return a row as Spark takes it; ours are no tuples."""
+    from flinkish.common import Row
+
+    return row.as_dict() if isinstance(row, Row) and row.get_field_names() else tuple(row) if isinstance(row, Row) else row
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    need("chispa", "comparing tables")
+    if spark is not None:
+        return spark
+    from pyspark.sql import SparkSession as AnySession
+
+    active = AnySession.getActiveSession()
+    if active is None:
+        raise InvalidArgumentError(
+            "tables are compared by Spark, and this process has no Spark session",
+            hint="use the fixture flinkish_spark, or pass spark=session.",
+        )
+    return active
