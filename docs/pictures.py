@@ -20,6 +20,8 @@ from typing import Any, Final
 
 import yaml
 
+#: Keeps lines from running through their labels.
+_HALO: Final = 'paint-order="stroke" stroke="var(--md-default-bg-color, #fff)" stroke-width="4"'
 #: Pixels between the middles of neighbouring boxes, and the size of a box.
 _COLUMN: Final = 190
 _ROW: Final = 92
@@ -101,10 +103,11 @@ def _drawn_box(box: _Box) -> str:
     return rectangle + _text(box.x, box.y, box.lines)
 
 
-def _text(x: float, y: float, lines: tuple[str, ...]) -> str:
+def _text(x: float, y: float, lines: tuple[str, ...], style: str = "") -> str:
     first = y - _LINE * (len(lines) - 1) / 2 + 4
     return "".join(
-        f'<text x="{x:.1f}" y="{first + _LINE * number:.1f}" text-anchor="middle" fill="currentColor">{escape(line)}</text>'
+        f'<text x="{x:.1f}" y="{first + _LINE * number:.1f}" text-anchor="middle" fill="currentColor" {style}>'
+        f"{escape(line)}</text>"
         for number, line in enumerate(lines)
     )
 
@@ -120,8 +123,8 @@ def _arrow(given: dict[str, Any], boxes: dict[str, _Box]) -> str:
     # Beside a line that goes down, above one that goes across.
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     if abs(x2 - x1) < abs(y2 - y1):
-        return line + f'<text x="{middle_x + 7:.1f}" y="{middle_y + 4:.1f}" fill="currentColor">{escape(label)}</text>'
-    return line + _text(middle_x, middle_y - 10, (label,))
+        return line + f'<text x="{middle_x + 7:.1f}" y="{middle_y + 4:.1f}" fill="currentColor" {_HALO}>{escape(label)}</text>'
+    return line + _text(middle_x, middle_y - 10, (label,), _HALO)
 
 
 def _frame(given: dict[str, Any], boxes: dict[str, _Box]) -> str:
