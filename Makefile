@@ -78,12 +78,12 @@ check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 mi
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q $(PYTEST_ARGS)
 
-.PHONY: format
-format: $(INSTALLED) ## Format the code and repair what ruff can
 .PHONY: docs
 docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it while it is written)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict) --config-file docs/mkdocs.yml
 
+.PHONY: format
+format: $(INSTALLED) ## Format the code and repair what ruff can
 	$(BIN)/ruff check $(RUFF_CHECK) --fix $(CODE)
 	$(BIN)/ruff format $(RUFF_FORMAT) $(CODE)
 
@@ -96,12 +96,12 @@ $(INSTALLED): setup.cfg pyproject.toml .ci/venv.sh
 	@.ci/venv.sh $(VENV)
 	@touch $@
 
-.PHONY: clean
-clean: ## Remove what the targets made, but for the downloaded jars
 $(DOCS_INSTALLED): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
+.PHONY: clean
+clean: ## Remove what the targets made, but for the downloaded jars
 	@rm -rf $(VENV) build dist out .cache *.egg-info spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find flinkish tests jobs .ci -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -466,8 +466,7 @@ class StreamExecutionEnvironment:
         return load_executor().explain(self._program(None))
 
     def close(self) -> None:
-        """Remove the records of cached streams; jobs hold their own resources."""
-        self._builder.clear_caches()
+        """Do nothing; jobs hold their own resources."""
 
     def _start(self, job_name: str | None) -> JobClient:
         program = self._program(job_name)
