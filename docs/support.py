@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.reasons import REASONS, Reason
+from flinkish.common.errors import UnsupportedError
 
 RECORDED_FILE = Path(__file__).parents[1] / "tests" / "unit" / "datastream" / "pyflink_signatures.json"
 
@@ -168,8 +169,8 @@ def find(module: str, qualified: str = "") -> Any:
     """Return what flinkish has in the place of a module, class or method of PyFlink, None if nothing."""
     try:
         found: Any = importlib.import_module(module.replace("pyflink", "flinkish", 1))
-    except ImportError:
+        for part in filter(None, qualified.split(".")):
+            found = getattr(found, part, None)
+    except (ImportError, UnsupportedError):
         return None
-    for part in filter(None, qualified.split(".")):
-        found = getattr(found, part, None)
     return found

@@ -31,6 +31,12 @@ _CONNECTORS: Final = {
         ),
         "file_system",
     ),
+    # Not here; their modules say why.
+    **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"), "jdbc"),
+    **dict.fromkeys(("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSource", "Semantic"), "kafka"),
+    **dict.fromkeys(("DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaMetadataService"), "dynamic_kafka"),
+    **dict.fromkeys(("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor"), "pulsar"),
+    **dict.fromkeys(("RMQConnectionConfig", "RMQSink", "RMQSource"), "rabbitmq"),
 }
 
 

@@ -1,0 +1,5 @@
+"""PyFlink's Cassandra connector, which is a Java one: not here."""
+
+from flinkish.datastream.connectors._absent import absent
+
+__getattr__ = absent(__name__, "it configures Flink's Cassandra connector, which is Java code")

@@ -1,0 +1,41 @@
+"""Connectors of PyFlink that are not here: a program that imports one is told why, and what to use."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from docs.support import recorded
+from flinkish.common.errors import UnsupportedError
+from flinkish.datastream import connectors
+
+_ABSENT = ("cassandra", "dynamic_kafka", "elasticsearch", "jdbc", "kafka", "kinesis", "pulsar", "rabbitmq")
+
+
+@pytest.mark.parametrize("name", _ABSENT)
+def test_importing_from_its_module_says_why(name: str) -> None:
+    module = importlib.import_module(f"flinkish.datastream.connectors.{name}")
+
+    for class_name in recorded()["modules"][f"pyflink.datastream.connectors.{name}"]:
+        with pytest.raises(
+            UnsupportedError, match=rf"connectors\.{name}\.{class_name} is not supported: .*\nHint: write a Source"
+        ):
+            getattr(module, class_name)
+
+
+def test_a_from_import_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match=r"KafkaSink is not supported: Kafka comes"):
+        from flinkish.datastream.connectors.kafka import KafkaSink  # noqa: F401
+
+
+@pytest.mark.parametrize("name", ["KafkaSource", "JdbcSink", "PulsarSource", "RMQSource", "DynamicKafkaSource"])
+def test_importing_it_from_the_package_says_why(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=f"{name} is not supported"):
+        getattr(connectors, name)
+
+
+def test_python_may_look_for_what_modules_have() -> None:
+    module = importlib.import_module("flinkish.datastream.connectors.kafka")
+
+    assert not hasattr(module, "__path__")
