@@ -106,7 +106,6 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "StreamTransformer": _differs("any object with `apply(stream)` will do"),
         "SupportsPreprocessing": _differs("any sink with `get_transformer()` will do"),
         # Streams.
-        "CachedDataStream": _later("caching between the jobs of a program"),
         "KeyedStream.AccumulateType": _internal("how sum, min and max are told apart"),
         "WindowOperationDescriptor": _internal("what a window operator is built from"),
         # Types and configuration.

@@ -59,6 +59,7 @@ PAGES: Final = (
         "datastream.window_join",
         "datastream.interval_join",
         "datastream.broadcast_stream",
+        "datastream.cached_stream",
         "datastream.async_data_stream",
         "datastream.closeable_iterator",
         "datastream.output_tag",

@@ -29,6 +29,14 @@ def dumps(value: Any) -> bytes:
         return result
 
 
+def dumps_by_value(value: Any) -> bytes:
+    """Pickle a value for another job of this program, whose processes may not know the classes of the job script."""
+    data = dumps(value)
+    if b"__main__" in data:
+        data = cloudpickle.dumps(value, _PROTOCOL)
+    return data
+
+
 def loads(data: bytes) -> Any:
     """Unpickle what `dumps` made in this job."""
     return pickle.loads(data)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from flinkish.common.errors import UnsupportedError
 from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from flinkish.datastream.cached_stream import CachedDataStream
 from flinkish.datastream.checkpoint import (
     CheckpointedFunction,
     CheckpointListener,
@@ -88,6 +86,7 @@ __all__ = [
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastStream",
+    "CachedDataStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
@@ -146,15 +145,3 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
-
-#: Names of Flink that are not here yet, with what they belong to.
-_LATER = {
-    "CachedDataStream": "caching",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Tell for a name of Flink that is not here yet what is missing, rather than that it is unknown."""
-    if name in _LATER:
-        raise UnsupportedError(f"flinkish.datastream.{name} is not supported yet; it belongs to {_LATER[name]}.")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream import operators
-from flinkish.datastream._support import not_supported, refused
+from flinkish.datastream._support import refused
 from flinkish.datastream.aggregations import Aggregation, aggregating_function
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.function_wrappers import (
@@ -51,6 +51,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.program_builder import VIRTUAL
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.transformations import (
+    CacheTransformation,
     ChainingStrategy,
     OneInputTransformation,
     Partitioner,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
 
     from flinkish.common.execution_config import ExecutionConfig
     from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from flinkish.datastream.cached_stream import CachedDataStream
     from flinkish.datastream.connectors.base import Sink
     from flinkish.datastream.interval_join import IntervalJoin
     from flinkish.datastream.state import MapStateDescriptor
@@ -387,9 +389,22 @@ class DataStream(_OperatorSettings):
         )
         return DataStream(self._environment, identifier)
 
-    @not_supported("caching is for the batch mode", see="write the stream to a FileSink and read it again.")
-    def cache(self) -> Any:
-        """Keep the records of this stream for the next job."""
+    def cache(self) -> CachedDataStream:
+        """Keep the records of this stream, when a job in batch mode computes them, for the next jobs of this environment.
+
+        For the result of an operator or its side output; raises InvalidProgramError for others.
+        """
+        from flinkish.datastream.cached_stream import CachedDataStream, StreamCache
+
+        if isinstance(self._transformation, VIRTUAL) and not isinstance(self._transformation, SideOutputTransformation):
+            raise InvalidProgramError(
+                f"cache() needs the result of an operator or a side output; {self._transformation.name} runs no operator.",
+                hint="call cache() before it, or behind the operator after it.",
+            )
+        identifier = self._environment._builder.add(
+            CacheTransformation, name="cache()", output_type=self._record_type, input=self._id, cache=StreamCache()
+        )
+        return CachedDataStream(self._environment, identifier)
 
     # Partitioning.
 
@@ -909,6 +924,7 @@ _ELSEWHERE = {
     "AllWindowedStream": "windowed_stream",
     "BroadcastConnectedStream": "broadcast_stream",
     "BroadcastStream": "broadcast_stream",
+    "CachedDataStream": "cached_stream",
     "WindowedStream": "windowed_stream",
 }
 

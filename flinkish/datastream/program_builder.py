@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.pickling import own_copy
 from flinkish.datastream.transformations import (
+    CacheTransformation,
     PartitionTransformation,
     SideOutputTransformation,
     SourceTransformation,
@@ -20,7 +21,7 @@ from flinkish.datastream.transformations import (
 #: Fields that hold user functions. Sources and sinks are configurations; what they make in the tasks is their own.
 _WITH_FUNCTIONS = ("operator", "key_selector", "first_key_selector", "second_key_selector", "partitioner", "watermarks")
 #: Transformations that add no operator.
-VIRTUAL = (PartitionTransformation, SideOutputTransformation, UnionTransformation)
+VIRTUAL = (CacheTransformation, PartitionTransformation, SideOutputTransformation, UnionTransformation)
 
 
 class ProgramBuilder:
@@ -55,6 +56,12 @@ class ProgramBuilder:
         """Change fields of a transformation."""
         self.transformations[identifier] = replace(self.transformations[identifier], **changes)
 
+    def clear_caches(self) -> None:
+        """Remove the records of all cached streams."""
+        for transformation in self.transformations.values():
+            if isinstance(transformation, CacheTransformation):
+                transformation.cache.clear()
+
     def fix_parallelism(self, parallelism: int) -> None:
         """Give the operators so far the parallelism that is the default now: a new default is for those to come, as in Flink."""
         for identifier, transformation in self.transformations.items():
@@ -64,16 +71,23 @@ class ProgramBuilder:
     def to_execute(self) -> Mapping[TransformationId, Transformation]:
         """Return the pending operators with all that they read, in the order in which they were made.
 
-        Raises InvalidProgramError if there are none.
+        What was cached is read from there, by a source in the place of the cached stream; nothing before it is needed then.
+        Raises InvalidProgramError if there are no pending operators.
         """
         if not self._pending:
             raise InvalidProgramError(
                 "No operators defined in streaming topology. Cannot execute.",
                 hint="add an operator or a sink, such as print(), after the last execute(); a source alone is not executed.",
             )
-        needed: set[TransformationId] = set()
-        self._collect(self._pending, needed)
-        return {identifier: self.transformations[identifier] for identifier in sorted(needed)}
+        needed: dict[TransformationId, Transformation] = {}
+        waiting = list(self._pending)
+        while waiting:
+            identifier = waiting.pop()
+            if identifier not in needed:
+                transformation = self._resolved(self.transformations[identifier])
+                needed[identifier] = transformation
+                waiting.extend(transformation.inputs)
+        return dict(sorted(needed.items()))
 
     def clear(self) -> None:
         """Forget what was pending: it has been handed over."""
@@ -87,10 +101,28 @@ class ProgramBuilder:
             if isinstance(transformation, SideOutputTransformation) and transformation.input == source
         ]
 
-    def _collect(self, identifiers: Iterable[TransformationId], needed: set[TransformationId]) -> None:
-        waiting = list(identifiers)
-        while waiting:
-            identifier = waiting.pop()
-            if identifier not in needed:
-                needed.add(identifier)
-                waiting.extend(self.transformations[identifier].inputs)
+    def _resolved(self, transformation: Transformation) -> Transformation:
+        """Return a source that reads the cache in the place of a cached stream, if there are records; all else as it is."""
+        if not isinstance(transformation, CacheTransformation):
+            return transformation
+        origin = self.transformations[transformation.input]
+        if isinstance(origin, SideOutputTransformation):
+            origin = self.transformations[origin.input]
+        # Each subtask writes what it computed, and reads it again.
+        alike: dict[str, Any] = {
+            "parallelism": origin.parallelism,
+            "max_parallelism": origin.max_parallelism,
+            "can_be_parallel": origin.can_be_parallel,
+            "uid": f"cache {transformation.id}",
+        }
+        source = transformation.cache.source(transformation.output_type)
+        if source is None:
+            return replace(transformation, **alike)
+        return SourceTransformation(
+            id=transformation.id,
+            name="CacheRead",
+            output_type=transformation.output_type,
+            source=source,
+            watermarks=None,
+            **alike,
+        )

@@ -466,7 +466,8 @@ class StreamExecutionEnvironment:
         return load_executor().explain(self._program(None))
 
     def close(self) -> None:
-        """Do nothing; jobs hold their own resources."""
+        """Remove the records of cached streams; jobs hold their own resources."""
+        self._builder.clear_caches()
 
     def _start(self, job_name: str | None) -> JobClient:
         program = self._program(job_name)

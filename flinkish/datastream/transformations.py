@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NewType
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.common.watermark_strategy import WatermarkStrategy
+    from flinkish.datastream.cached_stream import StreamCache
     from flinkish.datastream.connectors.base import DriverSource, Sink, Source
     from flinkish.datastream.operators import OperatorConfig
     from flinkish.datastream.output_tag import OutputTag
@@ -161,6 +162,21 @@ class PartitionTransformation(Transformation):
 
     input: TransformationId
     partitioner: Partitioner
+
+    @property
+    def inputs(self) -> tuple[TransformationId, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheTransformation(Transformation):
+    """Reads its input and, in batch mode, has its records kept in `cache`.
+
+    A program that is executed holds it only while the cache is empty, else a source in its place.
+    """
+
+    input: TransformationId
+    cache: StreamCache
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:

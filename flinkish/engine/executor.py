@@ -21,7 +21,9 @@ from flinkish.common import options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, random_id
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.program import Program
+from flinkish.datastream.transformations import CacheTransformation
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.requirements import install
 from flinkish.engine.scratch import DiskFolder, remove_made
@@ -49,6 +51,8 @@ JOB_THREAD = "flinkish-job-"
 _log = logging.getLogger("flinkish.engine.executor")
 
 _watch = SignalWatch(SystemClock())
+#: Where cached streams of this process are kept, by io.tmp.dirs.
+_caches: dict[str | None, DiskFolder] = {}
 # Called in reverse order: what is stopped removes its own folders.
 atexit.register(remove_made)
 atexit.register(stop_at_exit, _watch)
@@ -115,6 +119,7 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     mode = runtime_mode(program.configuration, program.transformations.values())
     configuration = effective_configuration(with_runtime_mode(program.configuration, mode))
     checkpointing = configuration.contains(options.CHECKPOINTING_INTERVAL)
+    _prepare_caches(program, mode)
     # Built once without regard to a checkpoint, so that a wrong program is refused before storage is touched or claimed.
     build_job_graph(generate(program))
     check_supported(program)
@@ -185,6 +190,17 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     _log.info("Job %s (%s) is starting.", setup.job_name, setup.job_id)
     threading.Thread(target=job_master.run, name=f"{JOB_THREAD}{setup.job_id[:8]}", daemon=True).start()
     return client
+
+
+def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
+    """Give cached streams that are still empty a folder; it ends with this process, as they do."""
+    parent = program.configuration.get(options.TMP_DIRS)
+    for transformation in program.transformations.values():
+        if isinstance(transformation, CacheTransformation):
+            if mode is RuntimeExecutionMode.BATCH:
+                transformation.cache.prepare(_caches.setdefault(parent, DiskFolder(parent, "flinkish-cache")).path)
+            else:
+                _log.warning("The program runs in streaming mode: what cache() was called on is computed, but not kept.")
 
 
 def _notes(configuration: Configuration, job_id: str, storage: CheckpointStorage | None, clock: Clock) -> JobNotes | None:

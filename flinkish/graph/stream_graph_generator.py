@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.operators import OperatorConfig
 from flinkish.datastream.transformations import (
     Partitioner,
@@ -15,6 +16,7 @@ from flinkish.datastream.transformations import (
     Transformation,
     TransformationId,
 )
+from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
 from flinkish.graph.translators import VIRTUAL, NodeInput, Output, translate
 from flinkish.graph.uids import InputIdentity, UidAssigner
@@ -87,6 +89,11 @@ class _Generator:
     def translate(self, transformation: Transformation) -> None:
         self._outputs[transformation.id] = translate(transformation, self)
         self._types[transformation.id] = transformation.output_type
+
+    @property
+    def batch(self) -> bool:
+        mode = runtime_mode(self._program.configuration, self._program.transformations.values())
+        return mode is RuntimeExecutionMode.BATCH
 
     def outputs_of(self, transformation: TransformationId) -> tuple[Output, ...]:
         if transformation not in self._outputs:

@@ -14,6 +14,7 @@ from flinkish.common.errors import InvalidProgramError
 from flinkish.datastream.operators import OperatorConfig, SinkConfig, SourceConfig
 from flinkish.datastream.transformations import (
     BroadcastStateTransformation,
+    CacheTransformation,
     OneInputTransformation,
     Partitioner,
     PartitionTransformation,
@@ -53,6 +54,11 @@ class NodeInput:
 
 class TranslationContext(Protocol):
     """What a translator may use."""
+
+    @property
+    def batch(self) -> bool:
+        """Whether the program runs in batch mode."""
+        ...
 
     def outputs_of(self, transformation: TransformationId) -> tuple[Output, ...]:
         """Return what a transformation that was translated before stands for."""
@@ -122,6 +128,14 @@ def _translate_sink(sink: SinkTransformation, context: TranslationContext) -> tu
     return (context.add_node(sink, SinkConfig(sink=sink.sink), inputs=inputs, name=f"Sink: {sink.name}"),)
 
 
+def _translate_cache(cache: CacheTransformation, context: TranslationContext) -> tuple[Output, ...]:
+    # Readers of this job get the records as they come. As in Flink nothing is kept of a stream that may not end.
+    if context.batch:
+        inputs = (NodeInput(transformation=cache.input),)
+        context.add_node(cache, SinkConfig(sink=cache.cache.sink()), inputs=inputs, name="CacheWrite")
+    return context.outputs_of(cache.input)
+
+
 def _translate_union(union: UnionTransformation, context: TranslationContext) -> tuple[Output, ...]:
     return tuple(output for read in union.union_inputs for output in context.outputs_of(read))
 
@@ -148,6 +162,7 @@ TRANSLATORS: Mapping[type[Transformation], Translator[Transformation]] = dict(
         _entry(TwoInputTransformation, _translate_two_input),
         _entry(BroadcastStateTransformation, _translate_broadcast_state),
         _entry(SinkTransformation, _translate_sink),
+        _entry(CacheTransformation, _translate_cache),
         _entry(UnionTransformation, _translate_union),
         _entry(PartitionTransformation, _translate_partition),
         _entry(SideOutputTransformation, _translate_side_output),

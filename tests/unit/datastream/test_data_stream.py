@@ -10,6 +10,7 @@ import pytest
 from flinkish.common import Duration, TimestampAssigner, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, NotSerializableError, UnsupportedError
 from flinkish.datastream import (
+    CachedDataStream,
     CloseableIterator,
     FilterFunction,
     FlatMapFunction,
@@ -318,11 +319,28 @@ def test_what_runs_no_operator_cannot_be_named(env: StreamExecutionEnvironment, 
         getattr(stream, method)("a" * 32)
 
 
-@pytest.mark.parametrize(("method", "arguments"), [("cache", ())])
-def test_what_is_not_there_yet_says_so(env: StreamExecutionEnvironment, method: str, arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(UnsupportedError, match=f"DataStream.{method} is not supported") as caught:
-        getattr(numbers(env), method)(*arguments)
-    assert "Hint:" in str(caught.value)
+def test_a_cached_stream_has_the_type_of_its_origin_and_nothing_to_set(env: StreamExecutionEnvironment) -> None:
+    cached = env.from_collection([1], Types.INT()).map(abs, Types.LONG()).cache()
+
+    assert isinstance(cached, CachedDataStream)
+    assert cached.get_type() == Types.LONG()
+    cached.invalidate()
+    for call in (
+        lambda: cached.name("n"),
+        cached.get_name,
+        lambda: cached.set_parallelism(1),
+        cached.disable_chaining,
+        cached.cache,
+    ):
+        with pytest.raises(InvalidProgramError, match="CachedDataStream"):
+            call()
+
+
+def test_only_what_an_operator_makes_can_be_cached(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidProgramError, match=r"cache\(\) needs the result of an operator or a side output; union\(\) runs"):
+        numbers(env).union(numbers(env)).cache()
+    with pytest.raises(InvalidProgramError, match="A KeyedStream cannot be cached"):
+        numbers(env).key_by(abs).cache()
 
 
 # Settings.

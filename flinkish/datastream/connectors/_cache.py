@@ -1,0 +1,260 @@
+"""The records of a cached stream in files: written by the job that computes them, read by later jobs of the program.
+
+Each subtask writes its records, with their times, into files of its own, one for each epoch that brings some; a list of those
+that count stands in operator state and is committed at the end of the job. A later job reads each subtask's files in order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from flinkish.common import pickling
+from flinkish.common.configuration import Configuration
+from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    CommitRequest,
+    Committer,
+    InputStatus,
+    ReaderOutput,
+    Sink,
+    SinkWriter,
+    SinkWriterContext,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    WriteContext,
+)
+from flinkish.datastream.state import ListStateDescriptor
+
+_LIST: Final = "files.json"
+#: Records of a block, which is pickled at once.
+_BLOCK_RECORDS: Final = 1_000
+_FILES: Final = ListStateDescriptor("files", Types.TUPLE([Types.STRING(), Types.LONG()]))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFile:
+    """A file of blocks in the cache's folder."""
+
+    subtask: int
+    name: str
+    size: int
+
+
+def committed_files(folder: Path) -> tuple[CacheFile, ...] | None:
+    """Return the files of a cache in the order in which they were written; None if one is not as it was, or more were to come."""
+    try:
+        files = tuple(CacheFile(*fields) for fields in json.loads((folder / _LIST).read_text(encoding="utf-8")))
+        intact = all((folder / file.name).stat().st_size == file.size for file in files)
+    except OSError:
+        return None
+    return files if intact else None
+
+
+@dataclass(frozen=True)
+class CacheSink(Sink[Any, CacheFile]):
+    """Fills a cache; it is complete when the job is."""
+
+    folder: str
+
+    def create_writer(self, context: SinkWriterContext) -> _CacheWriter:
+        return _CacheWriter(Path(self.folder), context)
+
+    def create_committer(self, configuration: Configuration) -> _CacheCommitter:
+        return _CacheCommitter(Path(self.folder))
+
+    @property
+    def committable_type(self) -> type[CacheFile]:
+        return CacheFile
+
+
+class _CacheWriter(SinkWriter[Any, CacheFile]):
+    def __init__(self, folder: Path, context: SinkWriterContext) -> None:
+        self._folder = folder
+        self._subtask = context.subtask_index
+        self._files = context.get_list_state(_FILES)
+        self._file: IO[bytes] | None = None
+        self._name = ""
+        self._values: list[Any] = []
+        self._timestamps: list[int | None] = []
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._values.append(value)
+        self._timestamps.append(context.timestamp)
+        if len(self._values) >= _BLOCK_RECORDS:
+            self._write_block()
+
+    def _write_block(self) -> None:
+        if self._file is None:
+            # A name of its own for each try of an epoch: only what a try that counts has listed is ever read.
+            descriptor, self._name = tempfile.mkstemp(prefix=f"{self._subtask}-", dir=self._folder)
+            self._file = os.fdopen(descriptor, "wb")
+        # The job that reads it need not know the classes of the job script.
+        block = pickling.dumps_by_value((self._values, self._timestamps))
+        self._file.write(len(block).to_bytes(8, "little") + block)
+        self._values, self._timestamps = [], []
+
+    def end_epoch(self) -> None:
+        if self._values:
+            self._write_block()
+        if self._file is not None:
+            file, self._file = self._file, None
+            size = file.tell()
+            file.close()
+            self._files.add((os.path.basename(self._name), size))
+
+    def flush(self, end_of_input: bool) -> None:
+        self.end_epoch()
+
+    def prepare_commit(self) -> Sequence[CacheFile]:
+        files = [CacheFile(self._subtask, name, size) for name, size in self._files.get()]
+        self._files.clear()
+        return files
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class _CacheCommitter(Committer[CacheFile]):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[CacheFile]]) -> None:
+        files = [dataclasses.astuple(request.committable) for request in requests]
+        temporary = self._folder / f"{_LIST}.new"
+        temporary.write_text(json.dumps(files), encoding="utf-8")
+        os.replace(temporary, self._folder / _LIST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSplit(SourceSplit):
+    """What one subtask wrote: its files, and how far they are read: file, where a block begins, record within that."""
+
+    files: tuple[str, ...]
+    file: int = 0
+    offset: int = 0
+    record: int = 0
+
+
+@dataclass(frozen=True)
+class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
+    """Reads a cache: subtask i what subtask i wrote."""
+
+    folder: str
+    files: tuple[CacheFile, ...]
+    record_type: TypeInformation
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def split_type(self) -> type[CacheSplit]:
+        return CacheSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return tuple[CacheSplit, ...]
+
+    def produced_type(self) -> TypeInformation:
+        return self.record_type
+
+    def create_enumerator(self, context: SplitEnumeratorContext[CacheSplit]) -> _CacheEnumerator:
+        by_subtask: dict[int, list[str]] = {}
+        for file in self.files:
+            by_subtask.setdefault(file.subtask, []).append(file.name)
+        splits = [CacheSplit(split_id=str(subtask), files=tuple(names)) for subtask, names in sorted(by_subtask.items())]
+        return _CacheEnumerator(context, splits)
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[CacheSplit], checkpoint: tuple[CacheSplit, ...]
+    ) -> _CacheEnumerator:
+        return _CacheEnumerator(context, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> _CacheReader:
+        return _CacheReader(Path(self.folder))
+
+
+class _CacheEnumerator(SplitEnumerator[CacheSplit, tuple[CacheSplit, ...]]):
+    """Hands everything out at the start."""
+
+    def __init__(self, context: SplitEnumeratorContext[CacheSplit], splits: Sequence[CacheSplit]) -> None:
+        self._context = context
+        self._splits = list(splits)
+
+    def add_splits_back(self, splits: Sequence[CacheSplit], subtask: int) -> None:
+        self._splits.extend(splits)
+
+    def start(self) -> None:
+        for split in self._splits:
+            self._context.assign_split(split, int(split.split_id) % self._context.parallelism)
+        self._splits = []
+        for subtask in range(self._context.parallelism):
+            self._context.signal_no_more_splits(subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> tuple[CacheSplit, ...]:
+        return tuple(self._splits)
+
+
+class _CacheReader(SourceReader[Any, CacheSplit]):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._splits: OwnedSplits[CacheSplit] = OwnedSplits()
+        #: The block at hand: values, times, and where the next one begins.
+        self._block: tuple[list[Any], list[int | None], int] | None = None
+
+    def add_splits(self, splits: Sequence[CacheSplit]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        split = self._splits.first()
+        if split is None:
+            return self._splits.status()
+        if split.file == len(split.files):
+            output.split_finished(split.split_id)
+            self._splits.remove(split.split_id)
+            return self._splits.status()
+        if self._block is None:
+            self._block = self._read(split)
+        if self._block is None:
+            self._splits.update(dataclasses.replace(split, file=split.file + 1, offset=0))
+            return InputStatus.MORE_AVAILABLE
+        values, timestamps, end = self._block
+        last = min(len(values), split.record + max(1, output.credit))
+        output.select_split(split.split_id)
+        for index in range(split.record, last):
+            output.collect(values[index], timestamps[index])
+        if last == len(values):
+            self._block = None
+            self._splits.update(dataclasses.replace(split, offset=end, record=0))
+        else:
+            self._splits.update(dataclasses.replace(split, record=last))
+        return InputStatus.MORE_AVAILABLE
+
+    def _read(self, split: CacheSplit) -> tuple[list[Any], list[int | None], int] | None:
+        with (self._folder / split.files[split.file]).open("rb") as file:
+            file.seek(split.offset)
+            length = file.read(8)
+            if not length:
+                return None
+            values, timestamps = pickling.loads(file.read(int.from_bytes(length, "little")))
+            return values, timestamps, file.tell()
+
+    def snapshot_state(self) -> Sequence[CacheSplit]:
+        return self._splits.all()
