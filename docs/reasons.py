@@ -86,7 +86,6 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "datastream.connectors.rabbitmq": _java_connector("RabbitMQ", _OWN_SOURCE_AND_SINK),
         "datastream.connectors.kafka": _later("Kafka comes together with Spark's native streaming sources"),
         "datastream.connectors.dynamic_kafka": _later("Kafka comes together with Spark's native streaming sources"),
-        "datastream.connectors.hybrid_source": _later("sources one after the other"),
         # Formats.
         "datastream.formats.avro": _later("Avro files"),
         "datastream.formats.csv": _later("see `StreamFormat.csv_format` for reading CSV files"),
@@ -95,12 +94,7 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "datastream.formats.parquet": _later("see `BulkFormat.parquet_format` and `ParquetWriterFactory`"),
         "RowDataBulkWriterFactory": _internal("of the Table API"),
         # Files.
-        "FileCompactStrategy.Builder": _differs("not nested here; made by FileCompactStrategy.builder() only"),
-        "FileCompactStrategy.builder": _later("small files are not merged"),
-        "FileCompactor": _later("small files are not merged"),
-        "FileSink.BaseBuilder": _internal("the common base of the builders"),
-        "FileSink.get_transformer": _internal("part of how PyFlink tells Java the buckets"),
-        "StreamingFileSink.BaseBuilder": _FILE_SINK_BUILDER,
+        "StreamingFileSink.BaseBuilder.with_rolling_policy": _differs("its argument is called `rolling_policy`, as in FileSink"),
         "StreamingFileSink.DefaultBulkFormatBuilder": _FILE_SINK_BUILDER,
         "StreamingFileSink.DefaultRowFormatBuilder": _FILE_SINK_BUILDER,
         "StreamTransformer": _differs("any object with `apply(stream)` will do"),

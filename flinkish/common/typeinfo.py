@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "BasicType",
     "BasicTypeInfo",
     "DateTypeInfo",
+    "DecimalTypeInfo",
     "ExternalTypeInfo",
     "InstantTypeInfo",
     "ListTypeInfo",
@@ -176,6 +178,41 @@ class InstantTypeInfo(BasicTypeInfo):
 
     def from_internal_type(self, obj: Any) -> Any:
         return None if obj is None else Instant.of_epoch_milli(obj // 1000)
+
+
+class DecimalTypeInfo(BasicTypeInfo):
+    """`decimal.Decimal` of at most `precision` digits, `scale` of them behind the point; Flink's BigDecimalTypeInfo.
+
+    The same type as BIG_DEC between operators and in state. Formats of files honour precision and scale: they round half up to
+    the scale, and refuse what has too many digits. Made by DataTypes.DECIMAL (flinkish.table).
+    """
+
+    def __init__(self, precision: int, scale: int) -> None:
+        super().__init__(BasicType.BIG_DEC)
+        whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (precision, scale))
+        if not whole or not 1 <= precision <= 38 or not 0 <= scale <= precision:
+            raise InvalidArgumentError(
+                f"a decimal type has a precision from 1 to 38 and a scale from 0 to the precision; got ({precision!r}, {scale!r})"
+            )
+        self.precision = precision
+        self.scale = scale
+
+    def rounded(self, value: Decimal) -> Decimal:
+        """Return a value at the type's scale; raises ArithmeticError if it has too many digits or is no number.
+
+        >>> DecimalTypeInfo(4, 2).rounded(Decimal("1.235"))
+        Decimal('1.24')
+        """
+        if not value.is_finite():
+            raise InvalidOperation(f"{value} is no number")
+        context = Context(prec=self.precision, rounding=ROUND_HALF_UP)
+        return value.quantize(Decimal((0, (1,), -self.scale)), context=context)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BasicTypeInfo) and other.basic_type is BasicType.BIG_DEC
+
+    def __hash__(self) -> int:
+        return super().__hash__()
 
 
 class SqlTimeTypeInfo(TypeInformation):

@@ -553,6 +553,13 @@ class DataStream(_OperatorSettings):
         )
         return DataStreamSink(self._environment, identifier)
 
+    def _written_by(self, sink: Sink[Any, Any]) -> DataStream:
+        """Write the records into a sink, and return the stream of what it would commit: the first of two stages."""
+        check_serializable(sink, f"the sink {type(sink).__name__} of sink_to()")
+        sink.validate(self._record_type)
+        operator = operators.SinkWriterConfig(sink=sink)
+        return self._one_input("Writer", operator, Types.PICKLED_BYTE_ARRAY(), keyed=False)
+
     def _collected(self) -> None:
         """Add the sink that brings the records to the driver: one subtask, so in the order in which they come."""
         from flinkish.datastream.connectors.collect import CollectSink
@@ -571,6 +578,25 @@ class DataStream(_OperatorSettings):
 
 class DataStreamSink(_OperatorSettings):
     """The end of a stream: what writes it."""
+
+    def _set(self, method: str, **changes: Any) -> Self:
+        # Of a sink of two stages the first one, which writes, has what state and resources go by.
+        first = self._first_stage()
+        if first is not None:
+            shared = {name: changes[name] for name in ("uid", "parallelism", "slot_sharing_group") if name in changes}
+            self._environment._builder.replace(first, **shared)
+            if "uid" in changes:
+                changes["uid"] += "-compactor"
+        return super()._set(method, **changes)
+
+    def _first_stage(self) -> TransformationId | None:
+        transformation = self._transformation
+        while isinstance(transformation, (SinkTransformation, PartitionTransformation)):
+            transformation = self._environment.transformations[transformation.input]
+        writes = isinstance(transformation, OneInputTransformation) and isinstance(
+            transformation.operator, operators.SinkWriterConfig
+        )
+        return transformation.id if writes else None
 
 
 _NO_PARTITIONING = "A KeyedStream has a partitioning that must not be changed: that by its key."

@@ -155,6 +155,13 @@ class SinkConfig(OperatorConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkWriterConfig(OperatorConfig):
+    """Writes into a sink; what it would commit it passes on as records, for a second stage before the committer."""
+
+    sink: Sink[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowConfig(OperatorConfig):
     """Groups the records of each key into windows.
 

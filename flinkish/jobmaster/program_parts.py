@@ -10,7 +10,7 @@ from typing import Any
 from flinkish.common.ids import OperatorUid
 from flinkish.datastream.checkpoint import CheckpointListener
 from flinkish.datastream.connectors.base import DriverSource, Sink, Source
-from flinkish.datastream.operators import SinkConfig, SourceConfig
+from flinkish.datastream.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.stream_graph import StreamNode
 
@@ -60,11 +60,14 @@ def sources(graph: JobGraph) -> tuple[SourceNode, ...]:
 
 
 def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
-    """Return the sinks of a job."""
+    """Return the sinks of a job.
+
+    The first stage of a sink counts too: a checkpoint made when the sink had one stage holds what is to be committed under its uid.
+    """
     return tuple(
         SinkNode(uid=node.uid, name=node.name, parallelism=vertex.parallelism, sink=node.operator.sink)
         for vertex, node in operators(graph)
-        if isinstance(node.operator, SinkConfig)
+        if isinstance(node.operator, SinkConfig | SinkWriterConfig)
     )
 
 

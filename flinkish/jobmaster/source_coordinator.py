@@ -138,6 +138,9 @@ class EnumeratorCoordinator:
         if not reader.no_more_splits:
             reader.no_more_splits, reader.news, reader.waiting = True, True, False
 
+    def is_reading(self, subtask: int) -> bool:
+        return bool(self._reader(subtask).splits)
+
     def call_async(
         self,
         work: Callable[[], Any],

@@ -2,7 +2,8 @@
 
 Times: SQL_TIMESTAMP is a time without zone; Delta tables of protocol (1, 2) know only points in time, so there it is taken as
 UTC (`zoned`), as Spark reads it with spark.sql.session.timeZone=UTC. Numbers: BIG_INT is decimal(38, 0), BIG_DEC decimal(38, 18),
-as in Flink's Table API; a value that does not fit is an error.
+as in Flink's Table API; a value that does not fit is an error. DECIMAL(p, s) is decimal(p, s).
+Files of Flink and Hive hold times without zone as points in time: read and written with `local`, those of the machine's zone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from flinkish.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
+    DecimalTypeInfo,
     ExternalTypeInfo,
     ListTypeInfo,
     LocalTimeTypeInfo,
@@ -97,6 +99,8 @@ def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_da
         return arrow_type(part, f"{what}.{name}", zoned=zoned, time_of_day=time_of_day)
 
     match type_info:
+        case DecimalTypeInfo():
+            return pa.decimal128(type_info.precision, type_info.scale)
         case BasicTypeInfo():
             return _BASIC[type_info.basic_type]
         case DateTypeInfo():
@@ -128,11 +132,24 @@ def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_da
             )
 
 
-def _write_converter(type_info: TypeInformation) -> Convert | None:
+def _is_timestamp(type_info: TypeInformation) -> bool:
+    local_date_time = LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME
+    return isinstance(type_info, TimestampTypeInfo) or (
+        isinstance(type_info, LocalTimeTypeInfo) and type_info.time_type is local_date_time
+    )
+
+
+def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
     """Return what makes of a value one that Arrow takes for the type; None if nothing is to be done."""
     type_info = unwrap(type_info)
     convert: Convert
     match type_info:
+        case DecimalTypeInfo():
+            rounded = type_info.rounded
+            convert = lambda value: rounded(decimal.Decimal(value))  # noqa: E731
+        case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
+            # Without a zone it is taken for one of the machine's zone.
+            convert = lambda value: value.astimezone(datetime.UTC)  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = decimal.Decimal
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
@@ -140,19 +157,19 @@ def _write_converter(type_info: TypeInformation) -> Convert | None:
         case PrimitiveArrayTypeInfo() if is_bytes(type_info):
             convert = bytes
         case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = _write_converter(type_info.element_type)
+            element = _write_converter(type_info.element_type, local)
             if element is None:
                 return None
             convert = lambda values: list(map(element, values))  # noqa: E731
         case MapTypeInfo():
-            key = _write_converter(type_info.key_type) or _same
-            value = _write_converter(type_info.value_type) or _same
+            key = _write_converter(type_info.key_type, local) or _same
+            value = _write_converter(type_info.value_type, local) or _same
             convert = lambda entries: [(key(k), value(v)) for k, v in entries.items()]  # noqa: E731
         case RowTypeInfo() | TupleTypeInfo():
             fields = fields_of(type_info)
             assert fields is not None
             names = fields[0]
-            converters = [_write_converter(part) or _same for part in fields[1]]
+            converters = [_write_converter(part, local) or _same for part in fields[1]]
             convert = lambda row: {  # noqa: E731
                 name: one(part) for name, one, part in zip(names, converters, values_of(row, names), strict=True)
             }
@@ -207,10 +224,11 @@ class RowsToArrow:
         time_of_day: bool = True,
         positions: Sequence[int] | None = None,
         by_position: bool = False,
+        local: bool = False,
     ) -> None:
         """`positions`: where the columns stand in the rows that `batch` gets, if not in the order of the names.
 
-        `by_position`: names in the rows do not count.
+        `by_position`: names in the rows do not count. `local`, with `zoned`: SQL_TIMESTAMP is a time of the machine's zone.
         """
         self._by_position = by_position
         self.names = tuple(names)
@@ -223,7 +241,7 @@ class RowsToArrow:
                 for name, part in zip(names, types, strict=True)
             ]
         )
-        self._converters = [_write_converter(part) for part in types]
+        self._converters = [_write_converter(part, local) for part in types]
 
     def values(self, row: Any) -> Sequence[Any]:
         """Return the values of a record in column order; raises TypeMismatchError if it is not a row that can be appended."""
@@ -313,11 +331,14 @@ def row_type_of_schema(schema: pa.Schema) -> RowTypeInfo:
     return Types.ROW_NAMED(list(schema.names), [type_of_arrow(field.type, f"column {field.name!r}") for field in schema])
 
 
-def read_converter(type_info: TypeInformation) -> Convert | None:
+def read_converter(type_info: TypeInformation, *, local: bool = False) -> Convert | None:
     """Return what makes our value of one that Arrow's `to_pylist` gave for the type; None if nothing is to be done."""
     type_info = unwrap(type_info)
     convert: Convert
     match type_info:
+        case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
+            # Arrow gives the time in UTC.
+            convert = lambda value: value.replace(tzinfo=datetime.UTC).astimezone().replace(tzinfo=None)  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = int
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
@@ -325,22 +346,22 @@ def read_converter(type_info: TypeInformation) -> Convert | None:
         case PrimitiveArrayTypeInfo() if is_bytes(type_info):
             return None
         case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = read_converter(type_info.element_type)
+            element = read_converter(type_info.element_type, local=local)
             if element is None:
                 return None
             convert = lambda values: list(map(element, values))  # noqa: E731
         case MapTypeInfo():
-            key = read_converter(type_info.key_type) or _same
-            value = read_converter(type_info.value_type) or _same
+            key = read_converter(type_info.key_type, local=local) or _same
+            value = read_converter(type_info.value_type, local=local) or _same
             convert = lambda entries: {key(k): value(v) for k, v in entries}  # noqa: E731
         case RowTypeInfo():
             names = type_info.field_names
-            converters = [read_converter(part) or _same for part in type_info.field_types]
+            converters = [read_converter(part, local=local) or _same for part in type_info.field_types]
             convert = lambda struct: make_row(  # noqa: E731
                 names, [one(struct[name]) for name, one in zip(names, converters, strict=True)]
             )
         case TupleTypeInfo():
-            parts = [read_converter(part) or _same for part in type_info.field_types]
+            parts = [read_converter(part, local=local) or _same for part in type_info.field_types]
             convert = lambda struct: tuple([one(part) for one, part in zip(parts, struct.values(), strict=True)])  # noqa: E731
         case _:
             return None

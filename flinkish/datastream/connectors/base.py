@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -160,6 +160,10 @@ class SplitEnumeratorContext(Protocol[AssignedSplitT]):
         """Tell a reader that it gets no more splits."""
         ...
 
+    def is_reading(self, subtask: int) -> bool:
+        """Return whether a reader has splits that it has not read to their end, as of the last epoch."""
+        ...
+
     def call_async(
         self,
         work: Callable[[], T],
@@ -206,7 +210,7 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     """A source: immutable and picklable; makes the working parts."""
 
     #: Whether its readers call `emit_watermark`, `mark_idle` or `mark_active`, because the source knows its watermarks itself.
-    emits_watermarks: ClassVar[bool] = False
+    emits_watermarks: bool = False
 
     @property
     @abstractmethod

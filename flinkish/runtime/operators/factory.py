@@ -17,7 +17,7 @@ from flinkish.runtime.operators.co import (
 )
 from flinkish.runtime.operators.interval_join import IntervalJoinOperator
 from flinkish.runtime.operators.keyed import KeyedProcessOperator, ReduceOperator
-from flinkish.runtime.operators.sink import SinkOperator
+from flinkish.runtime.operators.sink import SinkOperator, SinkWriterOperator
 from flinkish.runtime.operators.source import SourceOperator
 from flinkish.runtime.operators.stateless import (
     FilterOperator,
@@ -47,6 +47,7 @@ _OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Opera
     configs.TimestampsAndWatermarksConfig: TimestampsAndWatermarksOperator,
     configs.WindowConfig: window_operator,
     configs.SinkConfig: SinkOperator,
+    configs.SinkWriterConfig: SinkWriterOperator,
 }
 
 

@@ -15,7 +15,7 @@ from flinkish.datastream.connectors.base import (
     WriteContext,
 )
 from flinkish.datastream.functions import Function
-from flinkish.datastream.operators import SinkConfig
+from flinkish.datastream.operators import SinkConfig, SinkWriterConfig
 from flinkish.datastream.state import ListState, ListStateDescriptor
 from flinkish.metrics import MetricGroup
 from flinkish.runtime.isolation import SCALARS, isolate
@@ -59,7 +59,7 @@ class SinkOperator(Operator):
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
         config = context.node.operator
-        assert isinstance(config, SinkConfig)
+        assert isinstance(config, SinkConfig | SinkWriterConfig)
         self._sink = config.sink
         self._writer: SinkWriter[Any, Any] | None = None
 
@@ -106,3 +106,23 @@ class SinkOperator(Operator):
         if self._writer is not None:
             writer, self._writer = self._writer, None
             writer.close()
+
+
+class SinkWriterOperator(SinkOperator):
+    """Passes on as records, ahead of the barrier, what its writer prepared to be committed."""
+
+    def prepare_snapshot(self) -> None:
+        super().prepare_snapshot()
+        self._pass_on()
+
+    def finish(self) -> None:
+        super().finish()
+        self._pass_on()
+
+    def prepare_commit(self) -> tuple[bytes, ...]:
+        return ()
+
+    def _pass_on(self) -> None:
+        assert self._writer is not None
+        for committable in self._writer.prepare_commit():
+            self.emit(committable, None)

@@ -87,13 +87,19 @@ class FakeEnumeratorContext:
         self.configuration = Configuration()
         self.assigned: dict[int, list[Any]] = {}
         self.no_more: set[int] = set()
+        #: Whether each reader has unfinished splits.
+        self.reading: dict[int, bool] = {}
         self.calls: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None], int | None]] = []
 
     def assign_split(self, split: Any, subtask: int) -> None:
         self.assigned.setdefault(subtask, []).append(split)
+        self.reading[subtask] = True
 
     def signal_no_more_splits(self, subtask: int) -> None:
         self.no_more.add(subtask)
+
+    def is_reading(self, subtask: int) -> bool:
+        return self.reading.get(subtask, False)
 
     def call_async(
         self, work: Callable[[], Any], handler: Callable[..., None], *, initial_delay: int = 0, period: int | None = None
@@ -126,6 +132,8 @@ class SourceRun:
     restart_readers: bool = False
     metric_group: FakeMetricGroup = field(default_factory=FakeMetricGroup)
     epochs: int = 0
+    #: What all readers emitted in each epoch.
+    emitted_by_epoch: list[list[Any]] = field(default_factory=list)
 
     def values(self) -> list[Any]:
         return [value for values in self.by_subtask().values() for value in values]
@@ -158,6 +166,7 @@ class SourceRun:
         running = set(range(self.parallelism))
         for _ in range(most_epochs):
             self.epochs += 1
+            self.emitted_by_epoch.append([])
             for subtask in sorted(running):
                 if not owned[subtask] and subtask not in context.no_more:
                     enumerator.handle_split_request(subtask)
@@ -180,7 +189,9 @@ class SourceRun:
                 while output.credit > 0 and status is InputStatus.MORE_AVAILABLE:
                     status = reader.poll_next(output)
                 emitted[subtask].extend(output.values)
+                self.emitted_by_epoch[-1].extend(output.values)
                 owned[subtask] = list(reader.snapshot_state())
+                context.reading[subtask] = bool(owned[subtask])
                 if status is InputStatus.END_OF_INPUT:
                     reader.close()
                     running.discard(subtask)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError, UnsupportedError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
@@ -18,8 +18,6 @@ from flinkish.datastream.connectors import _row_buffer
 from flinkish.datastream.connectors.base import WriteContext
 from flinkish.datastream.connectors.file_system import (
     BucketAssigner,
-    FileCompactor,
-    FileCompactStrategy,
     FileSink,
     OutputFileConfig,
     ParquetWriterFactory,
@@ -376,10 +374,6 @@ def test_wrong_settings_are_refused_when_the_sink_is_built(tmp_path: Path) -> No
         RollingPolicy.default_rolling_policy(part_size=0)
     with pytest.raises(InvalidArgumentError, match="part_prefix"):
         OutputFileConfig.builder().with_part_prefix("a/b").build()
-    with pytest.raises(UnsupportedError, match="merge small files"):
-        FileCompactStrategy.builder()
-    with pytest.raises(UnsupportedError, match="merge small files"):
-        FileCompactor.concat_file_compactor()
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="is a file; a folder is needed"):
         text_sink(tmp_path / "file").validate(Types.STRING())

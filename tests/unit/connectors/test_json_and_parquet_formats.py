@@ -16,7 +16,8 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
-from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RECORD_ERRORS_METRIC, RecordErrorPolicy
+from flinkish.datastream.output_tag import OutputTag
 from tests.unit.connectors.fakes import SourceRun
 
 
@@ -153,8 +154,35 @@ def test_parquet_without_a_type_takes_that_of_the_file(tmp_path: Path) -> None:
 def test_parquet_columns_are_widened_but_not_narrowed_with_loss(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": pa.array([1, 2**40], pa.int64())}), tmp_path / "a.parquet")
     assert parquet(BulkFormat.parquet_format(Types.TUPLE([Types.DOUBLE()])), tmp_path) == [(1.0,), (float(2**40),)]
-    with pytest.raises(SourceError, match=r"a\.parquet: column 'v' is int64 in the file, which cannot be read as Integer"):
+    with pytest.raises(SourceError, match=r"a\.parquet, row 2: column 'v' is int64 in the file, which cannot be read as Integer"):
         parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [Types.INT()])), tmp_path)
+
+
+def test_rows_with_values_that_do_not_fit_are_bad_records(tmp_path: Path) -> None:
+    values = [1, 2**40, 3, -(2**40), 5]
+    pq.write_table(pa.table({"v": pa.array(values, pa.int64()), "k": list("abcde")}), tmp_path / "a.parquet", row_group_size=3)
+    format_ = BulkFormat.parquet_format(Types.ROW_NAMED(["v", "k"], [Types.INT(), Types.STRING()]))
+    good = [Row(v=1, k="a"), Row(v=3, k="c"), Row(v=5, k="e")]
+    for credit in (1, 2, 100):
+        for restart in (False, True):
+            source = FileSource.for_bulk_file_format(format_, str(tmp_path)).on_record_error(RecordErrorPolicy.skip()).build()
+            run = SourceRun(source, credit=credit, restart_readers=restart)
+            assert run.values() == good
+            assert run.metric_group.counters[RECORD_ERRORS_METRIC].count == 2
+    tag = OutputTag("bad", RECORD_ERROR_TYPE)
+    source = FileSource.for_bulk_file_format(format_, str(tmp_path)).on_record_error(RecordErrorPolicy.side_output(tag)).build()
+    bad = [value.value for value in SourceRun(source).values() if not isinstance(value, Row)]
+    assert [(row.line, row.record) for row in bad] == [(2, f"{2**40}, b"), (4, f"{-(2**40)}, d")]
+
+
+def test_a_column_of_a_type_that_never_fits_fails_whatever_the_policy(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [{"x": 1}]}), tmp_path / "a.parquet")
+    format_ = BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [Types.INT()]))
+    source = FileSource.for_bulk_file_format(format_, str(tmp_path)).on_record_error(RecordErrorPolicy.skip()).build()
+    with pytest.raises(
+        SourceError, match=r"a\.parquet: column 'v' is struct<x: int64> in the file, which cannot be read as Integer"
+    ):
+        SourceRun(source).values()
 
 
 def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Path) -> None:

@@ -1,38 +1,171 @@
-"""PyFlink's names for merging small files; not supported yet, so that a program that asks for it is told when it is built."""
+"""When and how FileSink merges small files: PyFlink's names, with what Java has besides."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from flinkish.common.errors import UnsupportedError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.datastream.connectors.file_system.parts import copy_bytes
+
+if TYPE_CHECKING:
+    from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 
 
-def compaction_unsupported(*_: Any, **__: Any) -> NoReturn:
-    """Raise UnsupportedError."""
-    raise UnsupportedError(
-        "FileSink does not merge small files",
-        hint="a longer checkpoint interval makes fewer and larger files; or write to a DeltaSink and run OPTIMIZE on its table.",
-    )
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileCompactStrategy:
-    """When small files are merged. Not supported."""
+    """When the closed files of a bucket are merged. Made by `builder()`.
+
+    >>> FileCompactStrategy.builder().set_size_threshold(1024).enable_compaction_on_checkpoint(10).build()
+    FileCompactStrategy(size_threshold=1024, num_checkpoints_before_compaction=10, num_compact_threads=1)
+    """
+
+    #: Bytes from which on files are merged; -1: however many they are.
+    size_threshold: int = -1
+    #: Merge after so many checkpoints, whatever the size; -1: never for that reason.
+    num_checkpoints_before_compaction: int = -1
+    num_compact_threads: int = 1
 
     @staticmethod
-    def builder() -> NoReturn:
-        """Raise UnsupportedError."""
-        compaction_unsupported()
+    def builder() -> FileCompactStrategy.Builder:
+        """Begin a strategy."""
+        return FileCompactStrategy.Builder()
+
+    class Builder:
+        """Sets up a FileCompactStrategy."""
+
+        def __init__(self) -> None:
+            self._strategy = FileCompactStrategy()
+
+        def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategy.Builder:
+            """Merge what has waited for so many checkpoints."""
+            number = _positive(num_checkpoints_before_compaction, "num_checkpoints_before_compaction")
+            self._strategy = replace(self._strategy, num_checkpoints_before_compaction=number)
+            return self
+
+        def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
+            """Merge files that have so many bytes together."""
+            self._strategy = replace(self._strategy, size_threshold=_positive(size_threshold, "size_threshold"))
+            return self
+
+        def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
+            """Set how many merges each subtask makes at the same time; 1 by default."""
+            self._strategy = replace(self._strategy, num_compact_threads=_positive(num_compact_threads, "num_compact_threads"))
+            return self
+
+        def build(self) -> FileCompactStrategy:
+            """Return the strategy; raises InvalidProgramError if nothing would ever make it merge."""
+            strategy = self._strategy
+            if strategy.size_threshold < 0 and strategy.num_checkpoints_before_compaction < 0:
+                raise InvalidProgramError(
+                    "a FileCompactStrategy needs a size threshold, a number of checkpoints, or both",
+                    hint="call set_size_threshold(bytes) or enable_compaction_on_checkpoint(1).",
+                )
+            return strategy
 
 
-class FileCompactor:
-    """How small files are merged. Not supported."""
+def _positive(value: Any, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgumentError(f"{name} of FileCompactStrategy must be an int; got {value!r}")
+    if value <= 0:
+        raise InvalidProgramError(f"{name} of FileCompactStrategy must be more than 0; got {value}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedFile:
+    """A file to be merged, of which the first `length` bytes count."""
+
+    path: str
+    length: int
+
+
+class FileCompactor(ABC):
+    """Makes one file of several. Subclass it for a format of your own; it must be picklable."""
+
+    @abstractmethod
+    def compact(self, files: Sequence[ClosedFile], target: str) -> None:
+        """Write the contents of files of one bucket, in their order, to a new file at a path."""
+
+    def for_bulk_format(self, writer_factory: BulkPartWriterFactory) -> FileCompactor:
+        """Return what merges files of a bulk format; raises InvalidProgramError if this compactor cannot."""
+        return self
+
+    def for_row_format(self) -> FileCompactor:
+        """Return what merges files that an Encoder writes; raises InvalidProgramError if this compactor cannot."""
+        return self
 
     @staticmethod
-    def concat_file_compactor(file_delimiter: bytes | None = None) -> NoReturn:
-        """Raise UnsupportedError."""
-        compaction_unsupported()
+    def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
+        """Put the bytes of one file behind those of the other, with a delimiter in between if there is one.
+
+        Differs from Flink: refused for bulk formats whose files cannot be joined so, where Flink writes damaged ones.
+        """
+        if file_delimiter is not None and not isinstance(file_delimiter, (bytes, bytearray)):
+            raise InvalidArgumentError(f"file_delimiter of concat_file_compactor must be bytes; got {file_delimiter!r}")
+        return _ConcatFileCompactor(bytes(file_delimiter or b""))
 
     @staticmethod
-    def identical_file_compactor() -> NoReturn:
-        """Raise UnsupportedError."""
-        compaction_unsupported()
+    def identical_file_compactor() -> FileCompactor:
+        """Take over the only file there is to merge; raises SinkError, which fails the job, if there are several.
+
+        For strategies that let files through one by one, such as a size threshold that each file reaches.
+        """
+        return _IdenticalFileCompactor()
+
+    @staticmethod
+    def record_wise_file_compactor() -> FileCompactor:
+        """Read the records of bulk files and write them to one; Java's RecordWiseFileCompactor, not in PyFlink."""
+        return _RecordWiseFileCompactor()
+
+
+@dataclass(frozen=True, slots=True)
+class _ConcatFileCompactor(FileCompactor):
+    delimiter: bytes
+
+    def compact(self, files: Sequence[ClosedFile], target: str) -> None:
+        with open(target, "xb", buffering=0) as output:
+            for index, file in enumerate(files):
+                if index:
+                    output.write(self.delimiter)
+                with open(file.path, "rb", buffering=0) as source:
+                    copy_bytes(source.fileno(), output.fileno(), file.length)
+
+    def for_bulk_format(self, writer_factory: BulkPartWriterFactory) -> FileCompactor:
+        if not writer_factory.joinable:
+            raise InvalidProgramError(
+                f"files that {type(writer_factory).__name__} writes cannot be put behind one another byte by byte",
+                hint="use FileCompactor.record_wise_file_compactor().",
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _IdenticalFileCompactor(FileCompactor):
+    def compact(self, files: Sequence[ClosedFile], target: str) -> None:
+        raise SinkError(
+            f"identical_file_compactor() takes over a single file; there are {len(files)} to be merged, the first is "
+            f"{os.path.basename(files[0].path)}",
+            hint="use concat_file_compactor() or record_wise_file_compactor().",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordWiseFileCompactor(FileCompactor):
+    writer_factory: BulkPartWriterFactory | None = None
+
+    def compact(self, files: Sequence[ClosedFile], target: str) -> None:
+        assert self.writer_factory is not None
+        self.writer_factory.merge([file.path for file in files], target)
+
+    def for_bulk_format(self, writer_factory: BulkPartWriterFactory) -> FileCompactor:
+        return _RecordWiseFileCompactor(writer_factory)
+
+    def for_row_format(self) -> FileCompactor:
+        raise InvalidProgramError(
+            "record_wise_file_compactor() is for bulk formats; what an Encoder writes cannot be read again in general",
+            hint="use FileCompactor.concat_file_compactor().",
+        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,50 +15,19 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, So
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors._arrow import arrow_type, fields_of, read_converter, row_type_of_schema, unwrap
-from flinkish.datastream.connectors.file_system.formats import BulkFormat, SplitReader
+from flinkish.datastream.connectors.file_system.formats import BulkFormat, FileFormat, SplitReader
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
 
-class ParquetFormat(BulkFormat):
-    """Rows of Parquet files; big files are cut at their row groups, so that readers share them.
-
-    `type_info`: ROW_NAMED, the columns to read and their types, found by name; or TUPLE, all columns by position. Without it
-    records are Rows of all columns (or those in `columns`), typed as the file says, and the type is not declared to the program.
-    Numbers are widened to the declared type, never narrowed with loss.
-    """
+class RowGroupFormat(FileFormat):
+    """Base of what is read from Parquet files; big ones are cut at their row groups, so that readers share them."""
 
     unit = "row"
-
-    def __init__(
-        self, type_info: TypeInformation | None = None, *, columns: Sequence[str] | None = None, batch_size: int = 4096
-    ) -> None:
-        if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
-            raise InvalidArgumentError(f"columns of the Parquet format must be a list of names; got {columns!r}")
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
-            raise InvalidArgumentError(f"batch_size of the Parquet format must be an int of at least 1; got {batch_size!r}")
-        if type_info is not None:
-            if not isinstance(unwrap(type_info), RowTypeInfo | TupleTypeInfo):
-                raise InvalidArgumentError(f"type_info of the Parquet format must be ROW_NAMED, ROW or TUPLE; got {type_info!r}")
-            if columns is not None:
-                raise InvalidProgramError("give the Parquet format either a type_info or columns; got both")
-            names, types = _fields(type_info)
-            for name, part in zip(names, types, strict=True):
-                arrow_type(part, f"column {name!r}", zoned=False)
-        self.type_info = type_info
-        self.columns = None if columns is None else tuple(columns)
-        self.batch_size = batch_size
 
     @property
     def splittable(self) -> bool:
         return True
-
-    @property
-    def split_by_default(self) -> bool:
-        return True
-
-    def produced_type(self) -> TypeInformation | None:
-        return self.type_info
 
     def whole(self, path: str, size: int) -> FileSourceSplit:
         return FileSourceSplit(split_id=f"{path}@0", path=path, offset=0, length=None, file_size=size)
@@ -77,8 +47,57 @@ class ParquetFormat(BulkFormat):
                 start, collected = index + 1, 0
         return splits
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetOptions:
+    """How rows are read, beside their type."""
+
+    batch_size: int = 4096
+    #: Whether times without zone are those of the machine's zone; else of UTC, or just what the file says.
+    local_timestamps: bool = False
+    case_sensitive: bool = True
+
+
+class ParquetFormat(RowGroupFormat, BulkFormat):
+    """Rows of Parquet files.
+
+    `type_info`: ROW_NAMED, the columns to read and their types, found by name; or TUPLE, all columns by position. Without it
+    records are Rows of all columns (or those in `columns`), typed as the file says, and the type is not declared to the program.
+    Numbers are widened to the declared type, never narrowed with loss: a row with a value that does not fit is a bad record.
+    """
+
+    def __init__(
+        self,
+        type_info: TypeInformation | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        batch_size: int = 4096,
+    ) -> None:
+        if columns is not None and (isinstance(columns, str) or not all(isinstance(name, str) for name in columns)):
+            raise InvalidArgumentError(f"columns of the Parquet format must be a list of names; got {columns!r}")
+        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+            raise InvalidArgumentError(f"batch_size of the Parquet format must be an int of at least 1; got {batch_size!r}")
+        if type_info is not None:
+            if not isinstance(unwrap(type_info), RowTypeInfo | TupleTypeInfo):
+                raise InvalidArgumentError(f"type_info of the Parquet format must be ROW_NAMED, ROW or TUPLE; got {type_info!r}")
+            if columns is not None:
+                raise InvalidProgramError("give the Parquet format either a type_info or columns; got both")
+            names, types = _fields(type_info)
+            for name, part in zip(names, types, strict=True):
+                arrow_type(part, f"column {name!r}", zoned=False)
+        self.type_info = type_info
+        self.columns = None if columns is None else tuple(columns)
+        self.options = ParquetOptions(batch_size=batch_size)
+
+    @property
+    def split_by_default(self) -> bool:
+        return True
+
+    def produced_type(self) -> TypeInformation | None:
+        return self.type_info
+
     def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
-        return _ParquetReader(self, split)
+        return _RowReader(self, split, errors)
 
 
 def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:
@@ -99,10 +118,23 @@ def _open(path: str) -> pq.ParquetFile:
         raise SourceError(f"FileSource: {path} is not a Parquet file, or it is damaged: {error}") from error
 
 
-class _ParquetReader(SplitReader):
-    def __init__(self, format_: ParquetFormat, split: FileSourceSplit) -> None:
-        self._format = format_
+@dataclass(frozen=True, slots=True)
+class _BadRow:
+    """Stands for a row that cannot be read, until it is its turn."""
+
+    number: int
+    reason: str
+    text: str
+
+
+class RowGroupReader(SplitReader):
+    """Reads some row groups of a file; the position is a number of rows in them."""
+
+    def __init__(self, split: FileSourceSplit, errors: RecordErrors, batch_size: int) -> None:
+        self.path = split.path
         self._split = split
+        self._errors = errors
+        self._batch_size = batch_size
         if os.path.exists(split.path) and os.path.getsize(split.path) != split.file_size:
             raise SourceError(
                 f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has "
@@ -114,97 +146,90 @@ class _ParquetReader(SplitReader):
         self._end = groups if split.length is None else min(groups, split.offset + split.length)
         self._total = sum(self._rows_of(i) for i in range(split.offset, self._end))
         self._position = split.position or 0
-        self._names, self._columns, self._types = self._find_columns()
-        self._converters = [read_converter(part) for part in self._types]
-        self._is_tuple = format_.type_info is not None and isinstance(unwrap(format_.type_info), TupleTypeInfo)
-        self._batches = self._read_batches()
+        self._batches = self._read_batches(self.columns(self._file.schema_arrow))
         self._records: list[Any] = []
         self._index = 0
+        #: Whether there are bad rows in `_records`.
+        self._some_bad = False
+
+    @abstractmethod
+    def columns(self, schema: pa.Schema) -> list[str]:
+        """Return the columns to read; raises SourceError if the file has not what is declared. Called once, first."""
+
+    @abstractmethod
+    def column(self, index: int, column: pa.Array) -> pa.Array:
+        """Return a column as the declared type; raises ValueError if a value does not fit, SourceError if none ever would."""
+
+    @abstractmethod
+    def describe(self, index: int, column: pa.Array) -> str:
+        """Say what is wrong with a value of a column."""
+
+    @abstractmethod
+    def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
+        """Return the records that some columns of so many values are."""
 
     def _rows_of(self, group: int) -> int:
         rows: int = self._file.metadata.row_group(group).num_rows
         return rows
 
-    def _find_columns(self) -> tuple[tuple[str, ...], list[str], list[TypeInformation]]:
-        schema = self._file.schema_arrow
-        path = self._split.path
-        format_ = self._format
-        if format_.type_info is None:
-            wanted = list(schema.names) if format_.columns is None else list(format_.columns)
-            self._check_present(wanted, schema)
-            try:
-                row_type = row_type_of_schema(pa.schema([schema.field(name) for name in wanted]))
-            except InvalidArgumentError as error:
-                raise SourceError(f"{path}: {error}", hint="choose other columns with `columns` or a type_info.") from error
-            return row_type.field_names, wanted, list(row_type.field_types)
-        names, types = _fields(format_.type_info)
-        if isinstance(unwrap(format_.type_info), TupleTypeInfo):
-            if len(schema.names) != len(types):
-                raise SourceError(f"{path}: the declared type has {len(types)} columns, the file has {schema.names}")
-            return names, list(schema.names), list(types)
-        self._check_present(names, schema)
-        return names, list(names), list(types)
-
-    def _check_present(self, names: Sequence[str], schema: pa.Schema) -> None:
-        missing = [name for name in names if name not in schema.names]
-        if missing:
-            raise SourceError(f"{self._split.path}: columns {missing} are missing; the file has {schema.names}")
-
-    def _read_batches(self) -> Iterator[list[Any]]:
+    def _read_batches(self, names: list[str]) -> Iterator[list[Any]]:
         skip = self._position
         for group in range(self._split.offset, self._end):
             rows = self._rows_of(group)
             if skip >= rows:
                 skip -= rows
                 continue
-            for batch in self._file.iter_batches(self._format.batch_size, row_groups=[group], columns=self._columns):
+            for batch in self._file.iter_batches(self._batch_size, row_groups=[group], columns=names):
                 if skip >= batch.num_rows:
                     skip -= batch.num_rows
                     continue
-                yield self._rows(batch.slice(skip))
+                yield self._records_of(batch.slice(skip), names)
                 skip = 0
 
-    def _rows(self, batch: pa.RecordBatch) -> list[Any]:
-        columns = []
-        for name, column, part, convert in zip(self._names, self._columns, self._types, self._converters, strict=True):
-            values = self._cast(batch.column(batch.schema.get_field_index(column)), name, part).to_pylist()
-            columns.append(values if convert is None else list(map(convert, values)))
-        if not columns:
-            return [() if self._is_tuple else make_row((), [])] * batch.num_rows
-        if self._is_tuple:
-            return list(zip(*columns, strict=True))
-        names = self._names
-        return [make_row(names, list(values)) for values in zip(*columns, strict=True)]
-
-    def _cast(self, column: pa.Array, name: str, part: TypeInformation) -> pa.Array:
-        wanted = arrow_type(part, f"column {name!r}", zoned=False)
-        have = column.type
-        if pa.types.is_timestamp(have) and pa.types.is_timestamp(wanted):
-            # Finer than microseconds is cut off: Python has no more. Points in time become UTC where the type has no zone.
-            return column if have == wanted else column.cast(wanted, safe=False)
-        if have == wanted or (pa.types.is_decimal(have) and pa.types.is_decimal(wanted)):
-            return column
+    def _records_of(self, batch: pa.RecordBatch, names: list[str]) -> list[Any]:
+        raw = [batch.column(batch.schema.get_field_index(name)) for name in names]
+        self._some_bad = False
         try:
-            return column.cast(wanted)
-        except pa.ArrowException as error:
-            raise SourceError(
-                f"{self._split.path}: column {name!r} is {have} in the file, which cannot be read as {part!r}: {error}",
-                hint="declare the type that the file has.",
-            ) from error
+            return self.rows([self.column(index, column) for index, column in enumerate(raw)], batch.num_rows)
+        except (ValueError, OverflowError):  # ArrowInvalid is a ValueError; Python has no dates beyond 9999
+            # The batch begins where the reader stands.
+            before = sum(self._rows_of(i) for i in range(self._split.offset)) + self._position
+            return [self._record([column.slice(row, 1) for column in raw], before + row + 1) for row in range(batch.num_rows)]
+
+    def _record(self, raw: list[pa.Array], number: int) -> Any:
+        """Return the record of one row of a batch in which some are bad."""
+        columns = []
+        for index, column in enumerate(raw):
+            try:
+                columns.append(self.column(index, column))
+                columns[-1].to_pylist()
+            except (ValueError, OverflowError) as error:
+                self._some_bad = True
+                return _BadRow(number, f"{self.describe(index, column)}: {error}", ", ".join(str(part[0]) for part in raw))
+        return self.rows(columns, 1)[0]
 
     def read(self, limit: int) -> Sequence[Any]:
-        try:
-            while self._index >= len(self._records):
-                records = next(self._batches, None)
-                if records is None:
-                    return ()
-                self._records, self._index = records, 0
-        except (pa.ArrowException, OSError) as error:
-            raise SourceError(f"FileSource cannot read {self._split.path}; it is damaged or was cut short: {error}") from error
-        records = self._records[self._index : self._index + limit]
-        self._index += len(records)
-        self._position += len(records)
-        return records
+        while True:
+            try:
+                while self._index >= len(self._records):
+                    records = next(self._batches, None)
+                    if records is None:
+                        return ()
+                    self._records, self._index = records, 0
+            except (pa.ArrowException, OSError) as error:
+                raise SourceError(f"FileSource cannot read {self.path}; it is damaged or was cut short: {error}") from error
+            found = self._records[self._index : self._index + limit]
+            self._index += len(found)
+            self._position += len(found)
+            if not self._some_bad:
+                return found
+            kept = [self._handle(record) if record.__class__ is _BadRow else record for record in found]
+            kept = [record for record in kept if record is not None]
+            if kept:
+                return kept
+
+    def _handle(self, bad: _BadRow) -> Any:
+        return self._errors.handle(path=self.path, line=bad.number, reason=bad.reason, record=bad.text, unit="row")
 
     def split(self) -> FileSourceSplit:
         return replace(self._split, position=self._position)
@@ -215,3 +240,84 @@ class _ParquetReader(SplitReader):
 
     def close(self) -> None:
         self._file.close()
+
+
+class _RowReader(RowGroupReader):
+    def __init__(self, format_: ParquetFormat, split: FileSourceSplit, errors: RecordErrors) -> None:
+        self._format = format_
+        self._is_tuple = format_.type_info is not None and isinstance(unwrap(format_.type_info), TupleTypeInfo)
+        super().__init__(split, errors, format_.options.batch_size)
+
+    def columns(self, schema: pa.Schema) -> list[str]:
+        names, columns, types = self._find_columns(schema)
+        local = self._format.options.local_timestamps
+        self._names, self._types = names, types
+        self._wanted = [arrow_type(part, f"column {name!r}", zoned=False) for name, part in zip(names, types, strict=True)]
+        self._converters = [read_converter(part, local=local) for part in types]
+        return columns
+
+    def _find_columns(self, schema: pa.Schema) -> tuple[tuple[str, ...], list[str], list[TypeInformation]]:
+        format_ = self._format
+        if format_.type_info is None:
+            wanted = list(schema.names) if format_.columns is None else list(format_.columns)
+            self._find(wanted, schema)
+            try:
+                row_type = row_type_of_schema(pa.schema([schema.field(name) for name in wanted]))
+            except InvalidArgumentError as error:
+                raise SourceError(f"{self.path}: {error}", hint="choose other columns with `columns` or a type_info.") from error
+            return row_type.field_names, wanted, list(row_type.field_types)
+        names, types = _fields(format_.type_info)
+        if self._is_tuple:
+            if len(schema.names) != len(types):
+                raise SourceError(f"{self.path}: the declared type has {len(types)} columns, the file has {schema.names}")
+            return names, list(schema.names), list(types)
+        return names, self._find(names, schema), list(types)
+
+    def _find(self, names: Sequence[str], schema: pa.Schema) -> list[str]:
+        """Return what columns are called in the file."""
+        if self._format.options.case_sensitive:
+            found = {name: [name] for name in schema.names}
+            wanted = list(names)
+        else:
+            found = {}
+            for name in schema.names:
+                found.setdefault(name.lower(), []).append(name)
+            wanted = [name.lower() for name in names]
+        missing = [name for name, key in zip(names, wanted, strict=True) if key not in found]
+        if missing:
+            raise SourceError(f"{self.path}: columns {missing} are missing; the file has {schema.names}")
+        for name, key in zip(names, wanted, strict=True):
+            if len(found[key]) > 1:
+                raise SourceError(f"{self.path}: column {name!r} could be any of {found[key]}, if case does not count")
+        return [found[key][0] for key in wanted]
+
+    def column(self, index: int, column: pa.Array) -> pa.Array:
+        wanted, have = self._wanted[index], column.type
+        if pa.types.is_timestamp(have) and pa.types.is_timestamp(wanted):
+            # Finer than microseconds is cut off: Python has no more. Points in time become UTC where the type has no zone.
+            return column if have == wanted else column.cast(wanted, safe=False)
+        if have == wanted or (pa.types.is_decimal(have) and pa.types.is_decimal(wanted)):
+            return column
+        try:
+            return column.cast(wanted)
+        except pa.ArrowInvalid:
+            raise
+        except pa.ArrowException as error:
+            raise SourceError(
+                f"{self.path}: {self.describe(index, column)}: {error}", hint="declare the type that the file has."
+            ) from error
+
+    def describe(self, index: int, column: pa.Array) -> str:
+        return f"column {self._names[index]!r} is {column.type} in the file, which cannot be read as {self._types[index]!r}"
+
+    def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
+        if not columns:
+            return [() if self._is_tuple else make_row((), [])] * count
+        values = [
+            column.to_pylist() if convert is None else list(map(convert, column.to_pylist()))
+            for column, convert in zip(columns, self._converters, strict=True)
+        ]
+        if self._is_tuple:
+            return list(zip(*values, strict=True))
+        names = self._names
+        return [make_row(names, list(row)) for row in zip(*values, strict=True)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -94,9 +95,10 @@ class PartFile:
 class FileCommittable:
     """A closed part of so many bytes, to be given its final name."""
 
+    bucket_id: str = ""
     part: PartFile | None
     length: int = 0
-    #: Files in progress of writers before this one, which it has copied: to be removed.
+    #: Hidden files whose contents stand elsewhere: those of earlier writers that were gone on with, parts that were merged.
     obsolete: tuple[str, ...] = ()
 
 
@@ -148,3 +150,24 @@ def sync_folder(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_file(path: str) -> None:
+    """Make the contents of a file outlast a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def copy_bytes(source: int, target: int, length: int) -> None:
+    """Copy so many bytes from one open file (descriptor) to another; raises SinkError if there are not as many."""
+    while length > 0:
+        data = os.read(source, min(length, shutil.COPY_BUFSIZE))  # type: ignore[attr-defined]
+        if not data:
+            raise SinkError("FileSink: a part file became shorter while it was copied")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(target, view) :]
+        length -= len(data)

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import random_id
 from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.base import Committer, Sink, SinkWriter, SinkWriterContext
 from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
-from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy, compaction_unsupported
+from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
+from flinkish.datastream.connectors.file_system.compactor import PASS_ON, CompactingWriter
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, OutputFileConfig
 from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, RowFileWriter
 
+if TYPE_CHECKING:
+    from flinkish.datastream.data_stream import DataStream
+
 #: Flink's default, in milliseconds.
 _BUCKET_CHECK_INTERVAL: Final = 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """What the builders collect; either an encoder or a writer factory."""
+
+    writer: FileWriterSettings
+    encoder: Encoder | None = None
+    writer_factory: BulkPartWriterFactory | None = None
+    #: None: closed files are left as they are.
+    compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
 
 
 class FileSink(Sink[Any, FileCommittable]):
@@ -32,16 +48,16 @@ class FileSink(Sink[Any, FileCommittable]):
     that holds it is complete; at the end of a bounded job also without checkpoints. A job that never ends must have checkpointing
     on, or nothing becomes visible. After a failure hidden files of the lost attempt may stay behind; they do no harm.
 
+    With `enable_compact` there are two operators: the writers, and behind them, by bucket, what merges their closed files before
+    these become visible as `compacted-part-<id>-<n>`. The uid of the sink is that of the writers; the others have it with
+    `-compactor` behind it. Name and description are those of the second operator.
+
     >>> from flinkish.common.serialization import Encoder
     >>> sink = FileSink.for_row_format("/tmp/output", Encoder.simple_string_encoder()).build()
     """
 
-    def __init__(
-        self, settings: FileWriterSettings, encoder: Encoder | None = None, writer_factory: BulkPartWriterFactory | None = None
-    ) -> None:
+    def __init__(self, settings: _Settings) -> None:
         self._settings = settings
-        self._encoder = encoder
-        self._writer_factory = writer_factory
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
@@ -50,20 +66,33 @@ class FileSink(Sink[Any, FileCommittable]):
             raise InvalidArgumentError(
                 f"for_row_format takes an Encoder; got {encoder!r}", hint="Encoder.simple_string_encoder()."
             )
-        return FileSink.RowFormatBuilder(_base(base_path, RollingPolicy.default_rolling_policy()), encoder)
+        writer = _base(base_path, RollingPolicy.default_rolling_policy())
+        return FileSink.RowFormatBuilder(_Settings(writer=writer, encoder=encoder))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
         """Begin a sink that writes files of many records together, one at each checkpoint (more if there are many records)."""
-        return FileSink.BulkFormatBuilder(
-            _base(base_path, RollingPolicy.on_checkpoint_rolling_policy()), _checked_factory(writer_factory)
-        )
+        if not isinstance(writer_factory, BulkPartWriterFactory):
+            raise InvalidArgumentError(
+                f"for_bulk_format takes a writer factory of a bulk format; got {writer_factory!r}", hint="ParquetWriterFactory()."
+            )
+        writer = _base(base_path, RollingPolicy.on_checkpoint_rolling_policy())
+        return FileSink.BulkFormatBuilder(_Settings(writer=writer, writer_factory=writer_factory))
+
+    def get_transformer(self) -> Any:
+        """Return what puts the writers before this sink if it merges files, else None."""
+        if self._settings.compaction is None:
+            return None
+        return _WriterStage(FileSink(replace(self._settings, compaction=None)))
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
-        if self._writer_factory is not None:
-            return BulkFileWriter(self._settings, context, random_id, self._writer_factory.create(context.input_type))
-        assert self._encoder is not None
-        return RowFileWriter(self._settings, context, random_id, self._encoder.encode_function(context.input_type))
+        settings = self._settings
+        if settings.compaction is not None:
+            return CompactingWriter(context, random_id, *settings.compaction)
+        if settings.writer_factory is not None:
+            return BulkFileWriter(settings.writer, context, random_id, settings.writer_factory.create(context.input_type))
+        assert settings.encoder is not None
+        return RowFileWriter(settings.writer, context, random_id, settings.encoder.encode_function(context.input_type))
 
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
         return FileCommitter()
@@ -74,91 +103,109 @@ class FileSink(Sink[Any, FileCommittable]):
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise a named error if the path is a file, or the format cannot hold the records."""
-        path = self._settings.base_path
-        if os.path.exists(path) and not os.path.isdir(path):
-            raise SinkError(f"FileSink: {path} is a file; a folder is needed")
-        check_serializable(self._settings.assigner, "the bucket assigner of FileSink")
-        check_serializable(self._settings.rolling_policy, "the rolling policy of FileSink")
-        if self._writer_factory is not None:
-            self._writer_factory.create(input_type)
+        if self._settings.compaction is not None:
+            return  # gets files, not records; the sink of the first stage is asked
+        writer = self._settings.writer
+        if os.path.exists(writer.base_path) and not os.path.isdir(writer.base_path):
+            raise SinkError(f"FileSink: {writer.base_path} is a file; a folder is needed")
+        check_serializable(writer.assigner, "the bucket assigner of FileSink")
+        check_serializable(writer.rolling_policy, "the rolling policy of FileSink")
+        if self._settings.writer_factory is not None:
+            self._settings.writer_factory.create(input_type)
 
-    class RowFormatBuilder:
+    class BaseBuilder:
+        """What the builders have in common."""
+
+        def __init__(self, settings: _Settings) -> None:
+            self._settings = settings
+
+        def with_bucket_check_interval(self, interval: int) -> Self:
+            """Set how often the age of files is checked, in milliseconds; files of bulk formats do not grow old."""
+            if not isinstance(interval, int) or isinstance(interval, bool):
+                raise InvalidArgumentError(f"with_bucket_check_interval takes milliseconds as int; got {interval!r}")
+            if interval <= 0:
+                raise InvalidProgramError(f"the bucket check interval must be more than 0 milliseconds; got {interval}")
+            return self._with(bucket_check_interval=interval)
+
+        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
+            """Set what decides on a record's folder; the default is one for each hour of processing time."""
+            if not isinstance(bucket_assigner, BucketAssigner):
+                raise InvalidArgumentError(
+                    f"with_bucket_assigner takes a BucketAssigner; got {bucket_assigner!r}",
+                    hint="BucketAssigner.base_path_bucket_assigner().",
+                )
+            return self._with(assigner=bucket_assigner)
+
+        def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
+            """Set what the files' names begin and end with."""
+            if not isinstance(output_file_config, OutputFileConfig):
+                raise InvalidArgumentError(f"with_output_file_config takes an OutputFileConfig; got {output_file_config!r}")
+            return self._with(output_file_config=output_file_config)
+
+        def with_rolling_policy(self, rolling_policy: Any) -> Self:
+            """Set when a file is closed."""
+            raise NotImplementedError("of the builders for row and bulk formats")
+
+        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+            """Merge the closed files of each bucket, of all subtasks, before they become visible.
+
+            Raises InvalidProgramError if the compactor cannot merge files of the sink's format.
+            Differs from Flink: files are merged at the checkpoint that makes them due, not in the time after it; a single file
+            keeps its name.
+            """
+            if not isinstance(strategy, FileCompactStrategy):
+                raise InvalidArgumentError(
+                    f"enable_compact takes a FileCompactStrategy; got {strategy!r}",
+                    hint="FileCompactStrategy.builder().enable_compaction_on_checkpoint(1).build().",
+                )
+            if not isinstance(compactor, FileCompactor):
+                raise InvalidArgumentError(
+                    f"enable_compact takes a FileCompactor; got {compactor!r}", hint="FileCompactor.concat_file_compactor()."
+                )
+            factory = self._settings.writer_factory
+            chosen = compactor.for_row_format() if factory is None else compactor.for_bulk_format(factory)
+            check_serializable(chosen, "the file compactor of FileSink")
+            self._settings = replace(self._settings, compaction=(strategy, chosen))
+            return self
+
+        def disable_compact(self) -> Self:
+            """Leave closed files as they are, as by default.
+
+            Called, it lets a job go on from a checkpoint that was made with `enable_compact`: the second operator stays, and
+            passes on what waited there.
+            """
+            self._settings = replace(self._settings, compaction=(PASS_ON, FileCompactor.concat_file_compactor()))
+            return self
+
+        def build(self) -> FileSink:
+            """Return the sink."""
+            return FileSink(self._settings)
+
+        def _with(self, **changes: Any) -> Self:
+            self._settings = replace(self._settings, writer=replace(self._settings.writer, **changes))
+            return self
+
+        def _with_policy(self, rolling_policy: Any, kind: type[Any], example: Callable[[], RollingPolicy]) -> Self:
+            if not isinstance(rolling_policy, kind):
+                raise InvalidArgumentError(
+                    f"with_rolling_policy takes a {kind.__name__} here; got {rolling_policy!r}",
+                    hint=f"RollingPolicy.{example.__name__}().",
+                )
+            return self._with(rolling_policy=rolling_policy)
+
+    class RowFormatBuilder(BaseBuilder):
         """Sets up a FileSink of a row format."""
 
-        def __init__(self, settings: FileWriterSettings, encoder: Encoder) -> None:
-            self._settings = settings
-            self._encoder = encoder
-
-        def with_bucket_check_interval(self, interval: int) -> FileSink.RowFormatBuilder:
-            """Set how often the age of files is checked, in milliseconds."""
-            self._settings = _with_interval(self._settings, interval)
-            return self
-
-        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.RowFormatBuilder:
-            """Set what decides on a record's folder; the default is one for each hour of processing time."""
-            self._settings = _with_assigner(self._settings, bucket_assigner)
-            return self
-
-        def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSink.RowFormatBuilder:
-            """Set what the files' names begin and end with."""
-            self._settings = _with_config(self._settings, output_file_config)
-            return self
-
-        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSink.RowFormatBuilder:
+        def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
             """Set when a file is closed."""
-            self._settings = _with_policy(self._settings, rolling_policy, RollingPolicy)
-            return self
+            return self._with_policy(rolling_policy, RollingPolicy, RollingPolicy.default_rolling_policy)
 
-        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> FileSink.RowFormatBuilder:
-            """Raise UnsupportedError."""
-            compaction_unsupported()
-
-        def disable_compact(self) -> FileSink.RowFormatBuilder:
-            """Leave small files as they are, which is always so."""
-            return self
-
-        def build(self) -> FileSink:
-            """Return the sink."""
-            return FileSink(self._settings, encoder=self._encoder)
-
-    class BulkFormatBuilder:
+    class BulkFormatBuilder(BaseBuilder):
         """Sets up a FileSink of a bulk format."""
 
-        def __init__(self, settings: FileWriterSettings, writer_factory: BulkPartWriterFactory) -> None:
-            self._settings = settings
-            self._writer_factory = writer_factory
-
-        def with_bucket_check_interval(self, interval: int) -> FileSink.BulkFormatBuilder:
-            """Accepted as in Flink; files of bulk formats do not grow old."""
-            self._settings = _with_interval(self._settings, interval)
-            return self
-
-        def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSink.BulkFormatBuilder:
-            """Set what decides on a record's folder; the default is one for each hour of processing time."""
-            self._settings = _with_assigner(self._settings, bucket_assigner)
-            return self
-
-        def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSink.BulkFormatBuilder:
-            """Set what the files' names begin and end with."""
-            self._settings = _with_config(self._settings, output_file_config)
-            return self
-
-        def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> FileSink.BulkFormatBuilder:
+        def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
             """Set when a file is closed: bulk formats must close it at each checkpoint."""
-            self._settings = _with_policy(self._settings, rolling_policy, OnCheckpointRollingPolicy)
-            return self
-
-        def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> FileSink.BulkFormatBuilder:
-            """Raise UnsupportedError."""
-            compaction_unsupported()
-
-        def disable_compact(self) -> FileSink.BulkFormatBuilder:
-            """Leave small files as they are, which is always so."""
-            return self
-
-        def build(self) -> FileSink:
-            """Return the sink."""
-            return FileSink(self._settings, writer_factory=self._writer_factory)
+            return self._with_policy(rolling_policy, OnCheckpointRollingPolicy, RollingPolicy.on_checkpoint_rolling_policy)
 
 
 class StreamingFileSink(FileSink):
@@ -178,6 +225,21 @@ class StreamingFileSink(FileSink):
         return FileSink.for_bulk_format(base_path, writer_factory)
 
 
+@dataclass(frozen=True, slots=True)
+class _WriterStage:
+    """Puts the writers before a sink that merges their files."""
+
+    sink: FileSink
+
+    def apply(self, stream: DataStream) -> DataStream:
+        """Return the stream of closed files, by bucket."""
+        return stream._written_by(self.sink).key_by(_bucket_of, Types.STRING())
+
+
+def _bucket_of(closed: FileCommittable) -> str:
+    return closed.bucket_id
+
+
 def _base(base_path: Any, rolling_policy: RollingPolicy) -> FileWriterSettings:
     return FileWriterSettings(
         base_path=local_path(base_path, "base_path of FileSink"),
@@ -186,42 +248,3 @@ def _base(base_path: Any, rolling_policy: RollingPolicy) -> FileWriterSettings:
         output_file_config=OutputFileConfig(),
         bucket_check_interval=_BUCKET_CHECK_INTERVAL,
     )
-
-
-def _checked_factory(writer_factory: Any) -> BulkPartWriterFactory:
-    if not isinstance(writer_factory, BulkPartWriterFactory):
-        raise InvalidArgumentError(
-            f"for_bulk_format takes a writer factory of a bulk format; got {writer_factory!r}", hint="ParquetWriterFactory()."
-        )
-    return writer_factory
-
-
-def _with_interval(settings: FileWriterSettings, interval: Any) -> FileWriterSettings:
-    if not isinstance(interval, int) or isinstance(interval, bool):
-        raise InvalidArgumentError(f"with_bucket_check_interval takes milliseconds as int; got {interval!r}")
-    if interval <= 0:
-        raise InvalidProgramError(f"the bucket check interval must be more than 0 milliseconds; got {interval}")
-    return replace(settings, bucket_check_interval=interval)
-
-
-def _with_assigner(settings: FileWriterSettings, assigner: Any) -> FileWriterSettings:
-    if not isinstance(assigner, BucketAssigner):
-        raise InvalidArgumentError(
-            f"with_bucket_assigner takes a BucketAssigner; got {assigner!r}", hint="BucketAssigner.base_path_bucket_assigner()."
-        )
-    return replace(settings, assigner=assigner)
-
-
-def _with_config(settings: FileWriterSettings, config: Any) -> FileWriterSettings:
-    if not isinstance(config, OutputFileConfig):
-        raise InvalidArgumentError(f"with_output_file_config takes an OutputFileConfig; got {config!r}")
-    return replace(settings, output_file_config=config)
-
-
-def _with_policy(settings: FileWriterSettings, policy: Any, kind: Any) -> FileWriterSettings:
-    if not isinstance(policy, kind):
-        factory = "default_rolling_policy()" if kind is RollingPolicy else "on_checkpoint_rolling_policy()"
-        raise InvalidArgumentError(
-            f"with_rolling_policy takes a {kind.__name__} here; got {policy!r}", hint=f"RollingPolicy.{factory}."
-        )
-    return replace(settings, rolling_policy=policy)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from enum import Enum
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.serialization import BulkWriterFactory
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import RowsToArrow, fields_of
@@ -35,48 +37,110 @@ class BulkPartWriter(ABC):
 class BulkPartWriterFactory(BulkWriterFactory, ABC):
     """Makes the writers of a bulk format, in the tasks: immutable and picklable."""
 
+    #: Whether files put behind one another byte by byte are a file of the format.
+    joinable: bool = False
+
     @abstractmethod
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
         """Make a writer for records of a type; raises InvalidProgramError if the format cannot hold it."""
 
+    def merge(self, paths: Sequence[str], target: str) -> None:
+        """Write the records of files of the format to a new one, in their order; for FileCompactor.record_wise_file_compactor."""
+        raise UnsupportedError(f"{type(self).__name__} cannot merge files")
 
-class ParquetWriterFactory(BulkPartWriterFactory):
-    """Parquet files of rows or tuples.
 
-    `row_type`: ROW_NAMED or TUPLE; None: the type of the records. `compression`: snappy, zstd, gzip, lz4 or none.
+class Timestamps(Enum):
+    """How SQL_TIMESTAMP, a time without zone, is stored."""
+
+    WITHOUT_ZONE = "without zone"
+    #: As the point in time when it is that time in UTC.
+    UTC = "utc"
+    #: As the point in time when it is that time in the zone of the machine that writes.
+    LOCAL = "local"
+
+
+class ArrowWriterFactory(BulkPartWriterFactory):
+    """Base of the formats that Arrow writes: files of rows or tuples.
+
+    `row_type`: ROW_NAMED or TUPLE; None: the type of the records. `timestamps`: how times without zone are stored.
     """
 
-    def __init__(self, row_type: TypeInformation | None = None, *, compression: str = "snappy") -> None:
+    #: What the format is called in messages.
+    format_name: str
+
+    def __init__(self, row_type: TypeInformation | None, timestamps: Timestamps) -> None:
         if row_type is not None and (not isinstance(row_type, TypeInformation) or fields_of(row_type) is None):
-            raise InvalidArgumentError(f"row_type of ParquetWriterFactory must be ROW_NAMED, ROW or TUPLE; got {row_type!r}")
-        if compression not in COMPRESSIONS:
-            raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
+            raise InvalidArgumentError(f"row_type of {type(self).__name__} must be ROW_NAMED, ROW or TUPLE; got {row_type!r}")
         self._row_type = row_type
-        self._compression = compression
+        self._timestamps = timestamps
 
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
         row_type = input_type if self._row_type is None else self._row_type
         fields = fields_of(row_type)
         if fields is None:
             raise InvalidProgramError(
-                f"Parquet files hold rows or tuples; the records are of type {row_type!r}",
+                f"{self.format_name} files hold rows or tuples; the records are of type {row_type!r}",
                 hint="give the operator before the sink an output_type such as Types.ROW_NAMED(...), or the factory a row_type.",
             )
-        return _ParquetPartWriter(RowsToArrow(*fields, zoned=False), self._compression)
+        zoned = self._timestamps is not Timestamps.WITHOUT_ZONE
+        rows = RowsToArrow(*fields, zoned=zoned, local=self._timestamps is Timestamps.LOCAL)
+        return _ArrowPartWriter(rows, self.write_table)
+
+    @abstractmethod
+    def write_table(self, table: pa.Table, path: str) -> None:
+        """Write a file."""
 
 
-class _ParquetPartWriter(BulkPartWriter):
-    def __init__(self, rows: RowsToArrow, compression: str) -> None:
-        self._rows = rows
+class ParquetWriterFactory(ArrowWriterFactory):
+    """Parquet files of rows or tuples.
+
+    `row_type`: ROW_NAMED or TUPLE; None: the type of the records. `compression`: snappy, zstd, gzip, lz4 or none. `timestamps`:
+    how SQL_TIMESTAMP is stored.
+    """
+
+    format_name = "Parquet"
+
+    def __init__(
+        self,
+        row_type: TypeInformation | None = None,
+        *,
+        compression: str = "snappy",
+        timestamps: Timestamps = Timestamps.WITHOUT_ZONE,
+    ) -> None:
+        super().__init__(row_type, timestamps)
+        if compression not in COMPRESSIONS:
+            raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
         self._compression = compression
+
+    def write_table(self, table: pa.Table, path: str) -> None:
+        pq.write_table(table, path, compression=self._compression)
+
+    def merge(self, paths: Sequence[str], target: str) -> None:
+        merge_parquet(paths, target, self._compression)
+
+
+def merge_parquet(paths: Sequence[str], target: str, compression: str) -> None:
+    """Write the rows of Parquet files of one schema to a new one."""
+    with ExitStack() as files:
+        sources = [files.enter_context(pq.ParquetFile(path)) for path in paths]
+        writer = files.enter_context(pq.ParquetWriter(target, sources[0].schema_arrow, compression=compression))
+        for source in sources:
+            # Small row groups become larger ones; memory holds one file of the ones to be merged.
+            writer.write_table(source.read())
+
+
+class _ArrowPartWriter(BulkPartWriter):
+    def __init__(self, rows: RowsToArrow, write_table: Callable[[pa.Table, str], None]) -> None:
+        self._rows = rows
+        self._write_table = write_table
         self.check = rows.values
 
     def encode(self, values: Sequence[Any]) -> bytes:
         return encode_batch(self._rows.batch(values))
 
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
-        table = pa.Table.from_batches([decode_batch(chunk, self._rows.schema) for chunk in chunks], self._rows.schema)
-        pq.write_table(table, path, compression=self._compression)
+        batches = [decode_batch(chunk, self._rows.schema) for chunk in chunks]
+        self._write_table(pa.Table.from_batches(batches, self._rows.schema), path)
 
 
 def encode_batch(batch: pa.RecordBatch) -> bytes:

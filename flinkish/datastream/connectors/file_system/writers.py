@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,13 @@ from flinkish.datastream.connectors.file_system.buckets import (
     BucketContext,
     check_bucket_id,
 )
-from flinkish.datastream.connectors.file_system.parts import FileCommittable, OutputFileConfig, PartFile
+from flinkish.datastream.connectors.file_system.parts import (
+    FileCommittable,
+    OutputFileConfig,
+    PartFile,
+    copy_bytes,
+    sync_file,
+)
 from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
 
@@ -100,7 +105,7 @@ class _Bucket(ABC):
         state = self._state
         committables = list(state.pending)
         if state.obsolete:
-            committables.append(FileCommittable(part=None, obsolete=state.obsolete))
+            committables.append(FileCommittable(bucket_id=state.bucket_id, part=None, obsolete=state.obsolete))
         if committables:
             self._state = replace(state, pending=(), obsolete=())
         return committables
@@ -113,7 +118,8 @@ class _Bucket(ABC):
         return part
 
     def _add_pending(self, part: PartFile, length: int) -> None:
-        self._state = replace(self._state, pending=(*self._state.pending, FileCommittable(part=part, length=length)))
+        closed = FileCommittable(bucket_id=self._state.bucket_id, part=part, length=length)
+        self._state = replace(self._state, pending=(*self._state.pending, closed))
 
 
 class _RowBucket(_Bucket):
@@ -143,7 +149,7 @@ class _RowBucket(_Bucket):
                         f"FileSink cannot go on with {old.part.in_progress}: it has {size} bytes, but {old.length} were written "
                         "when the checkpoint was made"
                     )
-                _copy(source.fileno(), target.fileno(), old.length)
+                copy_bytes(source.fileno(), target.fileno(), old.length)
         except FileNotFoundError as error:
             raise SinkError(
                 f"FileSink cannot go on with {old.part.in_progress}: the file is gone",
@@ -406,23 +412,3 @@ class BulkFileWriter(FileWriter):
                 )
             assert isinstance(bucket, _BulkBucket)
             bucket.write_file(self._writer, chunks)
-
-
-def sync_file(path: str) -> None:
-    """Make the contents of a file outlast a crash of the machine."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _copy(source: int, target: int, length: int) -> None:
-    while length > 0:
-        data = os.read(source, min(length, shutil.COPY_BUFSIZE))  # type: ignore[attr-defined]
-        if not data:
-            raise SinkError("FileSink: a part file became shorter while it was copied")
-        view = memoryview(data)
-        while view:
-            view = view[os.write(target, view) :]
-        length -= len(data)

@@ -1,0 +1,160 @@
+"""The second stage of a FileSink that merges files: gets the closed files of all writers, by bucket, before they are committed.
+
+    writers --(closed files, hash by bucket)--> compactors --(committables)--> committer
+
+A writer passes on what it closed as records, ahead of the barrier. So a checkpoint holds each closed file once: in the state of
+the compactor where it waits, or, merged or not, among the committables. Merged files are hidden and named anew like all parts in
+progress; the files that they were made of are removed when the checkpoint that holds the merged one is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from flinkish.common.errors import SinkError
+from flinkish.common.ids import IdSource
+from flinkish.datastream.connectors._row_buffer import bytes_state
+from flinkish.datastream.connectors.base import SinkWriter, SinkWriterContext, WriteContext
+from flinkish.datastream.connectors.file_system.compaction import ClosedFile, FileCompactor, FileCompactStrategy
+from flinkish.datastream.connectors.file_system.parts import FileCommittable, PartFile, sync_file
+
+#: What the names of merged files begin with; Flink's.
+COMPACTED_PREFIX: Final = "compacted-"
+
+#: Lets each file through by itself, at the next barrier.
+PASS_ON: Final = FileCompactStrategy(size_threshold=1, num_checkpoints_before_compaction=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingFiles:
+    """The closed files of a bucket that wait to be merged, and how many checkpoints the first of them has waited for."""
+
+    bucket_id: str
+    files: tuple[FileCommittable, ...]
+    checkpoints: int
+
+
+def groups_to_merge(
+    waiting: WaitingFiles, strategy: FileCompactStrategy, end_of_input: bool
+) -> tuple[list[tuple[FileCommittable, ...]], tuple[FileCommittable, ...]]:
+    """Return the groups of files to be made into one file each, in their order, and those that go on waiting."""
+    groups: list[tuple[FileCommittable, ...]] = []
+    group: list[FileCommittable] = []
+    size = 0
+    for file in waiting.files:
+        group.append(file)
+        size += file.length
+        if 0 < strategy.size_threshold <= size:
+            groups.append(tuple(group))
+            group, size = [], 0
+    if group and (end_of_input or 0 < strategy.num_checkpoints_before_compaction <= waiting.checkpoints):
+        groups.append(tuple(group))
+        group = []
+    return groups, tuple(group)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    files: list[FileCommittable] = field(default_factory=list)
+    checkpoints: int = 0
+
+
+class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
+    """Collects closed files and merges them at a barrier, where the strategy says so."""
+
+    def __init__(
+        self, context: SinkWriterContext, ids: IdSource, strategy: FileCompactStrategy, compactor: FileCompactor
+    ) -> None:
+        self._ids = ids
+        self._strategy = strategy
+        self._compactor = compactor
+        self._state = context.get_list_state(bytes_state("flinkish.file-sink.waiting"))
+        self._buckets: dict[str, _Bucket] = {}
+        #: Ready to be committed; empty between a barrier and the next one.
+        self._ready: list[FileCommittable] = []
+        decoder = msgspec.msgpack.Decoder(WaitingFiles)
+        for item in self._state.get():
+            self._restore(decoder.decode(item))
+        self._changed = False
+
+    def _restore(self, waiting: WaitingFiles) -> None:
+        # Two of a larger parallelism may have had the bucket.
+        bucket = self._buckets.setdefault(waiting.bucket_id, _Bucket())
+        bucket.files.extend(waiting.files)
+        bucket.checkpoints = max(bucket.checkpoints, waiting.checkpoints)
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        self._buckets.setdefault(value.bucket_id, _Bucket()).files.append(value)
+        self._changed = True
+
+    def end_epoch(self) -> None:
+        self._save()
+
+    def flush(self, end_of_input: bool) -> None:
+        groups: list[tuple[FileCommittable, ...]] = []
+        for bucket_id, bucket in list(self._buckets.items()):
+            # Nothing to merge: hidden files to be removed only.
+            self._ready.extend(file for file in bucket.files if file.part is None)
+            bucket.checkpoints += 1
+            files = tuple(file for file in bucket.files if file.part is not None)
+            waiting = WaitingFiles(bucket_id=bucket_id, files=files, checkpoints=bucket.checkpoints)
+            found, rest = groups_to_merge(waiting, self._strategy, end_of_input)
+            groups += found
+            bucket.files = list(rest)
+            if found:
+                bucket.checkpoints = 0
+            if not rest:
+                del self._buckets[bucket_id]
+            self._changed = True
+        self._ready += self._merge_all(groups)
+        self._save()
+
+    def _merge_all(self, groups: list[tuple[FileCommittable, ...]]) -> list[FileCommittable]:
+        threads = min(self._strategy.num_compact_threads, len(groups))
+        if threads <= 1:
+            return [self._merge(group) for group in groups]
+        with ThreadPoolExecutor(threads, "flinkish-compaction") as pool:
+            return list(pool.map(self._merge, groups))
+
+    def _merge(self, group: tuple[FileCommittable, ...]) -> FileCommittable:
+        if len(group) == 1:
+            return group[0]
+        sources = [ClosedFile(file.part.in_progress, file.length) for file in group if file.part is not None]
+        assert group[0].part is not None
+        folder, name = os.path.split(group[0].part.final)
+        merged = PartFile.at(os.path.join(folder, COMPACTED_PREFIX + name), self._ids())
+        try:
+            self._compactor.compact(sources, merged.in_progress)
+            sync_file(merged.in_progress)
+            length = os.stat(merged.in_progress).st_size
+        except FileNotFoundError as error:
+            raise SinkError(
+                f"FileSink cannot merge files for {merged.final}: {error.filename} is gone",
+                hint="it was merged if a later checkpoint than the restored one was completed; restore the latest.",
+            ) from error
+        except (OSError, ValueError) as error:
+            raise SinkError(
+                f"FileSink cannot merge files for {merged.final}: {getattr(error, 'strerror', None) or error}",
+                hint="disable_compact() of the builder lets the job go on without merging.",
+            ) from error
+        obsolete = [path for file in group for path in file.obsolete] + [source.path for source in sources]
+        return FileCommittable(bucket_id=group[0].bucket_id, part=merged, length=length, obsolete=tuple(obsolete))
+
+    def prepare_commit(self) -> Sequence[FileCommittable]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    def _save(self) -> None:
+        if self._changed:
+            self._changed = False
+            states = [
+                WaitingFiles(bucket_id=bucket_id, files=tuple(bucket.files), checkpoints=bucket.checkpoints)
+                for bucket_id, bucket in self._buckets.items()
+            ]
+            self._state.update([msgspec.msgpack.encode(state) for state in states])

@@ -1,0 +1,387 @@
+"""HybridSource: reads several sources one after the other, each to its end, as if they were one.
+
+Source: FLIP-150 (Flink's HybridSource). There readers report by an event that they have come to the end of a source. Here a
+reader that gets no more splits of a source gets a mark among its splits. It drops the mark when it has read that source to its
+end, and asks for splits again; that tells the enumerator. So all there is to remember is in splits and the enumerator's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.base import (
+    Boundedness,
+    DriverSource,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+__all__ = ["HybridSource", "HybridSourceBuilder"]
+
+T = TypeVar("T")
+AnySource = Source[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HybridSplit(SourceSplit):
+    """A split of one of the sources."""
+
+    #: Which source, from 0.
+    source: int
+    #: The source's own split as MessagePack; None: the mark that this source has no more splits for the reader.
+    split: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HybridEnumeratorState:
+    """Which source is being read, from 0, and the state of its enumerator as MessagePack."""
+
+    source: int
+    enumerator: bytes
+
+
+class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
+    """Reads sources one after the other: the next one begins when all readers have come to the end of the one before.
+
+    >>> from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+    >>> history, rest = NumberSequenceSource(1, 10), NumberSequenceSource(11, 20)
+    >>> HybridSource.builder(history).add_source(rest).build().boundedness.value
+    'BOUNDED'
+
+    All but the last must be bounded, and all must have records of one type. Watermarks rise from one source to the next: records
+    of a later source that lie before the end of an earlier one are late.
+    Differs from Flink: a source that is read on the driver, such as a socket, cannot be a part.
+    """
+
+    def __init__(self, sources: Sequence[AnySource]) -> None:
+        self._sources = tuple(sources)
+        self.emits_watermarks = any(source.emits_watermarks for source in self._sources)
+
+    @staticmethod
+    def builder(first_source: AnySource) -> HybridSourceBuilder:
+        """Begin with the source that is read first."""
+        return HybridSourceBuilder(first_source)
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return self._sources[-1].boundedness
+
+    @property
+    def split_type(self) -> type[HybridSplit]:
+        return HybridSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return HybridEnumeratorState
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[HybridSplit]
+    ) -> SplitEnumerator[HybridSplit, HybridEnumeratorState]:
+        return _HybridEnumerator(context, self._sources, None)
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[HybridSplit], checkpoint: HybridEnumeratorState
+    ) -> SplitEnumerator[HybridSplit, HybridEnumeratorState]:
+        return _HybridEnumerator(context, self._sources, checkpoint)
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, HybridSplit]:
+        return _HybridReader(context, self._sources)
+
+    def produced_type(self) -> TypeInformation | None:
+        types = [source.produced_type() for source in self._sources]
+        return None if None in types else types[0]
+
+    def validate(self) -> None:
+        """Raise what the sources raise, and InvalidProgramError if the types of their records differ."""
+        for source in self._sources:
+            source.validate()
+        known = [(index, type_info) for index, source in enumerate(self._sources) if (type_info := source.produced_type())]
+        for index, type_info in known[1:]:
+            first, expected = known[0]
+            if type_info != expected:
+                raise InvalidProgramError(
+                    f"the sources of a HybridSource must have records of one type; source {first} has {expected!r}, "
+                    f"source {index} has {type_info!r}"
+                )
+
+
+class HybridSourceBuilder:
+    """Sets up a HybridSource."""
+
+    def __init__(self, first_source: AnySource) -> None:
+        self._sources = [_checked(first_source, "HybridSource.builder")]
+
+    def add_source(self, source: AnySource) -> HybridSourceBuilder:
+        """Read another source after those so far; raises InvalidProgramError if the last one of them never ends."""
+        if self._sources[-1].boundedness is not Boundedness.BOUNDED:
+            raise InvalidProgramError(
+                f"all sources of a HybridSource but the last must be bounded; source {len(self._sources) - 1} "
+                f"({type(self._sources[-1]).__name__}) is not",
+                hint="a source behind it would never be read.",
+            )
+        self._sources.append(_checked(source, "add_source"))
+        return self
+
+    def build(self) -> HybridSource:
+        """Return the source."""
+        return HybridSource(self._sources)
+
+
+def _checked(source: Any, method: str) -> AnySource:
+    if isinstance(source, DriverSource):
+        raise InvalidProgramError(
+            f"{method}: a {type(source).__name__} is read on the driver and cannot be a part of a HybridSource",
+            hint="make a stream of it and union() that with the other.",
+        )
+    if not isinstance(source, Source):
+        raise InvalidArgumentError(
+            f"{method} takes a Source; got {source!r} of type {type(source).__name__}", hint="call build() on a builder first."
+        )
+    return source
+
+
+class _PartContext(SplitEnumeratorContext[Any]):
+    """What the enumerator of one source gets for a context, as long as that source is read."""
+
+    def __init__(self, outer: SplitEnumeratorContext[HybridSplit], source: int, no_more: Callable[[int], None]) -> None:
+        self.parallelism = outer.parallelism
+        self.configuration: Configuration = outer.configuration
+        self.over = False
+        self._no_more = no_more
+        self._outer = outer
+        self._source = source
+
+    def signal_no_more_splits(self, subtask: int) -> None:
+        self._no_more(subtask)
+
+    def assign_split(self, split: SourceSplit, subtask: int) -> None:
+        self._outer.assign_split(_wrapped(self._source, split), subtask)
+
+    def is_reading(self, subtask: int) -> bool:
+        return self._outer.is_reading(subtask)
+
+    def call_async(
+        self,
+        work: Callable[[], T],
+        handler: Callable[[T | None, BaseException | None], None],
+        *,
+        initial_delay: int = 0,
+        period: int | None = None,
+    ) -> None:
+        def work_unless_over() -> T | None:
+            return None if self.over else work()
+
+        def handle_unless_over(result: T | None, error: BaseException | None) -> None:
+            if not self.over:
+                handler(result, error)
+
+        self._outer.call_async(work_unless_over, handle_unless_over, initial_delay=initial_delay, period=period)
+
+
+class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[HybridSplit],
+        sources: Sequence[AnySource],
+        restored: HybridEnumeratorState | None,
+    ) -> None:
+        self._context = context
+        self._sources = sources
+        self._index = 0 if restored is None else restored.source
+        #: Subtasks that have the mark of this source; those of them that have read it to its end.
+        self._marked: set[int] = set()
+        self._done: set[int] = set()
+        self._part = self._part_context()
+        source = sources[self._index]
+        self._inner: SplitEnumerator[Any, Any]
+        if restored is None:
+            self._inner = source.create_enumerator(self._part)
+        else:
+            state = msgspec.msgpack.decode(restored.enumerator, type=source.enumerator_checkpoint_type)
+            self._inner = source.restore_enumerator(self._part, state)
+
+    def _part_context(self) -> _PartContext:
+        last = self._index == len(self._sources) - 1
+        no_more = self._context.signal_no_more_splits if last else self._mark
+        return _PartContext(self._context, self._index, no_more)
+
+    def _mark(self, subtask: int) -> None:
+        if subtask not in self._marked:
+            self._marked.add(subtask)
+            mark = HybridSplit(split_id=f"{self._index}: end {subtask}", source=self._index, split=None)
+            self._context.assign_split(mark, subtask)
+
+    def start(self) -> None:
+        self._inner.start()
+
+    def handle_split_request(self, subtask: int) -> None:
+        if subtask not in self._marked:
+            self._inner.handle_split_request(subtask)
+        elif not self._context.is_reading(subtask):
+            self._done.add(subtask)
+            if len(self._done) == self._context.parallelism:
+                self._begin_next()
+
+    def _begin_next(self) -> None:
+        self._part.over = True
+        self._inner.close()
+        self._index += 1
+        self._marked.clear()
+        self._done.clear()
+        self._part = self._part_context()
+        self._inner = self._sources[self._index].create_enumerator(self._part)
+        self._inner.start()
+        for subtask in range(self._context.parallelism):
+            if subtask not in self._marked:
+                self._inner.handle_split_request(subtask)
+
+    def add_splits_back(self, splits: Sequence[HybridSplit], subtask: int) -> None:
+        # Marks are made anew, for the parallelism that there is now.
+        split_type = self._sources[self._index].split_type
+        own = [msgspec.msgpack.decode(split.split, type=split_type) for split in splits if split.split is not None]
+        if own:
+            self._inner.add_splits_back(own, subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> HybridEnumeratorState:
+        return HybridEnumeratorState(
+            source=self._index, enumerator=msgspec.msgpack.encode(self._inner.snapshot_state(checkpoint_id))
+        )
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._inner.notify_checkpoint_complete(checkpoint_id)
+
+    def close(self) -> None:
+        self._part.over = True
+        self._inner.close()
+
+
+#: Ids of splits carry the number of their source, so that two sources may use the same.
+_PREFIX: Final = "{}: {}"
+
+
+def _wrapped(source: int, split: SourceSplit) -> HybridSplit:
+    return HybridSplit(split_id=_PREFIX.format(source, split.split_id), source=source, split=msgspec.msgpack.encode(split))
+
+
+class _PartOutput(ReaderOutput[Any]):
+    """What the reader of one source gets for an output: split ids carry the number of the source."""
+
+    def __init__(self, source: int) -> None:
+        self._source = source
+        self._outer: ReaderOutput[Any] | None = None
+
+    def of(self, outer: ReaderOutput[Any]) -> _PartOutput:
+        """Return this output, standing before the one of the epoch."""
+        if outer is not self._outer:
+            self._outer = outer
+            # Called for each record: without a step in between.
+            self.collect = outer.collect  # type: ignore[method-assign]
+            self.collect_all = outer.collect_all  # type: ignore[method-assign]
+        return self
+
+    def collect(self, value: Any, timestamp: int | None = None) -> None:
+        raise AssertionError("set by of()")
+
+    def collect_all(self, values: Iterable[Any]) -> None:
+        raise AssertionError("set by of()")
+
+    @property
+    def credit(self) -> int:  # type: ignore[override]
+        assert self._outer is not None
+        return self._outer.credit
+
+    def select_split(self, split_id: str) -> None:
+        assert self._outer is not None
+        self._outer.select_split(_PREFIX.format(self._source, split_id))
+
+    def split_finished(self, split_id: str) -> None:
+        assert self._outer is not None
+        self._outer.split_finished(_PREFIX.format(self._source, split_id))
+
+    def emit_watermark(self, timestamp: int) -> None:
+        assert self._outer is not None
+        self._outer.emit_watermark(timestamp)
+
+    def mark_idle(self) -> None:
+        assert self._outer is not None
+        self._outer.mark_idle()
+
+    def mark_active(self) -> None:
+        assert self._outer is not None
+        self._outer.mark_active()
+
+
+class _HybridReader(SourceReader[Any, HybridSplit]):
+    """Reads with the reader of the source that its splits are of."""
+
+    def __init__(self, context: SourceReaderContext, sources: Sequence[AnySource]) -> None:
+        self._context = context
+        self._sources = sources
+        self._index = -1
+        self._inner: SourceReader[Any, Any] | None = None
+        self._output = _PartOutput(-1)
+        self._mark: HybridSplit | None = None
+        self._no_more = False
+
+    def add_splits(self, splits: Sequence[HybridSplit]) -> None:
+        for source in dict.fromkeys(split.source for split in splits):
+            own = [split for split in splits if split.source == source]
+            inner = self._reader_of(source)
+            self._add(inner, source, own)
+
+    def _reader_of(self, source: int) -> SourceReader[Any, Any]:
+        if source != self._index or self._inner is None:
+            self.close()
+            self._index = source
+            self._output = _PartOutput(source)
+            self._inner = self._sources[source].create_reader(self._context)
+            self._inner.start()
+        return self._inner
+
+    def _add(self, inner: SourceReader[Any, Any], source: int, splits: Iterable[HybridSplit]) -> None:
+        split_type = self._sources[source].split_type
+        own = [msgspec.msgpack.decode(split.split, type=split_type) for split in splits if split.split is not None]
+        if own:
+            inner.add_splits(own)
+        for mark in splits:
+            if mark.split is None:
+                self._mark = mark
+                inner.notify_no_more_splits()
+
+    def notify_no_more_splits(self) -> None:
+        # Only ever said of the last source; a reader may hear it before it has had a split.
+        self._no_more = True
+        self._reader_of(len(self._sources) - 1).notify_no_more_splits()
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        if self._inner is None:
+            return InputStatus.NOTHING_AVAILABLE
+        status = self._inner.poll_next(self._output.of(output))
+        if status is not InputStatus.END_OF_INPUT or self._no_more:
+            return status
+        # The end of this source; without splits the reader asks for those of the next.
+        self._mark = None
+        self.close()
+        return InputStatus.NOTHING_AVAILABLE
+
+    def snapshot_state(self) -> Sequence[HybridSplit]:
+        own = [] if self._inner is None else [_wrapped(self._index, split) for split in self._inner.snapshot_state()]
+        return own if self._mark is None else [*own, self._mark]
+
+    def close(self) -> None:
+        if self._inner is not None:
+            inner, self._inner = self._inner, None
+            inner.close()
