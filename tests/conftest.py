@@ -1,13 +1,12 @@
-"""Fixtures shared by all tests: each behaviour runs on both engines."""
+"""Fixtures shared by all tests: those of flinkish's own plugin for pytest, by shorter names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
-from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 
 if TYPE_CHECKING:
@@ -15,43 +14,37 @@ if TYPE_CHECKING:
 
 MakeEnvironment = Callable[..., StreamExecutionEnvironment]
 
+# Where flinkish is installed with its entry points, pytest has loaded it already.
+pytest_plugins = ["flinkish.testing.pytest_plugin"]
+
 
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator[SparkSession]:
-    """The one Spark session of a test run; made as a job makes it, and held until the end."""
-    from flinkish.engine.spark.session import hold_session, release_session
-    from flinkish.engine.spark.settings import SparkSettings
-
-    held = hold_session(SparkSettings.of(None))
-    yield held.session
-    release_session(held)
+def spark_session(flinkish_spark: SparkSession) -> SparkSession:
+    """The one Spark session of a test run."""
+    return flinkish_spark
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of the engine: the test runs once on each."""
     if request.param == "spark":
-        request.getfixturevalue("spark_session")
+        request.getfixturevalue("flinkish_spark")
     return str(request.param)
 
 
 @pytest.fixture
-def make_env(engine: str) -> MakeEnvironment:
-    """Return a function that makes an environment on the engine; keyword arguments set parallelism and configuration keys."""
-
-    def make(parallelism: int = 2, settings: dict[str, Any] | None = None) -> StreamExecutionEnvironment:
-        configuration = Configuration()
-        configuration.set_string("execution.engine", engine)
-        for key, value in (settings or {}).items():
-            configuration.set_string(key, str(value))
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
-        env.set_parallelism(parallelism)
-        return env
-
-    return make
+def flinkish_engine(engine: str) -> str:
+    """What the plugin's fixtures run on: the engine, which a test may fix by `parametrize("engine", ...)`."""
+    return engine
 
 
 @pytest.fixture
-def env(make_env: MakeEnvironment) -> StreamExecutionEnvironment:
+def make_env(flinkish_make_env: MakeEnvironment) -> MakeEnvironment:
+    """Return a function that makes an environment on the engine; keyword arguments set parallelism and configuration keys."""
+    return flinkish_make_env
+
+
+@pytest.fixture
+def env(flinkish_env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
     """Return an environment of parallelism 2 without checkpoints."""
-    return make_env()
+    return flinkish_env

@@ -11,7 +11,7 @@
 | `flinkish_one_input`, `flinkish_two_inputs` | make harnesses of operators, with their arguments, and close them |
 | `flinkish_checkpoints` | an empty folder for checkpoints, of this test only |
 
-Tests on Spark carry the mark `spark`: `pytest -m "not spark"` leaves them out. A fixture of a test suite takes the place of the one
+Tests on Spark carry the mark `spark`: `pytest -m "not spark"` leaves them out. A fixture of a test suite replaces the one
 of the same name here: one named `flinkish_engine` that returns "local" has everything run there.
 
 Importing this module imports nothing else of flinkish, nor pyspark.
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 MakeEnvironment = Callable[..., "StreamExecutionEnvironment"]
 
-#: What `flinkish_engine` is parametrised with.
-ENGINES = ("local", pytest.param("spark", marks=pytest.mark.spark))
-
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known."""
@@ -54,7 +51,7 @@ def flinkish_spark() -> Iterator[SparkSession]:
     release_session(held)
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
 def flinkish_engine(request: pytest.FixtureRequest) -> str:
     """The name of the engine: the test runs once on each."""
     return str(request.param)
