@@ -23,7 +23,7 @@ from flinkish.runtime.elements import (
     WatermarkStatus,
 )
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import as_key, key_group, original_key, subtask_of_group
+from flinkish.runtime.key_groups import as_key, is_stored_as_given, key_group, original_key, subtask_of_group
 from flinkish.runtime.protocol import Barrier, Frame
 
 #: Goal for the size of a frame's body; larger ones strain Arrow's batches and the socket buffers.
@@ -204,23 +204,26 @@ class _HashWriter(EdgeWriter):
         self._located: dict[Any, Channel] = {}
         key_type = self._target_vertex.head.key_type
         self._convert_key = None if key_type is None else state_converter(key_type)
-        self.emit = self._emitter()
-
-    def _emitter(self) -> Emit:
-        """Return `emit` as a closure: without the look-ups of attributes it takes two thirds of the time."""
-        select = self.edge.partitioner.key_selector
+        select = edge.partitioner.key_selector
         assert select is not None
+        self.emit = self._emitter(select if key_type is None or is_stored_as_given(key_type) else self._declared(select))
+
+    def _declared(self, select: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a selector of keys as declared: state is found again by what a checkpoint gives back, such as a named Row."""
+        convert = self._converted
+        return lambda value: convert(select(value))
+
+    def _emitter(self, select: Callable[[Any], Any]) -> Emit:
+        """Return `emit` as a closure: without the look-ups of attributes it takes two thirds of the time."""
         located, locate, cut = self._located, self._locate, self._cut
 
         def emit(value: Any, timestamp: int | None) -> None:
             key = select(value)
             try:
                 channel = located[key]
-            except KeyError:
-                channel = locate(key)
-            except TypeError:
+            except (KeyError, TypeError):
                 key = as_key(key)
-                channel = locate(key)
+                channel = located.get(key) or locate(key)
             values = channel.values
             values.append(value if value.__class__ in SCALARS else isolate(value))
             channel.timestamps.append(timestamp)
@@ -233,7 +236,7 @@ class _HashWriter(EdgeWriter):
     def _locate(self, key: Any) -> Channel:
         if len(self._located) >= _LOCATED_KEYS:
             self._located.clear()
-        self._check(key)
+        self._check(original_key(key))
         target = self._target_vertex
         index = subtask_of_group(key_group(key, target.max_parallelism), target.max_parallelism, target.parallelism)
         channel = self._located[key] = self.channels[index]
@@ -243,17 +246,20 @@ class _HashWriter(EdgeWriter):
         """Refuse a key that is not of the declared type; one of it stays as it is, as keys are compared as Python objects."""
         if self._convert_key is None:
             return
-        key = original_key(key)
-        head = self._target_vertex.head
-        try:
-            converted = self._convert_key(key)
-        except TypeMismatchError as error:
-            raise TypeMismatchError(f"the key that key_by() selected for {head.name!r}: {error}") from None
+        converted = self._converted(key)
         if isinstance(converted, int) and converted != key:
+            head = self._target_vertex.head
             raise TypeMismatchError(
                 f"the key that key_by() selected for {head.name!r} must be of its declared type {head.key_type!r}; got {key!r}",
                 hint="round it in the key selector, or give key_by() the type that keys have.",
             )
+
+    def _converted(self, key: Any) -> Any:
+        assert self._convert_key is not None
+        try:
+            return self._convert_key(key)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"the key that key_by() selected for {self._target_vertex.head.name!r}: {error}") from None
 
 
 class _RoundRobinWriter(EdgeWriter):

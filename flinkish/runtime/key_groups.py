@@ -19,6 +19,7 @@ from zlib import crc32
 
 from flinkish.common import pickling
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.runtime.isolation import isolate
 
@@ -77,7 +78,7 @@ def key_group_range(subtask: int, max_parallelism: int, parallelism: int) -> ran
 
 
 class UnhashableKey:
-    """Stands for a key that Python cannot hash, such as a list; equal if what it wraps is.
+    """Stands for a key that Python cannot hash, such as a list, or that is not equal to itself: NaN; equal if what it wraps is.
 
     It holds a copy of the key, so that a record that is changed later does not change it.
     """
@@ -103,17 +104,36 @@ class UnhashableKey:
 
 
 def as_key(key: Any) -> Any:
-    """Return the key itself if Python can hash it, else an UnhashableKey."""
+    """Return the key itself if Python can look it up in a dict, else an UnhashableKey."""
     try:
         hash(key)
     except TypeError:
         return UnhashableKey(key)
-    return key
+    return key if key == key else UnhashableKey(key)
 
 
 def original_key(key: Any) -> Any:
     """Return the key as the user gave it; of an UnhashableKey a copy, so that it stays as it is."""
     return isolate(key.value) if key.__class__ is UnhashableKey else key
+
+
+def may_be_wrapped(key_type: TypeInformation) -> bool:
+    """Return whether there are UnhashableKeys among the keys of a type."""
+    if isinstance(key_type, BasicTypeInfo):
+        return key_type.basic_type in (BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC)
+    return True
+
+
+def is_stored_as_given(key_type: TypeInformation) -> bool:
+    """Return whether a key that was accepted for the type is equal to what a checkpoint gives back of it, whatever its class was.
+
+    So for numbers: 2 as a DOUBLE comes back as 2.0. Not for a Row without names, which comes back with the names of the type.
+    """
+    if isinstance(key_type, BasicTypeInfo):
+        return key_type.basic_type is not BasicType.BIG_DEC
+    if isinstance(key_type, TupleTypeInfo):
+        return all(map(is_stored_as_given, key_type.get_field_types()))
+    return isinstance(key_type, PickledBytesTypeInfo)
 
 
 def mix(number: int) -> int:

@@ -7,23 +7,24 @@ from typing import Any, NoReturn
 
 from flinkish.common.errors import StateError
 from flinkish.datastream.state import BroadcastState, ReadOnlyBroadcastState
-from flinkish.runtime.state.keyed import conversion
+from flinkish.runtime.state.keyed import conversion, finding
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS, MapTable
 
 
 class TableBroadcastState(BroadcastState[Any, Any]):
     """The map itself, for the broadcast side. `what` names it in errors."""
 
-    __slots__ = ("_convert", "_convert_key", "table", "what")
+    __slots__ = ("_convert", "_convert_key", "_find", "table", "what")
 
     def __init__(self, what: str, table: MapTable) -> None:
         self.what = what
         self.table = table
         self._convert_key = conversion(what, table.key_codec)
+        self._find = finding(what, table.key_codec)
         self._convert = conversion(what, table.codec, nullable=True)
 
     def get(self, key: Any) -> Any:
-        return self.table.get(OPERATOR_ADDRESS, key)
+        return self.table.get(OPERATOR_ADDRESS, key if self._find is None else self._find(key))
 
     def put(self, key: Any, value: Any) -> None:
         if self._convert_key is not None:
@@ -37,10 +38,10 @@ class TableBroadcastState(BroadcastState[Any, Any]):
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        self.table.remove(OPERATOR_ADDRESS, key)
+        self.table.remove(OPERATOR_ADDRESS, key if self._find is None else self._find(key))
 
     def contains(self, key: Any) -> bool:
-        return self.table.contains(OPERATOR_ADDRESS, key)
+        return self.table.contains(OPERATOR_ADDRESS, key if self._find is None else self._find(key))
 
     def items(self) -> list[tuple[Any, Any]]:
         return self.table.entries(OPERATOR_ADDRESS)
@@ -64,23 +65,22 @@ class ReadOnlyBroadcastStateView(ReadOnlyBroadcastState[Any, Any]):
     If one subtask changed it by its own records, the copies of the subtasks would no longer be the same.
     """
 
-    __slots__ = ("_state", "_table")
+    __slots__ = ("_state",)
 
     def __init__(self, state: TableBroadcastState) -> None:
         self._state = state
-        self._table = state.table
 
     def get(self, key: Any) -> Any:
-        return self._table.get(OPERATOR_ADDRESS, key)
+        return self._state.get(key)
 
     def contains(self, key: Any) -> bool:
-        return self._table.contains(OPERATOR_ADDRESS, key)
+        return self._state.contains(key)
 
     def items(self) -> list[tuple[Any, Any]]:
-        return self._table.entries(OPERATOR_ADDRESS)
+        return self._state.items()
 
     def keys(self) -> list[Any]:
-        return self._table.keys(OPERATOR_ADDRESS)
+        return self._state.keys()
 
     def values(self) -> list[Any]:
         return self._state.values()

@@ -21,7 +21,7 @@ from flinkish.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from flinkish.runtime.key_groups import original_key
+from flinkish.runtime.key_groups import is_stored_as_given, original_key
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.codec import SCALARS, Codec
 from flinkish.runtime.state.tables import (
@@ -141,11 +141,12 @@ class KeyedStateBackend:
         """Return the map state of a descriptor; the same object each time."""
 
         def make(table: MapTable, policy: TtlPolicy | None) -> MapState[Any, Any]:
-            convert_key = self._conversion(descriptor, table.key_codec)
-            convert = self._conversion(descriptor, table.codec, nullable=True)
+            what = self._what(descriptor)
+            keys = conversion(what, table.key_codec), finding(what, table.key_codec)
+            convert = conversion(what, table.codec, nullable=True)
             if policy is None:
-                return _MapState(self, table, convert_key, convert)
-            return _TtlMapState(self, table, convert_key, convert, policy, self._now)
+                return _MapState(self, table, keys, convert)
+            return _TtlMapState(self, table, keys, convert, policy, self._now)
 
         return self._get(descriptor, tables.MAP, (descriptor.key_type_info, descriptor.value_type_info), make)
 
@@ -275,8 +276,11 @@ class KeyedStateBackend:
         self._tables[name] = table
         return state
 
-    def _conversion(self, descriptor: StateDescriptor, codec: Codec, *, nullable: bool = False) -> Convert | None:
-        return conversion(f"state {descriptor.get_name()!r} of operator {self._operator.uid}", codec, nullable=nullable)
+    def _conversion(self, descriptor: StateDescriptor, codec: Codec) -> Convert | None:
+        return conversion(self._what(descriptor), codec)
+
+    def _what(self, descriptor: StateDescriptor) -> str:
+        return f"state {descriptor.get_name()!r} of operator {self._operator.uid}"
 
 
 class NamespacedBackend(KeyedStateBackend):
@@ -339,6 +343,11 @@ def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | 
             raise TypeMismatchError(f"{what}: {error}") from error
 
     return checked
+
+
+def finding(what: str, key_codec: Codec) -> Convert | None:
+    """Return what makes of a key of a map the one that it is stored as; None if that is equal to it anyway."""
+    return None if is_stored_as_given(key_codec.type_info) else conversion(what, key_codec)
 
 
 class _FastValueState(ValueState[Any]):
@@ -645,16 +654,20 @@ class _TtlListState(ListState[Any]):
 
 
 class _MapState(MapState[Any, Any]):
-    __slots__ = ("_backend", "_convert", "_convert_key", "_table")
+    """`keys`: what is done with a key before an entry is put, and before one is looked up."""
 
-    def __init__(self, backend: _Scope, table: MapTable, convert_key: Convert | None, convert: Convert | None) -> None:
+    __slots__ = ("_backend", "_convert", "_convert_key", "_find", "_table")
+
+    def __init__(
+        self, backend: _Scope, table: MapTable, keys: tuple[Convert | None, Convert | None], convert: Convert | None
+    ) -> None:
         self._backend = backend
         self._table = table
-        self._convert_key = convert_key
+        self._convert_key, self._find = keys
         self._convert = convert
 
     def get(self, key: Any) -> Any:
-        return self._table.get(self._backend.address(), key)
+        return self._table.get(self._backend.address(), key if self._find is None else self._find(key))
 
     def put(self, key: Any, value: Any) -> None:
         if self._convert_key is not None:
@@ -668,10 +681,10 @@ class _MapState(MapState[Any, Any]):
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        self._table.remove(self._backend.address(), key)
+        self._table.remove(self._backend.address(), key if self._find is None else self._find(key))
 
     def contains(self, key: Any) -> bool:
-        return self._table.contains(self._backend.address(), key)
+        return self._table.contains(self._backend.address(), key if self._find is None else self._find(key))
 
     def items(self) -> list[tuple[Any, Any]]:
         return self._table.entries(self._backend.address())
@@ -696,12 +709,12 @@ class _TtlMapState(_MapState):
         self,
         backend: _Scope,
         table: MapTable,
-        convert_key: Convert | None,
+        keys: tuple[Convert | None, Convert | None],
         convert: Convert | None,
         policy: TtlPolicy,
         now: Callable[[], int],
     ) -> None:
-        super().__init__(backend, table, convert_key, convert)
+        super().__init__(backend, table, keys, convert)
         self._policy = policy
         self._now = now
 
@@ -724,11 +737,15 @@ class _TtlMapState(_MapState):
 
     def get(self, key: Any) -> Any:
         address = self._backend.address()
+        if self._find is not None:
+            key = self._find(key)
         stamped = self._table.get(address, key)
         return stamped[1] if stamped is not None and self._seen(address, key, stamped, self._now()) else None
 
     def contains(self, key: Any) -> bool:
         address = self._backend.address()
+        if self._find is not None:
+            key = self._find(key)
         stamped = self._table.get(address, key)
         return stamped is not None and self._seen(address, key, stamped, self._now())
 

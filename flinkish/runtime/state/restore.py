@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.ids import OperatorUid
-from flinkish.runtime.key_groups import as_key, key_group_range
+from flinkish.runtime.key_groups import as_key, key_group_range, may_be_wrapped
 from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.codec import Codec, codec_of, decode_plain, decode_untyped, encode_untyped
@@ -292,7 +292,7 @@ class _Reader:
         assert self._meta.key_type is not None
         codec = codec_of(self._meta.key_type, trusted=self._trusted)
         keys = decode_all(codec, table["key"])
-        if not codec.immutable:
+        if may_be_wrapped(self._meta.key_type):
             keys = list(map(as_key, keys))
         namespaces = table["namespace"]
         if namespaces.null_count == len(namespaces):

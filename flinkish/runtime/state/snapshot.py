@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common.ids import IdSource
-from flinkish.runtime.key_groups import original_key
+from flinkish.runtime.key_groups import may_be_wrapped, original_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.codec import Codec, codec_of, encode_untyped
@@ -287,6 +287,7 @@ class _Keys:
     def __init__(self, meta: TableMeta) -> None:
         assert meta.key_type is not None
         self._codec = key_codec(meta)
+        self._wrapped = may_be_wrapped(meta.key_type)
         self._max_parallelism = meta.max_parallelism
 
     def columns(self, addresses: Sequence[Address]) -> tuple[pa.Array, pa.Array, pa.Array | None]:
@@ -296,7 +297,7 @@ class _Keys:
             keys = [key_of(address) for address in addresses]
             namespaces = binary_column([encode_untyped(a.namespace) if a.__class__ is Namespaced else None for a in addresses])
         groups = key_groups_of(keys, self._max_parallelism)
-        if self._codec.batch is None:
+        if self._wrapped:
             keys = list(map(original_key, keys))
         return groups, encode_all(self._codec, keys, frozen=False), namespaces
 
