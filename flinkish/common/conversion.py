@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
@@ -42,7 +42,7 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.common.types import Row, make_row
 
-__all__ = ["converter", "lenient_converter", "shortest_floats", "state_converter"]
+__all__ = ["converter", "lenient_converter", "mapping", "shortest_floats", "state_converter"]
 
 Convert = Callable[[Any], Any]
 
@@ -141,9 +141,29 @@ def _build(type_info: TypeInformation, lenient: bool, round_floats: bool = True)
     if isinstance(_plain_type(type_info), (RowTypeInfo, TupleTypeInfo)):
         return convert  # handles None itself
 
+    lines = ["def convert(value):", f"    if {_condition(type_info)}:", "        return slow(value)", "    return value"]
+    return _compiled(lines, {"slow": convert})
+
+
+def _condition(type_info: TypeInformation) -> str:
+    """Return an expression that is false for a `value` that needs no conversion."""
     needed = _needs_conversion(_plain_type(type_info), "value")
-    condition = "value is not None" if needed is None else f"value is not None and {needed}"
-    lines = ["def convert(value):", f"    if {condition}:", "        return slow(value)", "    return value"]
+    return "value is not None" if needed is None else f"value is not None and {needed}"
+
+
+def mapping(type_info: TypeInformation) -> Callable[[object, Convert, Iterable[Any]], Iterator[Any]]:
+    """Return a generator function (owner, function, values): calls the function for each value and converts what it returns.
+
+    As `converter`, without a call for a value of the right type. The owner is in the generator's frame as `self`: errors are
+    traced to it.
+    """
+    convert = converter(type_info)
+    lines = ["def convert(self, function, values):", "    for value in values:"]
+    if convert is None:
+        lines.append("        yield function(value)")
+    else:
+        lines += ["        value = function(value)", f"        if {_condition(type_info)}:", "            value = slow(value)"]
+        lines.append("        yield value")
     return _compiled(lines, {"slow": convert})
 
 
@@ -593,10 +613,10 @@ def _refuse_none(convert: Convert, fail: Callable[..., NoReturn], path: str, fie
     return convert_field
 
 
-def _compiled(lines: list[str], scope: dict[str, Any]) -> Convert:
+def _compiled(lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
     # The source holds only names made here and numbers; field names of the user are values in the scope.
     exec("\n".join(lines), scope)
-    convert: Convert = scope["convert"]
+    convert: Callable[..., Any] = scope["convert"]
     return convert
 
 

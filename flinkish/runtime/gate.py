@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
+from flinkish.runtime.channels import decode_body
 from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,
@@ -54,7 +55,8 @@ class InputChannel:
     idle: bool = False
     ended: bool = False
     blocked: bool = False
-    elements: deque[Element] = field(default_factory=deque)
+    #: Elements, and bodies of frames that stand for theirs.
+    elements: deque[Element | bytes] = field(default_factory=deque)
 
 
 class WatermarkValve:
@@ -119,8 +121,8 @@ class InputGate:
             channel.watermark, channel.idle, channel.ended = channel_watermark, idle, ended
         self.__init__(self.channels, watermark)  # type: ignore[misc]
 
-    def offer(self, edge: int, sender: int, elements: Iterable[Element]) -> None:
-        """Add what came on a channel."""
+    def offer(self, edge: int, sender: int, elements: Iterable[Element | bytes]) -> None:
+        """Add what came on a channel: elements, or bodies of frames, each decoded only when its turn comes."""
         self._by_address[edge, sender].elements.extend(elements)
 
     def process(self, listener: GateListener) -> None:
@@ -134,11 +136,10 @@ class InputGate:
             if chosen is None:
                 return
             element = chosen.elements.popleft()
-            while element.__class__ is Records:
+            if isinstance(element, bytes):
+                chosen.elements.extendleft(reversed(decode_body(element)))
+            elif isinstance(element, Records):
                 listener.on_records(chosen.input_index, element)
-                if not chosen.elements:
-                    break
-                element = chosen.elements.popleft()
             else:
                 self._control(chosen, element, listener)
 

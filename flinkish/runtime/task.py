@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from flinkish.graph.runtime_mode import is_batch
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.metrics import MetricGroup, MetricRegistry
 from flinkish.runtime import faults
-from flinkish.runtime.channels import EdgeWriter, Emit, edge_writer, senders_of
+from flinkish.runtime.channels import EdgeWriter, Emit, EmitRun, edge_writer, senders_of
 from flinkish.runtime.elements import Element, LatencyMarker, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
@@ -42,6 +42,8 @@ from flinkish.runtime.protocol import (
 from flinkish.runtime.state.level_state import LevelState
 
 _WATERMARK_STATE = ListStateDescriptor("_watermark", Types.LONG())
+#: Elements, or frames that hold them, by edge and sending subtask.
+Inputs = Mapping[tuple[int, int], Sequence[Element | bytes]]
 
 
 @dataclass(slots=True)
@@ -153,17 +155,17 @@ class VertexTask:
     def _connect(self) -> None:
         by_node: dict[NodeId, Operator] = {operator.node.id: operator for operator in self.operators}
         for operator in reversed(self.operators):
-            main: list[Emit] = []
+            main: list[tuple[Emit, EmitRun]] = []
             side: dict[str, list[Emit]] = {}
             control: list[Any] = []
             for chain_edge in self.vertex.chain_edges:
                 if chain_edge.source == operator.node.id:
                     target = by_node[chain_edge.target]
-                    _add_output(chain_edge.side_output, target.process, main, side)
+                    _add_output(chain_edge.side_output, target.process, target.process_run, main, side)
                     control.append(target)
             for writer in self._edges:
                 if writer.edge.source == operator.node.id:
-                    _add_output(writer.edge.side_output, writer.emit, main, side)
+                    _add_output(writer.edge.side_output, writer.emit, writer.emit_run, main, side)
                     control.append(writer)
             operator.connect(Output(main, side, control))
 
@@ -205,7 +207,9 @@ class VertexTask:
 
     # -- one epoch -----------------------------------------------------------------------------------------------------------
 
-    def run(self, command: EpochCommand, inputs: Mapping[tuple[int, int], list[Element]], *, notify: bool = True) -> None:
+    def run(
+        self, command: EpochCommand, inputs: Mapping[tuple[int, int], Sequence[Element | bytes]], *, notify: bool = True
+    ) -> None:
         """Run one epoch; `inputs` are the elements by edge and sending subtask, `notify` says whether to tell of checkpoints."""
         started = self._clock.monotonic()
         self.report = TaskReport()
@@ -223,7 +227,7 @@ class VertexTask:
         self._remember()
         self._busy = self._clock.monotonic() - started
 
-    def _process(self, command: EpochCommand, inputs: Mapping[tuple[int, int], list[Element]]) -> None:
+    def _process(self, command: EpochCommand, inputs: Inputs) -> None:
         for operator in self.operators:
             operator.begin_epoch()
         if self._gate is None:
@@ -387,8 +391,8 @@ class VertexTask:
         return min(due, default=None)
 
 
-def _add_output(tag: Any, emit: Emit, main: list[Emit], side: dict[str, list[Emit]]) -> None:
+def _add_output(tag: Any, emit: Emit, emit_run: EmitRun, main: list[tuple[Emit, EmitRun]], side: dict[str, list[Emit]]) -> None:
     if tag is None:
-        main.append(emit)
+        main.append((emit, emit_run))
     else:
         side.setdefault(tag.tag_id, []).append(emit)

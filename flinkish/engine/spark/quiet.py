@@ -11,6 +11,8 @@ from typing import Any
 
 #: Who reports what ends on purpose.
 _JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
+#: Priority of a shutdown hook; those of Spark and Hadoop go up to 50.
+_FIRST_AT_SHUTDOWN = 1_000
 
 _lock = threading.Lock()
 #: How many want quiet now; the first turns the loggers off, the last gives them their levels back.
@@ -60,7 +62,8 @@ def quiet_jvm(jvm: Any) -> Iterator[None]:
 def silence_shutdown(gateway: Any) -> None:
     """End the JVM's logging and its stderr when it begins to shut down, as it does on a signal to spark-submit.
 
-    From then on tasks and threads fail one after the other, with a stack trace each, and nobody can cancel them in time.
+    From then on tasks and threads fail one after the other, with a stack trace each, and nobody can cancel them in time. Spark's
+    own hooks run in the order of their priorities in Hadoop's manager, and so does this one: before all of them.
     """
     with contextlib.suppress(Exception):
         jvm = gateway.jvm
@@ -78,7 +81,7 @@ def _at_shutdown(gateway: Any, class_name: str, method: str, *arguments: Any) ->
         array[index] = argument
     statement = jvm.java.beans.Statement(jvm.java.lang.Class.forName(class_name), method, array)
     runnable = jvm.java.beans.EventHandler.create(jvm.java.lang.Class.forName("java.lang.Runnable"), statement, "execute")
-    jvm.java.lang.Runtime.getRuntime().addShutdownHook(jvm.java.lang.Thread(runnable))
+    jvm.org.apache.hadoop.util.ShutdownHookManager.get().addShutdownHook(runnable, _FIRST_AT_SHUTDOWN)
 
 
 def _turn_off(jvm: Any) -> None:

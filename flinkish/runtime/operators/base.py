@@ -6,7 +6,7 @@ is traced to its operator by the stack (see task.py), so the hot path needs no h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
-from flinkish.runtime.channels import Emit
+from flinkish.runtime.channels import Emit, EmitRun
 from flinkish.runtime.elements import Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
@@ -77,8 +77,9 @@ def discard(value: Any, timestamp: int | None) -> None:
 class Output:
     """Where an operator's records and control elements go: chained operators and edges."""
 
-    def __init__(self, main: list[Emit], side: Mapping[str, list[Emit]], control: list[Any]) -> None:
-        self.main = _fan_out(main)
+    def __init__(self, main: list[tuple[Emit, EmitRun]], side: Mapping[str, list[Emit]], control: list[Any]) -> None:
+        self.main = _fan_out([emit for emit, _ in main])
+        self.main_run = main[0][1] if len(main) == 1 else _run_by(self.main)
         self.side = {tag: _fan_out(emits) for tag, emits in side.items()}
         #: Chained operators and edge writers, each once: what has watermark(), status() and end_of_input().
         self._control = control
@@ -110,6 +111,14 @@ def _fan_out(emits: list[Emit]) -> Emit:
     return emit_to_all
 
 
+def _run_by(emit: Emit) -> EmitRun:
+    def emit_run(values: Iterable[Any]) -> None:
+        for value in values:
+            emit(value, None)
+
+    return emit_run
+
+
 def converting(emit: Emit, type_info: TypeInformation) -> Emit:
     """Return an `emit` that first checks a value against its declared type; `emit` itself for pickled types."""
     convert = converter(type_info)
@@ -138,6 +147,7 @@ class Operator:
         self.current_watermark = MIN_WATERMARK
         self.output = Output([], {}, [])
         self.emit: Emit = discard
+        self.emit_run: EmitRun = _run_by(discard)
 
     #: Whether timers that the user registers now are ignored: batch mode, while those of a key that has ended fire.
     quiesced = False
@@ -149,6 +159,7 @@ class Operator:
         """Set where the output goes; the operators behind this one are connected already."""
         self.output = output
         self.emit = output.main if self.passes_through else converting(output.main, self.node.output_type)
+        self.emit_run = output.main_run if self.emit is output.main else _run_by(self.emit)
 
     def open(self) -> None:
         """Open the user function."""
@@ -159,13 +170,18 @@ class Operator:
         """Take one record of the only input; the hot path."""
         raise NotImplementedError(f"{type(self).__name__} has two inputs")
 
+    def process_run(self, values: Iterable[Any]) -> None:
+        """Take records without timestamps of the only input: as `process` of each, in less time."""
+        process = self.process
+        for value in values:
+            process(value, None)
+
     def process_records(self, input_index: int, records: Records) -> None:
         """Take a run of records from the gate; only the head of a chain gets it."""
-        process = self.process
         if records.timestamps is None:
-            for value in records.values:
-                process(value, None)
+            self.process_run(records.values)
         else:
+            process = self.process
             for value, timestamp in zip(records.values, records.timestamps, strict=True):
                 process(value, timestamp)
 

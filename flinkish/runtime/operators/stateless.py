@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flinkish.common.conversion import converter
+from flinkish.common.conversion import converter, mapping
 from flinkish.common.errors import TypeMismatchError
 from flinkish.datastream.operators import (
     FilterConfig,
@@ -32,6 +33,10 @@ class MapOperator(FunctionOperator[MapConfig]):
             emit(convert(function.map(value)), timestamp)  # type: ignore[misc]
 
         self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
+        self._mapping = mapping(self.node.output_type)
+
+    def process_run(self, values: Iterable[Any]) -> None:
+        self.output.main_run(self._mapping(self, self.function.map, values))
 
 
 class FlatMapOperator(FunctionOperator[FlatMapConfig]):
@@ -55,6 +60,15 @@ class FlatMapOperator(FunctionOperator[FlatMapConfig]):
 
 class FilterOperator(FunctionOperator[FilterConfig]):
     passes_through = True
+
+    def process_run(self, values: Iterable[Any]) -> None:
+        self.emit_run(self._passing(values))
+
+    def _passing(self, values: Iterable[Any]) -> Iterator[Any]:
+        passes = self.function.filter
+        for value in values:
+            if passes(value):
+                yield value
 
     def connect(self, output: Output) -> None:
         super().connect(output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -154,13 +155,13 @@ def test_control_elements_go_to_every_channel_behind_the_records_before_them() -
     assert decode([frame for frame in frames if frame.slot == 1]) == [Watermark(3), EndOfInput()]
 
 
-def test_large_runs_are_cut_into_frames_of_about_a_mebibyte() -> None:
+def test_large_runs_are_cut_into_frames_that_a_core_can_cache() -> None:
     made = writer(Partitioning.GLOBAL)
     for value in range(40_000):
         made.emit(f"{value:0200}", None)
     frames = made.frames()
-    assert len(frames) > 4
-    assert max(len(frame.body) for frame in frames[1:]) < 1.5 * (1 << 20)
+    assert len(frames) > 100
+    assert max(len(frame.body) for frame in frames[1:]) < 1.5 * (32 << 10)
     assert sum(len(element.values) for element in decode(frames[::-1]) if isinstance(element, Records)) == 40_000
     assert made.records == 40_000
 
@@ -173,3 +174,34 @@ def test_rescale_connects_every_receiver_and_every_sender(senders: int, receiver
     assert sorted({target for some in targets for target in some}) == list(range(receivers))
     for receiver in range(receivers):
         assert senders_of(edge, execution_plan, receiver) == [i for i, some in enumerate(targets) if receiver in some]
+
+
+@pytest.mark.parametrize("partitioning", [Partitioning.HASH, Partitioning.GLOBAL])
+def test_a_run_goes_the_way_of_its_records(partitioning: Partitioning) -> None:
+    """One after the other, with the same order, timestamps and copies of what can change."""
+    selector = (lambda value: value[0]) if partitioning is Partitioning.HASH else None
+    runs, singles = (writer(partitioning, key_selector=selector) for _ in range(2))
+    shared = [0, "reused by the function"]
+
+    def values() -> Iterator[list[Any]]:
+        for number in range(3_000):
+            shared[0] = number % 50
+            yield shared
+
+    runs.emit([7, "before"], 5)
+    runs.emit_run(values())
+    runs.emit([7, "after"], 6)
+    singles.emit([7, "before"], 5)
+    for value in values():
+        singles.emit(value, None)
+    singles.emit([7, "after"], 6)
+    assert _content(runs) == _content(singles)
+
+
+def _content(made: EdgeWriter) -> list[list[tuple[Any, Any]]]:
+    frames = made.frames()
+    found = []
+    for slot in range(3):
+        records = [element for element in decode([f for f in frames if f.slot == slot]) if isinstance(element, Records)]
+        found.append([pair for r in records for pair in zip(r.values, r.timestamps or [None] * len(r.values), strict=True)])
+    return found
