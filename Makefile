@@ -40,6 +40,8 @@ WITH_JAVA = JAVA_HOME=$$(.ci/java.sh) && export JAVA_HOME &&
 MASTER ?= local[2]
 ARGS ?=
 PYTEST_ARGS ?=
+# Each has a Spark session of its own, of about 1.5 GB.
+TEST_PROCESSES ?= 2
 
 ##@ Use
 
@@ -67,7 +69,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 
 .PHONY: test
 test: setup ## Run all tests (PYTEST_ARGS='-k name' for some)
-	@$(WITH_JAVA) $(BIN)/python -m pytest tests $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes
