@@ -197,7 +197,13 @@ class WatermarkStrategy:
     ) -> WatermarkStrategy:
         """Return this strategy with reading held back while it is ahead of the slowest of its group by more than the drift.
 
-        `update_interval` is how often watermarks are compared; one second if not given.
+        For `from_source` with a Source: each of its readers stops when its watermark is further than the least one of all readers
+        of the group that are neither idle nor at their end. `update_interval` is how often watermarks are compared at the
+        latest; one second if not given. In batch mode, which has no watermarks, nothing is held back. Raises
+        InvalidArgumentError for a negative drift, or an interval below 1 ms. Source: FLIP-182.
+
+        Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader with several splits is
+        held back as a whole, by the slowest of them (FLIP-217 would pause the others).
         """
         if not isinstance(watermark_group, str):
             raise InvalidArgumentError(f"watermark_group must be a str; got {watermark_group!r}")
@@ -206,6 +212,10 @@ class WatermarkStrategy:
             max_drift_ms=_milliseconds(max_allowed_watermark_drift, "max_allowed_watermark_drift"),
             update_interval_ms=1000 if update_interval is None else _milliseconds(update_interval, "update_interval"),
         )
+        if alignment.max_drift_ms < 0:
+            raise InvalidArgumentError(f"max_allowed_watermark_drift must not be negative; got {max_allowed_watermark_drift}")
+        if alignment.update_interval_ms < 1:
+            raise InvalidArgumentError(f"update_interval must be at least 1 ms; got {update_interval}")
         return replace(self, alignment=alignment)
 
     @property

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
@@ -357,6 +357,12 @@ class DataStream(_OperatorSettings):
         Watermarks are emitted every pipeline.auto-watermark-interval, except by generators that emit with each event.
         """
         _check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
+        if watermark_strategy.alignment is not None:
+            raise UnsupportedError(
+                "assign_timestamps_and_watermarks(): what is between here and the source cannot be held back by "
+                "with_watermark_alignment() (Flink ignores it here).",
+                hint="give the strategy to from_source(), or leave the alignment out.",
+            )
         return self._one_input(
             "Timestamps/Watermarks",
             operators.TimestampsAndWatermarksConfig(strategy=watermark_strategy),

@@ -386,6 +386,8 @@ class StreamExecutionEnvironment:
         record_type = source.produced_type() if type_info is None else None
         if record_type is None:
             record_type = _type(type_info, "from_source", "type_info")
+        if watermark_strategy.alignment is not None:
+            _check_alignment(source, watermark_strategy, source_name)
         # A strategy that neither makes watermarks nor assigns times is none.
         needed = watermark_strategy.generates_watermarks or watermark_strategy.timestamp_assigner is not None
         return self._source(
@@ -562,6 +564,22 @@ def _properties(arguments: Iterable[str], environment: Mapping[str, str]) -> lis
     """Return the -Dkey=value of `flinkish run`, then those on the script's own command line."""
     given = [argument for argument in arguments if argument.startswith("-D") and "=" in argument]
     return shlex.split(environment.get(PROPERTIES_VARIABLE, "")) + given
+
+
+def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> None:
+    from flinkish.datastream.connectors.base import Source
+
+    if not isinstance(source, Source):
+        raise UnsupportedError(
+            f"from_source({name!r}): with_watermark_alignment() needs a source that can be held back; {type(source).__name__} is "
+            "read on the driver, as its input comes.",
+            hint="leave the alignment out.",
+        )
+    if not (strategy.generates_watermarks or source.emits_watermarks):
+        raise InvalidProgramError(
+            f"from_source({name!r}): with_watermark_alignment() needs watermarks; the strategy makes none.",
+            hint="for example for_bounded_out_of_orderness(Duration.of_seconds(5)) with the same alignment.",
+        )
 
 
 def _existing(path: object, method: str) -> str:

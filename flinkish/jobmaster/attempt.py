@@ -31,6 +31,7 @@ from flinkish.common.errors import EngineError, SourceError
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
 from flinkish.jobmaster import admission, failures, program_parts
+from flinkish.jobmaster.alignment import AlignmentGroups
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.committers import Committers
 from flinkish.jobmaster.delivery import Delivery, Results
@@ -132,6 +133,7 @@ class Attempt:
             )
             for node in program_parts.sources(graph)
         }
+        self._alignment = AlignmentGroups(self._sources.values())
         self._committers: Committers | None = None
         self._command: EpochCommand | None = None
         self._trigger: Trigger | None = None
@@ -399,6 +401,7 @@ class Attempt:
                     self._finished.add(Subtask(metrics.vertex, metrics.subtask))
             for uid, subtask, committables in report.final_committables:
                 self._prepared.extend(Committable(operator_uid=uid, subtask=subtask, data=data) for data in committables)
+        self._alignment.update()
         self._next_timer = min((report.next_timer for report in reports if report.next_timer is not None), default=None)
         return total, most
 

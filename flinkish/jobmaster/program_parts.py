@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from flinkish.common.ids import OperatorUid
+from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.datastream.checkpoint import CheckpointListener
 from flinkish.datastream.connectors.base import DriverSource, Sink, Source
 from flinkish.datastream.operators import SinkConfig, SinkWriterConfig, SourceConfig
@@ -23,6 +24,8 @@ class SourceNode:
     name: str
     parallelism: int
     source: Source[Any, Any, Any] | DriverSource[Any]
+    #: The group of sources whose watermarks are kept together.
+    alignment: WatermarkAlignment | None = None
 
     @property
     def label(self) -> str:
@@ -53,7 +56,13 @@ def operators(graph: JobGraph) -> Iterator[tuple[JobVertex, StreamNode]]:
 def sources(graph: JobGraph) -> tuple[SourceNode, ...]:
     """Return the sources of a job."""
     return tuple(
-        SourceNode(uid=node.uid, name=node.name, parallelism=vertex.parallelism, source=node.operator.source)
+        SourceNode(
+            uid=node.uid,
+            name=node.name,
+            parallelism=vertex.parallelism,
+            source=node.operator.source,
+            alignment=None if node.operator.watermarks is None else node.operator.watermarks.alignment,
+        )
         for vertex, node in operators(graph)
         if isinstance(node.operator, SourceConfig)
     )

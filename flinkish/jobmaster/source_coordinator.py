@@ -98,6 +98,15 @@ class _Reader:
     news: bool = False
     #: It asked for a split and has got no answer yet.
     waiting: bool = False
+    #: Its last watermark in milliseconds; None if it has none, or is idle.
+    watermark: int | None = None
+    #: It stopped because it was ahead of its alignment group.
+    held_back: bool = False
+
+    def waits_for_group(self, max_watermark: int | None) -> bool:
+        """Return whether it would read nothing with this limit."""
+        ahead = max_watermark is not None and self.watermark is not None and self.watermark > max_watermark
+        return self.held_back and ahead
 
 
 class EnumeratorCoordinator:
@@ -116,6 +125,7 @@ class EnumeratorCoordinator:
         #: Watermark generators of restored splits, until the splits are handed out again.
         self._generators: dict[str, Any] = {}
         self._unassigned: set[str] = set()
+        self._max_watermark: int | None = None
 
     # -- the enumerator's context --------------------------------------------------------------------------------------------
 
@@ -206,11 +216,29 @@ class EnumeratorCoordinator:
 
     @property
     def input_ready(self) -> bool:
-        return any(not reader.finished and (reader.news or reader.more_available) for reader in self._readers)
+        limit = self._max_watermark
+        return any(
+            not reader.finished and (reader.news or (reader.more_available and not reader.waits_for_group(limit)))
+            for reader in self._readers
+        )
 
     @property
     def wants_poll(self) -> bool:
-        return any(not reader.finished and (bool(reader.splits) or reader.no_more_splits) for reader in self._readers)
+        limit = self._max_watermark
+        return any(
+            not reader.finished and (bool(reader.splits) or reader.no_more_splits) and not reader.waits_for_group(limit)
+            for reader in self._readers
+        )
+
+    def watermarks(self) -> list[int]:
+        """Return the watermarks of the readers that have something to read and are not idle."""
+        return [
+            reader.watermark for reader in self._readers if reader.watermark is not None and reader.splits and not reader.finished
+        ]
+
+    def align(self, max_watermark: int | None) -> None:
+        """Set how far the watermark of a reader may be when it reads on, in milliseconds; None: any."""
+        self._max_watermark = max_watermark
 
     @property
     def finished(self) -> bool:
@@ -225,6 +253,7 @@ class EnumeratorCoordinator:
                 credit=credit,
                 no_more_splits=reader.no_more_splits,
                 finished=reader.finished,
+                max_watermark=self._max_watermark,
             )
         return commands
 
@@ -234,6 +263,7 @@ class EnumeratorCoordinator:
             return
         reader.splits = {state.split_id: state for state in report.splits}
         reader.more_available = report.more_available
+        reader.watermark, reader.held_back = report.watermark, report.held_back
         reader.finished = report.finished
         reader.waiting = reader.waiting or (report.wants_split and not report.finished)
 

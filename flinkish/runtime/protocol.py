@@ -79,6 +79,9 @@ class ReaderCommand:
     no_more_splits: bool
     #: The reader said END_OF_INPUT in an earlier epoch of this attempt.
     finished: bool = False
+    #: How far its watermark may be when more is read, in milliseconds: that of the slowest reader of its alignment group and the
+    #: allowed drift. None: any.
+    max_watermark: int | None = None
     #: Records of a source that is read on the driver.
     records: tuple[Any, ...] = ()
     end_of_records: bool = False
@@ -157,6 +160,10 @@ class ReaderReport:
     finished: bool
     #: The reader has nothing left to read and asks for a split.
     wants_split: bool
+    #: What it has emitted last, in milliseconds; None before the first watermark and while it is idle.
+    watermark: int | None = None
+    #: It did not read on because its watermark is further than `max_watermark`.
+    held_back: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

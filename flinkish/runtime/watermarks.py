@@ -54,6 +54,10 @@ class SplitWatermarks:
         elif timeout is not None and not self.idle and now - self._last_event >= timeout:
             self.mark_idle()
 
+    def keep_from_idleness(self, now: int) -> None:
+        """Count idleness from now on: nothing was read, though there may be something."""
+        self._last_event = now
+
     def get_state(self) -> Any:
         """Return plain data to go on from."""
         return [self.watermark, self.idle, self._last_event, self.generator.get_state()]
@@ -111,9 +115,16 @@ class CombinedWatermarks:
             return least, changed
         return None, changed
 
-    def end_epoch(self, now: int) -> None:
-        """Let periodic generators emit and see which splits fell idle."""
-        for split in self._splits.values():
-            if self._periodic:
+    def emit_periodic(self) -> None:
+        """Let periodic generators emit."""
+        if self._periodic:
+            for split in self._splits.values():
                 split.generator.on_periodic_emit(split)
+
+    def end_epoch(self, now: int, *, held_back: bool = False) -> None:
+        """Let periodic generators emit and see which splits fell idle; none that was held back."""
+        self.emit_periodic()
+        for split in self._splits.values():
+            if held_back:
+                split.keep_from_idleness(now)
             split.check_idleness(now, self._strategy.idleness_ms)

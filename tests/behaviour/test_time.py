@@ -6,7 +6,8 @@ from typing import Any
 
 from flinkish.common import Duration, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
-from flinkish.datastream import StreamExecutionEnvironment, TimeDomain
+from flinkish.datastream import DataStream, StreamExecutionEnvironment, TimeDomain
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.functions import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
@@ -15,6 +16,7 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
@@ -201,3 +203,29 @@ def test_results_carry_the_time_of_their_record_or_timer(env: StreamExecutionEnv
     stream = env.from_collection([("a", 12)]).assign_timestamps_and_watermarks(BOUNDED)
     results = collect(stream.key_by(lambda value: value[0]).process(Emit()).process(Times()))
     assert [(what, time) for what, time, _ in results] == [("element", 12), ("timer", 77)]
+
+
+def read_together(env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> int:
+    """Read a source whose times go fast and one whose times go slowly; return by how much the first was ahead at most."""
+
+    def source(name: str, count: int, step: int) -> DataStream:
+        generated = DataGeneratorSource(lambda index: (name, index * step), count=count)
+        return env.from_source(generated, strategy, name)
+
+    seen = collect(source("fast", 100, 10).union(source("slow", 250, 4)))
+    slow = ahead = 0
+    for name, time in seen:
+        slow = time if name == "slow" else slow
+        ahead = max(ahead, time - slow if name == "fast" else 0)
+    return ahead
+
+
+def test_sources_of_an_alignment_group_do_not_run_ahead_of_the_slowest(make_env: MakeEnvironment, engine: str) -> None:
+    # An epoch of the slow source: 80 ms.
+    settings = {"execution.epoch.max-records": 20}
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+    aligned = strategy.with_watermark_alignment("group", Duration.of_millis(50), Duration.of_millis(20))
+    # Unlimited is the first epoch, with 200 ms of the fast source; then come drift, 16 records at a time, and the epoch itself.
+    assert read_together(make_env(1, settings), aligned) < 50 + 160 + 80
+    if engine == "local":
+        assert read_together(make_env(1, settings), strategy) > 500

@@ -34,6 +34,10 @@ from flinkish.runtime.protocol import (
 from flinkish.runtime.watermarks import CombinedWatermarks, SplitWatermarks
 
 
+#: Records after which a reader in an alignment group looks how far its watermark is; that takes about a microsecond.
+_ALIGNED_RECORDS = 16
+
+
 class _ReaderContext(SourceReaderContext):
     def __init__(self, context: OperatorContext) -> None:
         self.configuration: Configuration = context.configuration
@@ -164,6 +168,7 @@ class SourceOperator(Operator):
         self._reader: SourceReader[Any, Any] | None = None
         self._known: dict[str, bytes] = {}
         self._told_no_more = False
+        self._held_back = False
         self.combined: CombinedWatermarks | None = None
         self.extract = None
         self.emits_watermarks = isinstance(config.source, Source) and config.source.emits_watermarks
@@ -195,12 +200,14 @@ class SourceOperator(Operator):
         else:
             status, splits = self._read_splits(self._source, command)
         finished = status is InputStatus.END_OF_INPUT
+        watermark = None
         if finished:
             self._end()
         elif self.combined is not None:
-            self.combined.end_epoch(self.context.time.now())
+            self.combined.end_epoch(self.context.time.now(), held_back=self._held_back)
             self.send_watermark()
             splits = self._with_generators(splits)
+            watermark = None if self.combined.idle or self.current_watermark == MIN_WATERMARK else self.current_watermark
         wants_split = not splits and not command.no_more_splits and status is not InputStatus.MORE_AVAILABLE
         return ReaderReport(
             splits=splits,
@@ -208,6 +215,8 @@ class SourceOperator(Operator):
             more_available=status is InputStatus.MORE_AVAILABLE,
             finished=finished,
             wants_split=wants_split and not finished,
+            watermark=watermark,
+            held_back=self._held_back,
         )
 
     def drain(self) -> None:
@@ -235,17 +244,35 @@ class SourceOperator(Operator):
         if command.no_more_splits and not self._told_no_more:
             self._told_no_more = True
             reader.notify_no_more_splits()
+        status = self._poll(reader, command)
         output = self._output
-        status = InputStatus.MORE_AVAILABLE
-        while output.credit > 0:
-            status = reader.poll_next(output)
-            if status is not InputStatus.MORE_AVAILABLE:
-                break
         if status is InputStatus.END_OF_INPUT:
             return status, ()
         unfinished = [split for split in reader.snapshot_state() if split.split_id not in output.finished_splits]
         self._known = {split.split_id: msgspec.msgpack.encode(split) for split in unfinished}
         return status, tuple(SplitState(split_id=name, split=encoded) for name, encoded in self._known.items())
+
+    def _poll(self, reader: SourceReader[Any, Any], command: ReaderCommand) -> InputStatus:
+        """Have the reader emit up to its credit; as long as it is not too far ahead of its alignment group."""
+        output = self._output
+        left = command.credit
+        status = InputStatus.MORE_AVAILABLE
+        self._held_back = self._is_ahead(command)
+        while left > 0 and status is InputStatus.MORE_AVAILABLE and not self._held_back:
+            part = output.credit = left if command.max_watermark is None else min(left, _ALIGNED_RECORDS)
+            while output.credit > 0 and status is InputStatus.MORE_AVAILABLE:
+                status = reader.poll_next(output)
+            left -= part - output.credit
+            self._held_back = status is InputStatus.MORE_AVAILABLE and self._is_ahead(command)
+        output.credit = left
+        return status
+
+    def _is_ahead(self, command: ReaderCommand) -> bool:
+        if command.max_watermark is None or self.combined is None:
+            return False
+        self.combined.emit_periodic()
+        self.send_watermark()
+        return self.current_watermark > command.max_watermark
 
     def _reader_at(self, source: Source[Any, Any, Any], command: ReaderCommand) -> SourceReader[Any, Any]:
         """Return a reader that stands where the command says."""

@@ -137,6 +137,16 @@ def test_no_watermarks_generates_none_but_may_assign_timestamps() -> None:
             lambda: WatermarkStrategy.no_watermarks().with_watermark_alignment(1, Duration.of_millis(1)),
             "watermark_group must be a str",
         ),
+        (
+            lambda: WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("a", Duration.of_millis(-1)),
+            "max_allowed_watermark_drift must not be negative",
+        ),
+        (
+            lambda: WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment(
+                "a", Duration.of_millis(1), Duration.of_millis(0)
+            ),
+            "update_interval must be at least 1 ms",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(build: Any, message: str) -> None:

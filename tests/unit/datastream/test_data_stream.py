@@ -26,7 +26,9 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.connectors.base import Sink
 from flinkish.datastream.connectors.collect import CollectSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.connectors.print import PrintSink
+from flinkish.datastream.connectors.socket import SocketSource
 from flinkish.datastream.function_wrappers import function_behind
 from flinkish.datastream.transformations import (
     ChainingStrategy,
@@ -269,6 +271,20 @@ def test_assign_timestamps_and_watermarks_keeps_the_type(env: StreamExecutionEnv
     assert isinstance(made.operator, operators.TimestampsAndWatermarksConfig)
     assert isinstance(made.operator.strategy.timestamp_assigner, Assigner)
     assert (made.name, made.output_type) == ("Timestamps/Watermarks", Types.INT())
+
+
+def test_a_strategy_with_alignment_is_for_sources_that_can_be_held_back(env: StreamExecutionEnvironment) -> None:
+    def aligned(strategy: WatermarkStrategy) -> WatermarkStrategy:
+        return strategy.with_watermark_alignment("group", Duration.of_seconds(1))
+
+    monotonous, none = aligned(WatermarkStrategy.for_monotonous_timestamps()), aligned(WatermarkStrategy.no_watermarks())
+    env.from_source(NumberSequenceSource(1, 2), monotonous, "n")
+    with pytest.raises(UnsupportedError, match="cannot be held back by with_watermark_alignment"):
+        numbers(env).assign_timestamps_and_watermarks(monotonous)
+    with pytest.raises(UnsupportedError, match="SocketSource is read on the driver"):
+        env.from_source(SocketSource("localhost", 1), monotonous, "socket")
+    with pytest.raises(InvalidProgramError, match="needs watermarks; the strategy makes none"):
+        env.from_source(NumberSequenceSource(1, 2), none, "n")
 
 
 def test_a_watermark_strategy_that_is_none_is_refused(env: StreamExecutionEnvironment) -> None:
