@@ -202,8 +202,8 @@ class WatermarkStrategy:
         latest; one second if not given. In batch mode, which has no watermarks, nothing is held back. Raises
         InvalidArgumentError for a negative drift, or an interval below 1 ms. Source: FLIP-182.
 
-        Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader with several splits is
-        held back as a whole, by the slowest of them (FLIP-217 would pause the others).
+        Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader with several splits
+        is held back as a whole, by the slowest of them (FLIP-217 would pause the others).
         """
         if not isinstance(watermark_group, str):
             raise InvalidArgumentError(f"watermark_group must be a str; got {watermark_group!r}")

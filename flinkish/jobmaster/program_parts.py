@@ -71,7 +71,8 @@ def sources(graph: JobGraph) -> tuple[SourceNode, ...]:
 def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
     """Return the sinks of a job.
 
-    The first stage of a sink counts too: a checkpoint made when the sink had one stage holds what is to be committed under its uid.
+    The first stage of a sink counts too: a checkpoint made when the sink had one stage holds what is to be committed under its
+    uid.
     """
     return tuple(
         SinkNode(uid=node.uid, name=node.name, parallelism=vertex.parallelism, sink=node.operator.sink)
