@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import statistics
 import threading
 import time
@@ -11,6 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psutil
+
+#: In the environment of every process of this run.
+_MARK = "FLINKISH_BENCH"
+os.environ[_MARK] = str(os.getpid())
 
 
 class EpochTimes(logging.Handler):
@@ -53,15 +58,16 @@ def processes() -> dict[str, list[psutil.Process]]:
     found: dict[str, list[psutil.Process]] = {"driver": [here], "JVM": [], "Python workers": [], "slot hosts": []}
     everything = {process.pid: process for process in here.children(recursive=True)}
     for process in psutil.process_iter():
-        # slot hosts leave the session of the worker that started them, so they are found by their command
+        # Slot hosts leave the session of the worker that started them: they are found by their command and the mark.
         everything.setdefault(process.pid, process)
     mine = {process.pid for process in here.children(recursive=True)}
     for process in everything.values():
         try:
             command = " ".join(process.cmdline())
+            marked = "flinkish.engine.spark.slot_host" in command and process.environ().get(_MARK) == os.environ[_MARK]
         except psutil.Error:
             continue
-        if "flinkish.engine.spark.slot_host" in command:
+        if marked:
             found["slot hosts"].append(process)
         elif process.pid in mine and "java" in command.split(" ", 1)[0]:
             found["JVM"].append(process)

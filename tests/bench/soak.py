@@ -1,7 +1,7 @@
 """`make soak`: 10,000 small epochs in one job; prints the first thousand against the last.
 
 Epoch time, the driver's Java heap after a collection, memory of workers and slot hosts, and files in the scratch folder must stay
-bounded. `--epochs N` runs fewer: a tenth of them are compared then.
+bounded. `--epochs N` runs fewer: tenths of them are compared then. A line is printed after each tenth; Ctrl-C ends it there.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import os
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,34 +48,40 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10_000)
     arguments = parser.parse_args()
     part = max(arguments.epochs // 10, 1)
+    looks: list[dict[str, float]] = []
     held = hold_session(SparkSettings.of(None))
     try:
         with epoch_times() as times, Progress() as progress, tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
             env = environment("spark", settings={"io.tmp.dirs": folder})
-            source = PhasedSource(fill=0, small=50, end=100 * arguments.epochs)
+            # A few more: the last look is at a running job.
+            source = PhasedSource(fill=0, small=50, end=100 * arguments.epochs + 2_000)
             numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
             keyed = numbers.key_by(lambda value: value % 10_000, key_type=Types.LONG())
             keyed.process(CountPerKey(), Types.LONG()).sink_to(DiscardingSink())
             client: Any = env.execute_async("soak")
             result = client.get_job_execution_result()
             bar = progress.add_task("epochs", total=arguments.epochs)
-            first: dict[str, float] = {}
-            last: dict[str, float] = {}
-            while not result.done():
-                threading.Event().wait(1)
-                done = len(times.begun)
-                progress.update(bar, completed=done)
-                if not first and done >= part:
-                    first = _look(held.session, Path(folder))
-                if not last and done >= arguments.epochs - max(part // 20, 5):
-                    last = _look(held.session, Path(folder))
-            result.result()
-        durations = times.durations_ms(len(times.begun) - 1)
-        first["epoch, median ms"] = median(durations[20:part])
-        last["epoch, median ms"] = median(durations[-part:])
+            with suppress(KeyboardInterrupt):
+                while not result.done():
+                    threading.Event().wait(0.2)
+                    done = min(len(times.begun), arguments.epochs)
+                    progress.update(bar, completed=done)
+                    if done >= part * (len(looks) + 1):
+                        durations = times.durations_ms(len(times.begun) - 1)
+                        look = _look(held.session, Path(folder)) | {"epoch, median ms": median(durations[-part + 20 :])}
+                        looks.append(look)
+                        progress.console.print(f"{done:,}: " + ", ".join(f"{key} {value:,.0f}" for key, value in look.items()))
+            if result.done():
+                result.result()
+            client.cancel().result()
     finally:
         release_session(held)
-    table = Table(title=f"{arguments.epochs:,} epochs of 100 records", title_justify="left")
+    if looks:
+        _print(part, len(looks) * part, looks[0], looks[-1])
+
+
+def _print(part: int, epochs: int, first: dict[str, float], last: dict[str, float]) -> None:
+    table = Table(title=f"{epochs:,} epochs of 100 records", title_justify="left")
     for column, side in (("", "left"), (f"first {part:,}", "right"), (f"last {part:,}", "right"), ("ratio", "right")):
         table.add_column(column, justify=side)  # type: ignore[arg-type]
     for name in sorted(first):
