@@ -194,6 +194,10 @@ class LevelState:
             operator = self._operators[str(uid)] = OperatorState(self, str(uid))
         return operator
 
+    def unclaimed(self, uid: str) -> set[str]:
+        """Return the names of an operator's keyed states that were restored and not asked for yet."""
+        return {name for owner, category, name in self._restored if owner == uid and category == "keyed"}
+
     def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
         """Return a table; makes it, with what was restored for it, when it is first asked for."""
         table = self._tables.get(address)
@@ -286,6 +290,10 @@ class OperatorState:
     def table(self, category: str, name: str, meta: TableMeta, now: Callable[[], int]) -> Table:
         """Return a table of this operator."""
         return self._level.table((self.uid, category, name), meta, now)
+
+    def unclaimed(self) -> set[str]:
+        """Return the names of the keyed states that were restored and not asked for yet."""
+        return self._level.unclaimed(self.uid)
 
     def set_sweeper(self, category: str, name: str, sweeper: Sweeper) -> None:
         """Have a table's expired values removed."""

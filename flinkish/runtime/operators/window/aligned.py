@@ -15,7 +15,14 @@ from flinkish.datastream.window import TimeWindow, no_timestamp
 from flinkish.runtime.elements import Records
 from flinkish.runtime.isolation import isolate
 from flinkish.runtime.operators.function import keyed
-from flinkish.runtime.operators.window.contents import Fold, FoldedContents, TimestampedContents, contents_of
+from flinkish.runtime.operators.window.contents import (
+    Fold,
+    FoldedContents,
+    TimestampedContents,
+    contents_of,
+    panes_name,
+    refuse_other_contents,
+)
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.protocol import MAX_WATERMARK
 from flinkish.runtime.state.tables import ListTable, MapTable, Namespaced
@@ -61,6 +68,7 @@ class TumblingWindowOperator(AlignedWindowOperator):
         super().open()
         contents = contents_of(self.config, self.backend)
         assert not isinstance(contents, TimestampedContents)
+        refuse_other_contents(self.context.state.uid, self.context.state.unclaimed())
         self._contents = contents
         self._size: int = self.assigner._size
         self._offset: int = self.assigner._offset
@@ -175,9 +183,10 @@ class SharedPanesOperator(AlignedWindowOperator):
         self._offset: int = assigner._offset
         self._pane: int = assigner._pane_size
         self._fold = Fold(config.fold, config.fold_type)
-        table, self._convert = self.backend.table_of(MapStateDescriptor("window-panes", Types.LONG(), config.fold_type))
+        table, self._convert = self.backend.table_of(MapStateDescriptor(panes_name(self._pane), Types.LONG(), config.fold_type))
         assert isinstance(table, MapTable)
         self._table = table
+        refuse_other_contents(self.context.state.uid, self.context.state.unclaimed())
         self._isolate = not table.codec.immutable
         self._plans: dict[int, _Plan] = {}
         self._planned_at: int | None = None

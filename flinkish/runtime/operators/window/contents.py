@@ -5,9 +5,10 @@ Each refers to the window that the operator has set as its scope's current names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.evictors import TimestampedValue
@@ -19,6 +20,30 @@ from flinkish.runtime.state.keyed import Convert, KeyedStateBackend, NamespacedB
 from flinkish.runtime.state.tables import ListTable, ValueTable
 
 STATE_NAME = "window-contents"
+_TIMESTAMPED = f"{STATE_NAME}-timestamped"
+#: With the length of a pane behind it.
+_PANES = "window-panes"
+#: Which windows of a key there are, where they are merged.
+MERGING_SET = "merging-window-set"
+
+
+def panes_name(length: int) -> str:
+    """Return the name of the state of panes of a length in milliseconds: others hold other records."""
+    return f"{_PANES}-{length}"
+
+
+def refuse_other_contents(uid: str, unclaimed: Iterable[str]) -> None:
+    """Refuse to go on from a checkpoint that holds windows in a form that the operator does not read: they would be lost.
+
+    Raises ForeignCheckpointError.
+    """
+    for name in unclaimed:
+        if name in (STATE_NAME, _TIMESTAMPED, MERGING_SET) or name.startswith(_PANES):
+            raise ForeignCheckpointError(
+                f"operator {uid} keeps the contents of its windows in another way than the checkpoint holds them (as {name})",
+                hint="go on with the same assigner, trigger, evictor and kind of function; or give the operator another uid, to "
+                "start without windows.",
+            )
 
 
 class Contents(Protocol):
@@ -130,7 +155,7 @@ class TimestampedContents:
         self.scope = backend.in_namespace()
         # Rows, as tuples cannot hold None: neither timestamps nor records need be there.
         pairs = Types.ROW([Types.LONG(), input_type])
-        self._state = self.scope.get_list_state(ListStateDescriptor(f"{STATE_NAME}-timestamped", pairs))
+        self._state = self.scope.get_list_state(ListStateDescriptor(_TIMESTAMPED, pairs))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(Row(timestamp, value))

@@ -19,6 +19,7 @@ from flinkish.datastream.window import (
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
 )
+from flinkish.runtime.operators.window.contents import MERGING_SET
 from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
 from flinkish.runtime.state.keyed import KeyedStateBackend
 
@@ -47,7 +48,7 @@ class MergingWindows:
         self._namespaces = namespaces
         self._on_merge = on_merge
         anything = Types.PICKLED_BYTE_ARRAY()
-        self._state = backend.get_map_state(MapStateDescriptor("merging-window-set", anything, anything))
+        self._state = backend.get_map_state(MapStateDescriptor(MERGING_SET, anything, anything))
         self._decide = self._decide_sessions if type(assigner) in _SESSIONS else self._decide_by_assigner
 
     def state_window(self, window: Namespace) -> Namespace | None:

@@ -23,7 +23,7 @@ from flinkish.runtime.operators.base import OperatorContext, converting
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timed import TimedOperator
-from flinkish.runtime.operators.window.contents import Contents, Fold, TimestampedContents, contents_of
+from flinkish.runtime.operators.window.contents import Contents, Fold, TimestampedContents, contents_of, refuse_other_contents
 from flinkish.runtime.operators.window.contexts import AssignerContext, EvictorContext, TriggerContext, WindowFunctionContext
 from flinkish.runtime.operators.window.merging import MergingWindows
 from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
@@ -124,6 +124,7 @@ class WindowOperator(BaseWindowOperator):
         self._merging: MergingWindows | None = None
         if isinstance(self.assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self.assigner, self.backend, self.namespaces, self._on_merge)
+        refuse_other_contents(self.context.state.uid, self.context.state.unclaimed())
 
     # -- records -------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,137 @@
+"""Windows that go on from a checkpoint of an earlier version of the program: as in Flink, or refused; never forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flinkish.common.errors import ForeignCheckpointError
+from flinkish.common.time import Time
+from flinkish.datastream import DataStream
+from flinkish.datastream.data_stream import KeyedStream
+from flinkish.datastream.evictors import CountEvictor
+from flinkish.datastream.window import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from flinkish.datastream.windowed_stream import WindowedStream
+from flinkish.testing import OneInputHarness
+from tests.unit.window.functions import PAIRS, Folded, Sum, SumWithoutMerge, WithWindow, by_key
+from tests.unit.window.test_window_model import AnotherEventTimeTrigger
+
+Version = Callable[[KeyedStream], DataStream]
+
+
+def tumbling(keyed: KeyedStream, size: int = 10) -> WindowedStream:
+    return keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(size)))
+
+
+def sliding(keyed: KeyedStream, size: int = 10, slide: int = 5) -> WindowedStream:
+    return keyed.window(SlidingEventTimeWindows.of(Time.milliseconds(size), Time.milliseconds(slide)))
+
+
+def sessions(keyed: KeyedStream, gap: int = 5) -> WindowedStream:
+    return keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(gap)))
+
+
+def summed(windows: WindowedStream) -> DataStream:
+    return windows.aggregate(Sum(), WithWindow())
+
+
+def reduced(windows: WindowedStream) -> DataStream:
+    return windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
+
+
+def listed(windows: WindowedStream) -> DataStream:
+    return windows.process(Folded())
+
+
+def by_any_trigger(windows: WindowedStream) -> WindowedStream:
+    return windows.trigger(AnotherEventTimeTrigger())
+
+
+def run(before: Version, after: Version) -> list[Any]:
+    """Records 1, 4 and 8 in the one version, 9 and 12 in the other, to the end; return all results, without the key."""
+
+    def build(version: Version) -> Callable[[DataStream], DataStream]:
+        return lambda stream: version(by_key(stream)).uid("windows")
+
+    with OneInputHarness(build(before), PAIRS) as first:
+        for number in (1, 4, 8):
+            first.process_element(("a", number), number)
+        snapshot = first.snapshot()
+    harness = OneInputHarness(build(after), PAIRS, snapshot=snapshot, parallelism=2)
+    try:
+        for number in (9, 12):
+            harness.process_element(("a", number), number)
+        harness.process_watermark(12)
+        harness.end_input()
+        return [result[1:] for result in harness.take_values()]
+    finally:
+        harness.close()
+
+
+SAME = [(0, 10, 22, 4), (10, 20, 12, 1)]
+OVERLAPPING = [(-5, 5, 5, 2), (0, 10, 22, 4), (5, 15, 29, 3), (10, 20, 12, 1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "results"),
+    [
+        (lambda k: summed(tumbling(k)), lambda k: summed(tumbling(k).allowed_lateness(5)), SAME),
+        (lambda k: summed(tumbling(k).allowed_lateness(5)), lambda k: summed(tumbling(k)), SAME),
+        (lambda k: summed(tumbling(k)), lambda k: summed(by_any_trigger(tumbling(k))), SAME),
+        (lambda k: summed(by_any_trigger(tumbling(k))), lambda k: summed(tumbling(k)), SAME),
+        (lambda k: listed(tumbling(k)), lambda k: listed(by_any_trigger(tumbling(k))), SAME),
+        # What was open stays open until its end, what comes goes into windows of the new kind.
+        (lambda k: summed(tumbling(k)), lambda k: summed(tumbling(k, 20)), [(0, 10, 13, 3), (0, 20, 21, 2)]),
+        (lambda k: summed(tumbling(k, 20)), lambda k: summed(tumbling(k)), [(0, 10, 9, 1), (0, 20, 13, 3), (10, 20, 12, 1)]),
+        (
+            lambda k: listed(sliding(k)),
+            lambda k: listed(sliding(k, 20)),
+            [
+                *[(-5, 5, 5, 2), (0, 10, 13, 3), (-10, 10, 9, 1), (5, 15, 8, 1)],
+                *[(-5, 15, 21, 2), (0, 20, 21, 2), (5, 25, 21, 2), (10, 30, 12, 1)],
+            ],
+        ),
+        (lambda k: summed(sessions(k)), lambda k: summed(sessions(k, 9)), [(1, 21, 34, 5)]),
+        (lambda k: summed(sliding(k)), lambda k: summed(sliding(k).allowed_lateness(3)), OVERLAPPING),
+        # Panes of one length serve windows of any size; those that are new hold what panes hold.
+        (
+            lambda k: summed(sliding(k)),
+            lambda k: summed(sliding(k, 20)),
+            [(-15, 5, 5, 2), (-10, 10, 22, 4), (-5, 15, 34, 5), (0, 20, 34, 5), (5, 25, 29, 3), (10, 30, 12, 1)],
+        ),
+    ],
+)
+def test_open_windows_go_on(before: Version, after: Version, results: list[Any]) -> None:
+    assert run(before, after) == results
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda k: reduced(tumbling(k)), lambda k: summed(tumbling(k))),
+        (lambda k: summed(tumbling(k)), lambda k: listed(tumbling(k))),
+        (lambda k: listed(tumbling(k)), lambda k: listed(tumbling(k).evictor(CountEvictor.of(9)))),
+        (lambda k: listed(tumbling(k).evictor(CountEvictor.of(9))), lambda k: listed(tumbling(k))),
+        (lambda k: summed(tumbling(k)), lambda k: summed(sliding(k))),
+        (lambda k: summed(sliding(k)), lambda k: summed(tumbling(k))),
+        (lambda k: summed(sliding(k)), lambda k: summed(sliding(k, 10, 2))),
+        (lambda k: summed(sliding(k)), lambda k: listed(sliding(k))),
+        (lambda k: listed(sliding(k)), lambda k: summed(sliding(k))),
+        (lambda k: summed(sliding(k)), lambda k: summed(by_any_trigger(sliding(k)))),
+        (lambda k: summed(by_any_trigger(sliding(k))), lambda k: summed(sliding(k))),
+        (lambda k: summed(sliding(k)), lambda k: summed(sliding(k).trigger(PurgingTrigger.of(CountTrigger.of(2))))),
+        (lambda k: summed(sliding(k)), lambda k: sliding(k).aggregate(SumWithoutMerge(), WithWindow())),
+        (lambda k: summed(sessions(k)), lambda k: summed(tumbling(k))),
+    ],
+)
+def test_open_windows_are_not_forgotten_where_their_contents_are_kept_in_another_way(before: Version, after: Version) -> None:
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows"):
+        run(before, after)
