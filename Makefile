@@ -55,7 +55,7 @@ submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spa
 	@test -f "$(JOB)" || { echo "make submit: there is no file $(JOB)" >&2; exit 2; }
 	@$(BIN)/python .ci/package.py build/flinkish.zip
 	@$(WITH_JAVA) SPARK_CONF_DIR=$(CURDIR)/conf PYSPARK_PYTHON=$(CURDIR)/$(BIN)/python \
-		$(BIN)/spark-submit --master '$(MASTER)' --packages $(DELTA) --py-files build/flinkish.zip '$(JOB)' $(ARGS)
+		$(BIN)/spark-submit --master '$(MASTER)' $$($(BIN)/python .ci/delta_arguments.py $(DELTA)) --py-files build/flinkish.zip '$(JOB)' $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=... compares with PyFlink)
