@@ -54,6 +54,10 @@ class SourceError(FlinkishError, RuntimeError):
     """A source could not read: missing file, missing column, undecodable record."""
 
 
+class DeserializationError(FlinkishError, ValueError):
+    """Bytes are not a record of the declared format and type."""
+
+
 class SinkError(FlinkishError, RuntimeError):
     """A sink could not write or commit."""
 

@@ -212,6 +212,22 @@ def values_of(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
     return values
 
 
+def appended_values(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
+    """Return the values of a record that is to be appended, in the order of the names.
+
+    Raises SinkError for a row that takes back another, TypeMismatchError for what is no such row.
+    """
+    if isinstance(row, Row) and row.get_row_kind() is not RowKind.INSERT:
+        raise SinkError(
+            f"this sink only appends; got a row of kind {row.get_row_kind()!s}: {row!r}",
+            hint="filter such rows out, or map them to rows of kind RowKind.INSERT.",
+        )
+    try:
+        return values_of(row, names)
+    except (TypeError, ValueError) as error:
+        raise TypeMismatchError(f"expected a row with the fields {list(names)}; got {row!r}: {error}") from None
+
+
 class RowsToArrow:
     """Turns rows into Arrow batches, column by column."""
 
@@ -244,18 +260,10 @@ class RowsToArrow:
         self._converters = [_write_converter(part, local) for part in types]
 
     def values(self, row: Any) -> Sequence[Any]:
-        """Return the values of a record in column order; raises TypeMismatchError if it is not a row that can be appended."""
-        if isinstance(row, Row) and row.get_row_kind() is not RowKind.INSERT:
-            raise SinkError(
-                f"this sink only appends; got a row of kind {row.get_row_kind()!s}: {row!r}",
-                hint="filter such rows out, or map them to rows of kind RowKind.INSERT.",
-            )
-        if self._by_position and isinstance(row, Row):
+        """Return the values of a record in column order; raises what `appended_values` does."""
+        if self._by_position and isinstance(row, Row) and row.get_row_kind() is RowKind.INSERT:
             row = tuple(row)
-        try:
-            return values_of(row, self.names)
-        except (TypeError, ValueError) as error:
-            raise TypeMismatchError(f"expected a row with the fields {list(self.names)}; got {row!r}: {error}") from None
+        return appended_values(row, self.names)
 
     def batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
         """Return a batch of rows as `values` gave them; raises TypeMismatchError naming column and value."""

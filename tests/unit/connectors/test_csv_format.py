@@ -6,6 +6,7 @@ import csv
 import datetime
 import decimal
 import io
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import DecimalTypeInfo, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, SideOutputRecord
@@ -137,6 +138,44 @@ def test_empty_lines_comments_and_a_byte_order_mark_are_left_out(file: Path) -> 
     assert read(file, StreamFormat.csv_format(PERSON, comment="#")) == [Row(name="Ann", age=31)]
 
 
+def test_a_comment_may_hold_quotes_and_stand_behind_blanks_but_not_within_a_record(file: Path) -> None:
+    write(file, 'name,age\n# a,"b\nAnn,31\n \t#"c\n"B\n#ob",7\n#,"last')
+    for credit in (1, 2, 100):
+        rows = read(file, StreamFormat.csv_format(PERSON, comment="#"), credit=credit, restart_readers=True)
+        assert rows == [Row(name="Ann", age=31), Row(name="B\n#ob", age=7)]
+
+
+def test_arrays_nested_rows_and_bytes_stand_in_one_field(file: Path) -> None:
+    types = [
+        Types.LIST(Types.STRING()), Types.PRIMITIVE_ARRAY(Types.INT()), Types.BASIC_ARRAY(Types.DOUBLE()),
+        Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.STRING()]), Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    ]  # fmt: skip
+    schema = Types.ROW_NAMED(["a", "b", "c", "d", "e"], types)
+    write(file, "a;b,1;2,1.5;,7;z,aGk=\n,,,,\n;,3,NA,NA,NA\n")
+    assert read(file, StreamFormat.csv_format(schema, header=False, null_values=["NA"])) == [
+        Row(a=["a", "b"], b=[1, 2], c=[1.5, None], d=Row(x=7, y="z"), e=b"hi"),
+        Row(a=[], b=[], c=[], d=None, e=b""),
+        Row(a=["", ""], b=[3], c=None, d=None, e=None),
+    ]
+    for line, column in (("x,1;x,,,", "b"), ("x,1;,,,", "b"), ("x,1,,7,", "d"), ("x,1,,,a", "e")):
+        write(file, f"{line}\n")
+        with pytest.raises(SourceError, match=rf"line 1: column '{column}' must be"):
+            read(file, StreamFormat.csv_format(schema, header=False))
+
+
+def test_numbers_have_the_precision_of_their_types(file: Path) -> None:
+    write(file, "1.1,1.235,1e60\n-1e60,-1.235,-1\n")
+    schema = Types.TUPLE([Types.FLOAT(), DecimalTypeInfo(4, 2), Types.FLOAT()])
+    assert read(file, StreamFormat.csv_format(schema, header=False)) == [
+        (1.100000023841858, decimal.Decimal("1.24"), math.inf),
+        (-math.inf, decimal.Decimal("-1.24"), -1.0),
+    ]
+    for text in ("123.4", "x", "NaN"):
+        write(file, f"1,{text},1\n")
+        with pytest.raises(SourceError, match=rf"column '2' must be BigDecimal; got '{text}'"):
+            read(file, StreamFormat.csv_format(schema, header=False))
+
+
 @pytest.mark.parametrize("text", ["", "name,age", "name,age\n"])
 def test_a_file_without_rows_has_no_records(file: Path, text: str) -> None:
     write(file, text)
@@ -218,4 +257,6 @@ def test_wrong_settings_are_refused_when_the_format_is_made() -> None:
     with pytest.raises(InvalidArgumentError, match="schema"):
         StreamFormat.csv_format(Types.STRING())
     with pytest.raises(InvalidProgramError, match=r"column 'tags'.*cannot be read from CSV"):
-        StreamFormat.csv_format(Types.ROW_NAMED(["tags"], [Types.LIST(Types.STRING())]))
+        StreamFormat.csv_format(Types.ROW_NAMED(["tags"], [Types.MAP(Types.STRING(), Types.STRING())]))
+    with pytest.raises(InvalidProgramError, match=r"column 'tags' .*only simple types can be nested"):
+        StreamFormat.csv_format(Types.ROW_NAMED(["tags"], [Types.LIST(Types.LIST(Types.STRING()))]))

@@ -2,59 +2,79 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import decimal
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from flinkish.common.errors import InvalidProgramError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
+    BasicArrayTypeInfo,
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
+    DecimalTypeInfo,
+    ListTypeInfo,
     LocalTimeTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
     TimestampTypeInfo,
     TimeTypeInfo,
     TypeInformation,
 )
+from flinkish.common.types import make_row
+from flinkish.datastream.connectors._arrow import is_bytes, unwrap
 
 Parse = Callable[[str], Any]
-
-
-def _unsupported(text: str) -> Any:
-    raise ValueError(text)
-
-
-UNSUPPORTED: Final[Parse] = _unsupported
 
 
 def null_parser(nulls: frozenset[str]) -> Parse:
     return lambda text: None if text in nulls else text
 
 
-_RANGES: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+#: Bits of the whole numbers that have a limit.
+INTEGER_BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 
 
-def parser(type_info: TypeInformation, nulls: frozenset[str]) -> Parse | None:
-    """Return what makes a value of a field's text, raising ValueError or ArithmeticError; None for text as it is."""
+def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str, column: str) -> Parse | None:
+    """Return what makes a value of a field's text, raising ValueError or ArithmeticError; None for text as it is.
+
+    Arrays and nested rows stand in one field, their elements between separators. Raises InvalidProgramError, which names the
+    column, for types that have no such text.
+    """
     parse: Parse
     match type_info:
+        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+            return lambda text: None if text in nulls and text else base64.b64decode(text, validate=True)
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            return _array_parser(type_info, nulls, separator, column)
+        case RowTypeInfo():
+            return _row_parser(type_info, nulls, separator, column)
         case BasicTypeInfo(basic_type=BasicType.STRING):
             return null_parser(nulls) if nulls else None
         case BasicTypeInfo(basic_type=BasicType.CHAR):
             parse = _parse_char
         case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
             parse = _parse_boolean
-        case BasicTypeInfo(basic_type=BasicType.FLOAT | BasicType.DOUBLE):
+        case BasicTypeInfo(basic_type=BasicType.FLOAT):
+            parse = _parse_float32
+        case BasicTypeInfo(basic_type=BasicType.DOUBLE):
             parse = _parse_float
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             parse = _parse_int
+        case DecimalTypeInfo():
+            rounded = type_info.rounded
+            parse = lambda text: rounded(decimal.Decimal(text))  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
             parse = _parse_decimal
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
             parse = _parse_instant
         case BasicTypeInfo():
-            parse = _int_parser(_RANGES[type_info.basic_type])
+            parse = _int_parser(INTEGER_BITS[type_info.basic_type])
         case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
             parse = datetime.date.fromisoformat
         case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
@@ -62,9 +82,55 @@ def parser(type_info: TypeInformation, nulls: frozenset[str]) -> Parse | None:
         case TimestampTypeInfo() | LocalTimeTypeInfo():
             parse = _parse_timestamp
         case _:
-            return UNSUPPORTED
+            raise InvalidProgramError(
+                f"column {column!r} of type {type_info!r} cannot be read from CSV",
+                hint="declare it as STRING and convert it in a map().",
+            )
     empty = nulls | {""}
     return lambda text: None if text in empty else parse(text)
+
+
+def _simple_parser(type_info: TypeInformation, separator: str, column: str) -> Parse:
+    """Return the parser of an element."""
+    type_info = unwrap(type_info)
+    if not isinstance(type_info, BasicTypeInfo | DateTypeInfo | TimeTypeInfo | TimestampTypeInfo | LocalTimeTypeInfo):
+        raise InvalidProgramError(
+            f"column {column!r} cannot be read from CSV: its elements are {type_info!r}, but only simple types can be nested",
+            hint="declare it as STRING and convert it in a map().",
+        )
+    return parser(type_info, frozenset(), separator=separator, column=column) or str
+
+
+def _array_parser(type_info: Any, nulls: frozenset[str], separator: str, column: str) -> Parse:
+    element = _simple_parser(type_info.element_type, separator, column)
+    primitive = isinstance(type_info, PrimitiveArrayTypeInfo)
+
+    def parse(text: str) -> Any:
+        if not text:
+            return []
+        if text in nulls:
+            return None
+        values = list(map(element, text.split(separator)))
+        if primitive and None in values:
+            raise ValueError(text)
+        return values
+
+    return parse
+
+
+def _row_parser(type_info: RowTypeInfo, nulls: frozenset[str], separator: str, column: str) -> Parse:
+    names = type_info.field_names
+    parts = [_simple_parser(part, separator, column) for part in type_info.field_types]
+
+    def parse(text: str) -> Any:
+        if not text or text in nulls:
+            return None
+        fields = text.split(separator)
+        if len(fields) != len(parts):
+            raise ValueError(text)
+        return make_row(names, [one(field) for one, field in zip(parts, fields, strict=True)])
+
+    return parse
 
 
 #: So many digits (and a sign) always fit.
@@ -80,7 +146,7 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
     empty = nulls | {""}
     match type_info:
         case BasicTypeInfo(basic_type=BasicType.BYTE | BasicType.SHORT | BasicType.INT | BasicType.LONG):
-            digits = _SAFE_DIGITS[_RANGES[type_info.basic_type]]
+            digits = _SAFE_DIGITS[INTEGER_BITS[type_info.basic_type]]
 
             def parse_ints(texts: list[str]) -> list[Any]:
                 if max(map(len, texts), default=0) > digits or "_" in "".join(texts):
@@ -88,7 +154,7 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
                 return [None if text in empty else int(text) for text in texts]
 
             return parse_ints
-        case BasicTypeInfo(basic_type=BasicType.FLOAT | BasicType.DOUBLE):
+        case BasicTypeInfo(basic_type=BasicType.DOUBLE):
 
             def parse_floats(texts: list[str]) -> list[Any]:
                 if "_" in "".join(texts):
@@ -125,6 +191,19 @@ def _parse_float(text: str) -> float:
     if "_" in text:
         raise ValueError(text)
     return float(text)
+
+
+_FLOAT32 = struct.Struct("<f")
+
+
+def _parse_float32(text: str) -> float:
+    value = _parse_float(text)
+    try:
+        result: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    except OverflowError:
+        # As in Java, what is too large is infinite.
+        return float("inf") if value > 0 else float("-inf")
+    return result
 
 
 def _parse_decimal(text: str) -> decimal.Decimal:

@@ -1,0 +1,125 @@
+"""How CSV is written down, and which columns there are: plain data for the readers and writers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkish.datastream.connectors._arrow import unwrap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvDialect:
+    """The characters that have a meaning."""
+
+    delimiter: str = ","
+    quote_char: str | None = '"'
+    escape_char: str | None = None
+    #: What lines begin with that are no records.
+    comment: str | None = None
+    null_values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote_char", "escape_char", "comment"):
+            value = getattr(self, name)
+            optional = name != "delimiter"
+            if not ((optional and value is None) or (isinstance(value, str) and len(value) == 1 and value not in "\r\n")):
+                raise InvalidArgumentError(
+                    f"{name} of the CSV format must be one character{' or None' if optional else ''}; got {value!r}"
+                )
+        if isinstance(self.null_values, str) or not all(isinstance(value, str) for value in self.null_values):
+            raise InvalidArgumentError(f"null_values of the CSV format must be texts; got {self.null_values!r}")
+
+    def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Return a csv.reader of lines; it raises csv.Error."""
+        reader: Any = csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote_char,
+            escapechar=self.escape_char,
+            quoting=csv.QUOTE_NONE if self.quote_char is None else csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+        return reader  # type: ignore[no-any-return]
+
+    def is_comment(self, line: str) -> bool:
+        """Return whether a line is no record; blanks may stand before the character."""
+        return self.comment is not None and line.lstrip(" \t").startswith(self.comment)
+
+
+class HeaderUse(Enum):
+    """What is done with the first line of a file."""
+
+    #: There is no header.
+    NONE = "none"
+    #: It says where the columns of a row are; for a tuple it must have as many.
+    FIND = "find"
+    #: It must have the names of the columns in their order.
+    CHECK = "check"
+    #: It is passed over.
+    SKIP = "skip"
+
+
+#: What separates the elements of an array or nested row, if nothing else was said.
+ARRAY_SEPARATOR = ";"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvSettings:
+    """All that a reader of CSV files needs to know."""
+
+    dialect: CsvDialect
+    #: ROW_NAMED, ROW or TUPLE; None: rows of text with the names of the header.
+    schema: TypeInformation | None
+    header: HeaderUse
+    #: Whether the line after the header, or the first one, is passed over.
+    skip_first_row: bool = False
+    #: Whether a line may have more fields than columns; they are left out.
+    extra_fields: bool = False
+    #: Whether quoted fields may hold line feeds.
+    multiline: bool = True
+    #: By column, what separates the elements of an array; empty: the default for all.
+    separators: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns: f0, f1, ... for a tuple; none without a schema."""
+        schema = None if self.schema is None else unwrap(self.schema)
+        if isinstance(schema, TupleTypeInfo):
+            return tuple(f"f{i}" for i in range(len(schema.field_types)))
+        return schema.field_names if isinstance(schema, RowTypeInfo) else ()
+
+    @property
+    def types(self) -> tuple[TypeInformation, ...]:
+        """The types of the columns; none without a schema."""
+        schema = None if self.schema is None else unwrap(self.schema)
+        return tuple(map(unwrap, schema.field_types)) if isinstance(schema, RowTypeInfo | TupleTypeInfo) else ()
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether records are tuples, so that columns have no names."""
+        return self.schema is not None and isinstance(unwrap(self.schema), TupleTypeInfo)
+
+    def separator(self, index: int) -> str:
+        """Return what separates the elements of a column."""
+        return self.separators[index] if self.separators else ARRAY_SEPARATOR
+
+    def check(self) -> None:
+        """Raise a named error for a schema that cannot be read."""
+        from flinkish.datastream.connectors.file_system.csv_values import parser
+
+        if self.schema is None:
+            if self.header is HeaderUse.NONE:
+                raise InvalidProgramError(
+                    "a CSV format without a header needs a schema", hint="give Types.ROW_NAMED(names, types)."
+                )
+            return
+        if not isinstance(unwrap(self.schema), RowTypeInfo | TupleTypeInfo):
+            raise InvalidArgumentError(f"schema of the CSV format must be ROW_NAMED, ROW or TUPLE; got {self.schema!r}")
+        for index, (name, part) in enumerate(zip(self.names, self.types, strict=True)):
+            parser(part, frozenset(), separator=self.separator(index), column=name)

@@ -1,0 +1,243 @@
+"""Writes CSV: lines of rows, and files of them.
+
+Source of the rules for quotes and of the texts: Jackson's CsvEncoder, as Flink uses it. A text is quoted if it is longer than 24
+characters, or if it has a character up to the highest of those that have a meaning (so blanks, too), or a backslash.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import operator
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from flinkish.common.errors import InvalidProgramError, TypeMismatchError
+from flinkish.common.text import text_function
+from flinkish.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    DecimalTypeInfo,
+    ListTypeInfo,
+    LocalTimeTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TypeInformation,
+)
+from flinkish.datastream.connectors._arrow import appended_values, is_bytes, unwrap, values_of
+from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
+from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS
+from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
+
+Text = Callable[[Any], str]
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)
+
+#: Longer texts are quoted without a look at them.
+_LONGEST_UNQUOTED: Final = 24
+
+
+class CsvLines:
+    """Makes lines of the values of rows."""
+
+    def __init__(
+        self, row_type: RowTypeInfo, dialect: CsvDialect, *, line_separator: str = "\n", separators: Sequence[str] = ()
+    ) -> None:
+        """`separators`: by column, what stands between the elements of an array or nested row; empty: ';' for all.
+
+        Raises InvalidProgramError for types without a text.
+        """
+        self._names = row_type.field_names
+        self._dialect = dialect
+        self._line_separator = line_separator
+        self._null = dialect.null_values[0] if dialect.null_values else ""
+        self._types = [unwrap(part) for part in row_type.field_types]
+        own = [separators[i] if separators else ARRAY_SEPARATOR for i in range(len(self._types))]
+        self._texts = [
+            self._column(part, separator, name) for part, separator, name in zip(self._types, own, self._names, strict=True)
+        ]
+        meant = [dialect.delimiter, dialect.quote_char or "", "\r\n", line_separator]
+        highest = max(map(ord, "".join(meant)))
+        self._needs_quotes = re.compile(f"[\\x00-{re.escape(chr(highest))}\\\\{re.escape(dialect.escape_char or '')}]").search
+        #: What cannot stand in a field without quotes.
+        self._special = re.compile("|".join(re.escape(part) for part in {*"".join(meant), dialect.escape_char or ""} if part))
+
+    def line(self, values: Sequence[Any]) -> str:
+        """Return the line of a row; raises TypeMismatchError, which names the column, for a value that has none."""
+        fields = []
+        for index, value in enumerate(values):
+            if value is None:
+                fields.append(self._null)
+                continue
+            try:
+                fields.append(self._texts[index](value))
+            except (ValueError, TypeError, ArithmeticError, AttributeError) as error:
+                raise TypeMismatchError(
+                    f"column {self._names[index]!r} is {self._types[index]!r}; {value!r} of type {type(value).__name__} "
+                    f"cannot be written as CSV: {error}"
+                ) from error
+        return self._dialect.delimiter.join(fields) + self._line_separator
+
+    def header(self) -> str:
+        """Return the line of the names."""
+        return self._dialect.delimiter.join(map(self._quoted, self._names)) + self._line_separator
+
+    def _column(self, type_info: TypeInformation, separator: str, name: str) -> Text:
+        quoted = self._quoted
+        match type_info:
+            case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+                text: Text = _base64
+            case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+                element = _simple_text(type_info.element_type, name)
+                text = lambda values: _joined([element] * len(values), values, separator)  # noqa: E731
+            case RowTypeInfo():
+                parts = [_simple_text(part, name) for part in type_info.field_types]
+                names = type_info.field_names
+                text = lambda row: _joined(parts, values_of(row, names), separator)  # noqa: E731
+            case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR | BasicType.INSTANT):
+                text = _simple_text(type_info, name)
+            case BasicTypeInfo():
+                return _simple_text(type_info, name)  # numbers are never quoted
+            case _:
+                text = _simple_text(type_info, name)
+        return lambda value: quoted(text(value))
+
+    def _quoted(self, text: str) -> str:
+        quote, escape = self._dialect.quote_char, self._dialect.escape_char
+        if quote is None:
+            if not self._special.search(text):
+                return text
+            if escape is None:
+                raise ValueError(
+                    f"{text!r} holds a character that has a meaning, and there is neither quote_char nor escape_char"
+                )
+            return self._special.sub(lambda found: escape + found.group(), text)
+        if len(text) <= _LONGEST_UNQUOTED and not self._needs_quotes(text):
+            return text
+        if escape is not None:
+            text = text.replace(escape, escape + escape)
+        return f"{quote}{text.replace(quote, quote + quote)}{quote}"
+
+
+def _joined(texts: Sequence[Text], values: Sequence[Any], separator: str) -> str:
+    parts = ["" if value is None else text(value) for text, value in zip(texts, values, strict=True)]
+    if len(parts) > 1 or separator in "".join(parts):
+        for part in parts:
+            if separator in part:
+                raise ValueError(f"the element {part!r} holds the separator {separator!r}")
+    return separator.join(parts)
+
+
+def _simple_text(type_info: TypeInformation, column: str) -> Text:
+    """Return the text of a value that stands alone or in an array; raises InvalidProgramError for other types."""
+    type_info = unwrap(type_info)
+    match type_info:
+        case DecimalTypeInfo():
+            rounded = type_info.rounded
+            return lambda value: f"{rounded(value):f}"
+        case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
+            return lambda value: f"{value:f}"
+        case BasicTypeInfo(basic_type=BasicType.INSTANT):
+            return lambda value: _moment(value.seconds, value.nanos)
+        case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR):
+            return _text_of(str, str)
+        case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
+            return _text_of(bool, text_function(type_info))
+        case BasicTypeInfo(basic_type=BasicType.FLOAT | BasicType.DOUBLE):
+            return _text_of((float, int), text_function(type_info))
+        case BasicTypeInfo():
+            return _integer_text(INTEGER_BITS.get(type_info.basic_type))
+        case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
+            return lambda value: str(value.isoformat())
+        case DateTypeInfo() | TimestampTypeInfo() | LocalTimeTypeInfo():
+            return text_function(type_info)
+        case _:
+            raise InvalidProgramError(
+                f"column {column!r}: {type_info!r} cannot be written as CSV here; only simple types, and arrays and rows of them",
+                hint="convert it before the sink, for example to STRING.",
+            )
+
+
+def _text_of(classes: type | tuple[type, ...], text: Text) -> Text:
+    """Return a text function that takes values of some classes only: the others would have a text, too, but a wrong one."""
+
+    def checked(value: Any) -> str:
+        if not isinstance(value, classes):
+            raise TypeError("it has another type")
+        return text(value)
+
+    return checked
+
+
+def _integer_text(bits: int | None) -> Text:
+    def text(value: Any) -> str:
+        number = operator.index(value)
+        if bits is not None and not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+            raise ValueError(f"it does not fit into {bits} bits")
+        return str(number)
+
+    return text
+
+
+def _moment(seconds: int, nanos: int) -> str:
+    """Return a point in time as Flink writes it into CSV: `1970-01-01 00:00:01.5Z`."""
+    text = text_function(TimestampTypeInfo())(_EPOCH + datetime.timedelta(seconds=seconds))
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{text.removesuffix('.0')}{fraction}Z"
+
+
+def _base64(value: Any) -> str:
+    return base64.b64encode(bytes(value)).decode("ascii")
+
+
+class CsvWriterFactory(BulkPartWriterFactory):
+    """CSV files of rows, with a header or without."""
+
+    def __init__(
+        self,
+        row_type: RowTypeInfo,
+        dialect: CsvDialect,
+        *,
+        line_separator: str = "\n",
+        separators: Sequence[str] = (),
+        header: bool = False,
+    ) -> None:
+        self._row_type = row_type
+        self._make_lines = partial(CsvLines, row_type, dialect, line_separator=line_separator, separators=tuple(separators))
+        text = self._make_lines().header()
+        self._header = text.encode() if header else b""
+        self.joinable = not header
+
+    def create(self, input_type: TypeInformation) -> BulkPartWriter:
+        return _CsvPartWriter(self._row_type.field_names, self._make_lines(), self._header)
+
+    def merge(self, paths: Sequence[str], target: str) -> None:
+        with open(target, "xb") as output:
+            output.write(self._header)
+            for path in paths:
+                with open(path, "rb") as source:
+                    source.seek(len(self._header))
+                    shutil.copyfileobj(source, output)
+
+
+class _CsvPartWriter(BulkPartWriter):
+    def __init__(self, names: tuple[str, ...], lines: CsvLines, header: bytes) -> None:
+        self._lines = lines
+        self._header = header
+        self.check = lambda row: appended_values(row, names)
+
+    def encode(self, values: Sequence[Any]) -> bytes:
+        return "".join(map(self._lines.line, values)).encode()
+
+    def write_file(self, chunks: Sequence[bytes], path: str) -> None:
+        with open(path, "xb") as file:
+            file.write(self._header)
+            file.writelines(chunks)

@@ -1,0 +1,1 @@
+"""Formats of files and messages, with PyFlink's names: csv, json, avro, parquet, orc."""

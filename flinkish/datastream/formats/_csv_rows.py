@@ -1,0 +1,245 @@
+"""Lines of CSV as messages: schemas by the type of a row."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from typing import Any
+
+from flinkish.common.errors import DeserializationError, InvalidArgumentError, TypeMismatchError
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.types import Row, make_row
+from flinkish.datastream.connectors._arrow import unwrap, values_of
+from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
+from flinkish.datastream.connectors.file_system.csv_values import Parse, parser
+from flinkish.datastream.connectors.file_system.csv_writer import CsvLines
+from flinkish.datastream.formats._csv_schema import COMMENT, character, flag, text
+from flinkish.table.types import type_info_of
+
+
+def _row_type(type_info: Any, what: str) -> RowTypeInfo:
+    if type_info is None:
+        raise InvalidArgumentError(f"{what}: Type information must not be None")
+    unwrapped = unwrap(type_info_of(type_info, f"type_info of {what}"))
+    if not isinstance(unwrapped, RowTypeInfo):
+        raise InvalidArgumentError(f"{what}: Row type information expected; got {type_info!r}", hint="Types.ROW_NAMED(...).")
+    return unwrapped
+
+
+class CsvRowDeserializationSchema(DeserializationSchema):
+    """Reads one line of CSV as a Row.
+
+    >>> from flinkish.common import Types
+    >>> schema = CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])).build()
+    >>> schema.deserialize(b'7,"Ann, Bob"')
+    Row(id=7, name='Ann, Bob')
+
+    Nested rows and arrays stand in one field. For what differs from Flink see CsvReaderFormat.
+    """
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, ignore_parse_errors: bool) -> None:
+        self._row_type = row_type
+        self._dialect = dialect
+        self._separator = separator
+        self._ignore_parse_errors = ignore_parse_errors
+        self._parsers: list[Parse | None] | None = None
+        self._make_parsers()
+
+    def _make_parsers(self) -> list[Parse | None]:
+        nulls = frozenset(self._dialect.null_values)
+        return [
+            parser(unwrap(part), nulls, separator=self._separator, column=name)
+            for name, part in zip(self._row_type.field_names, self._row_type.field_types, strict=True)
+        ]
+
+    def open(self) -> None:
+        self._parsers = self._make_parsers()
+
+    def deserialize(self, message: bytes) -> Row | None:
+        """Return the row of a line; raises DeserializationError.
+
+        With `ignore_parse_errors` fields that cannot be read, or are missing, are None, and so is what is no such line at all.
+        """
+        try:
+            return self._row(message)
+        except (ValueError, csv.Error) as error:
+            if self._ignore_parse_errors:
+                return None
+            raise DeserializationError(f"Failed to deserialize CSV row {_shown(message)}: {error}") from error
+
+    def _row(self, message: bytes) -> Row:
+        if self._parsers is None:
+            self.open()
+        assert self._parsers is not None
+        lines = (line for line in message.decode().splitlines(keepends=True) if not self._dialect.is_comment(line))
+        fields = next(self._dialect.reader(lines), [])
+        names = self._row_type.field_names
+        if not fields or len(fields) > len(names) or (len(fields) < len(names) and not self._ignore_parse_errors):
+            raise ValueError(f"Row length mismatch. {len(names)} fields expected but was {len(fields)}.")
+        values: list[Any] = [None] * len(names)
+        for index, (parse, field) in enumerate(zip(self._parsers, fields, strict=False)):
+            try:
+                values[index] = field if parse is None else parse(field)
+            except (ValueError, ArithmeticError):
+                if not self._ignore_parse_errors:
+                    expected = self._row_type.field_types[index]
+                    raise ValueError(f"field {names[index]!r} must be {expected!r}; got {field!r}") from None
+        return make_row(names, values)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_parsers": None}
+
+    class Builder:
+        """Sets up a CsvRowDeserializationSchema."""
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            self._row_type = _row_type(type_info, "CsvRowDeserializationSchema")
+            self._dialect = CsvDialect()
+            self._separator = ARRAY_SEPARATOR
+            self._ignore_parse_errors = False
+
+        def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what stands between fields."""
+            return self._set(delimiter=delimiter)
+
+        def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
+            """Pass over lines that begin with '#'."""
+            return self._set(comment=COMMENT if flag(allow_comments, "allow_comments") else None)
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
+            """Set what stands between the elements of arrays and nested rows."""
+            self._separator = _separator(delimiter)
+            return self
+
+        def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the character that quotes a field."""
+            return self._set(quote_char=character(c, "Quote char"))
+
+        def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the character that takes the meaning from the one behind it."""
+            return self._set(escape_char=character(c, "Escape char"))
+
+        def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
+            """Set the text that stands for None."""
+            return self._set(null_values=(text(null_literal, "null_literal"),))
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
+            """Have None stand for what cannot be read, instead of failing."""
+            self._ignore_parse_errors = flag(ignore_parse_errors, "ignore_parse_errors")
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            """Return the schema."""
+            return CsvRowDeserializationSchema(self._row_type, self._dialect, self._separator, self._ignore_parse_errors)
+
+        def _set(self, **changes: Any) -> CsvRowDeserializationSchema.Builder:
+            self._dialect = replace(self._dialect, **changes)
+            return self
+
+
+class CsvRowSerializationSchema(SerializationSchema):
+    """Writes a Row as one line of CSV.
+
+    >>> from flinkish.common import Row, Types
+    >>> schema = CsvRowSerializationSchema.Builder(Types.ROW([Types.INT(), Types.STRING()])).build()
+    >>> schema.serialize(Row(7, "a b"))
+    b'7,"a b"\\n'
+
+    Differs from Flink: what could not be read back is refused with an error, see CsvBulkWriters.
+    """
+
+    def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str, separator: str) -> None:
+        self._row_type = row_type
+        self._dialect = dialect
+        self._line_delimiter = line_delimiter
+        self._separator = separator
+        self._lines: CsvLines | None = None
+        self._make_lines()
+
+    def _make_lines(self) -> CsvLines:
+        separators = (self._separator,) * len(self._row_type.field_names)
+        return CsvLines(self._row_type, self._dialect, line_separator=self._line_delimiter, separators=separators)
+
+    def open(self) -> None:
+        self._lines = self._make_lines()
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the line of a row; raises TypeMismatchError for what is no row of the type."""
+        if self._lines is None:
+            self.open()
+        assert self._lines is not None
+        names = self._row_type.field_names
+        try:
+            values = values_of(element, names)
+        except (TypeError, ValueError) as error:
+            raise TypeMismatchError(f"Could not serialize row {element!r}: {error}") from None
+        return self._lines.line(values).encode()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lines": None}
+
+    class Builder:
+        """Sets up a CsvRowSerializationSchema."""
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            self._row_type = _row_type(type_info, "CsvRowSerializationSchema")
+            self._dialect = CsvDialect()
+            self._line_delimiter = "\n"
+            self._separator = ARRAY_SEPARATOR
+
+        def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set what stands between fields."""
+            return self._set(delimiter=c)
+
+        def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            r"""Set what ends a line: '\n', '\r', '\r\n' or nothing."""
+            if delimiter not in ("\n", "\r", "\r\n", ""):
+                raise InvalidArgumentError(
+                    f"Unsupported new line delimiter {delimiter!r}. Only \\n, \\r, \\r\\n, or empty string are supported."
+                )
+            self._line_delimiter = delimiter
+            return self
+
+        def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
+            """Set what stands between the elements of arrays and nested rows."""
+            self._separator = _separator(delimiter)
+            return self
+
+        def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
+            """Quote nothing."""
+            return self._set(quote_char=None)
+
+        def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set the character that quotes a field."""
+            return self._set(quote_char=character(c, "Quote char"))
+
+        def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
+            """Set the character that takes the meaning from the one behind it."""
+            return self._set(escape_char=character(c, "Escape char"))
+
+        def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
+            """Set the text that stands for None."""
+            return self._set(null_values=(text(s, "null literal"),))
+
+        def build(self) -> CsvRowSerializationSchema:
+            """Return the schema."""
+            return CsvRowSerializationSchema(self._row_type, self._dialect, self._line_delimiter, self._separator)
+
+        def _set(self, **changes: Any) -> CsvRowSerializationSchema.Builder:
+            self._dialect = replace(self._dialect, **changes)
+            return self
+
+
+def _separator(value: Any) -> str:
+    if not text(value, "delimiter"):
+        raise InvalidArgumentError("the delimiter of array elements must not be empty")
+    return str(value)
+
+
+def _shown(message: bytes) -> str:
+    line = bytes(message).decode("utf-8", "backslashreplace")
+    return repr(line if len(line) <= 200 else f"{line[:200]}... ({len(line)} characters)")

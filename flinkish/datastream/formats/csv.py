@@ -1,0 +1,81 @@
+"""CSV with PyFlink's builders: files read and written by a CsvSchema, messages by the type of a row.
+
+Types of columns may be given as `flinkish.table.DataTypes` or as `flinkish.common.Types`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.serialization import BulkWriterFactory
+from flinkish.datastream.connectors.file_system.csv_format import CsvLinesFormat
+from flinkish.datastream.connectors.file_system.csv_settings import CsvSettings, HeaderUse
+from flinkish.datastream.connectors.file_system.csv_writer import CsvWriterFactory
+from flinkish.datastream.formats._csv_rows import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from flinkish.datastream.formats._csv_schema import CsvSchema, CsvSchemaBuilder
+
+__all__ = [
+    "CsvBulkWriters",
+    "CsvReaderFormat",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
+    "CsvSchema",
+    "CsvSchemaBuilder",
+]
+
+
+def _schema(schema: Any, method: str) -> CsvSchema:
+    if not isinstance(schema, CsvSchema):
+        raise InvalidArgumentError(f"{method} takes a CsvSchema; got {schema!r}", hint="call build() on a builder.")
+    if not schema.columns:
+        raise InvalidProgramError(f"{method}: the schema has no columns", hint="add_string_column(name), and so on.")
+    return schema
+
+
+class CsvReaderFormat(CsvLinesFormat):
+    """Reads CSV files by a CsvSchema, as Rows with the names of its columns.
+
+    Columns go by their position; a header is passed over, or checked with `set_strict_headers`. Numbers may have blanks around
+    them. A file is read by one reader, as quoted fields may hold line feeds.
+    Differs from Flink: an empty field is None in columns of numbers and BOOLEAN also without `set_null_value`, which is an error
+    there; BOOLEAN is true, false, 1 or 0, and anything else is a bad record, where Flink reads false; a decimal with too many
+    digits is a bad record, where Flink reads None; a carriage return alone does not end a line.
+    """
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> CsvReaderFormat:
+        """Make the format of a schema."""
+        _schema(schema, "CsvReaderFormat.for_schema")
+        header = HeaderUse.NONE
+        if schema.use_header:
+            header = HeaderUse.CHECK if schema.strict_headers else HeaderUse.SKIP
+        settings = CsvSettings(
+            dialect=schema.dialect(),
+            schema=schema.row_type(),
+            header=header,
+            skip_first_row=schema.skip_first_data_row,
+            extra_fields=schema.any_property_name is not None,
+            separators=schema.separators(),
+        )
+        return CsvReaderFormat(settings=settings)
+
+
+class CsvBulkWriters:
+    """Writes CSV files by a CsvSchema."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> BulkWriterFactory:
+        """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts with the schema's columns.
+
+        Differs from Flink: what could not be read back is refused with an error, such as an element that holds the separator of
+        its array, or a delimiter in a text without a quote character.
+        """
+        _schema(schema, "CsvBulkWriters.for_schema")
+        return CsvWriterFactory(
+            schema.row_type(),
+            schema.dialect(),
+            line_separator=schema.line_separator,
+            separators=schema.separators(),
+            header=schema.use_header,
+        )
