@@ -88,7 +88,6 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "datastream.connectors.dynamic_kafka": _later("Kafka comes together with Spark's native streaming sources"),
         # Formats.
         "datastream.formats.avro": _later("Avro files"),
-        "datastream.formats.json": _later("see `StreamFormat.json_lines_format` for reading JSON lines"),
         "datastream.formats.orc": _later("ORC files"),
         "datastream.formats.parquet": _later("see `BulkFormat.parquet_format` and `ParquetWriterFactory`"),
         "RowDataBulkWriterFactory": _internal("of the Table API"),

@@ -130,6 +130,11 @@ class Encoder:
         """Return an encoder of lines: the printed form of each record and a line feed."""
         return _SimpleStringEncoder(charset_name)
 
+    @staticmethod
+    def of_schema(schema: SerializationSchema, delimiter: bytes = b"\n") -> Encoder:
+        """Return an encoder that writes what a schema makes of each record, and a delimiter behind it. Not in PyFlink."""
+        return _SchemaEncoder(schema, delimiter)
+
     @abstractmethod
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         """Return what makes the bytes of a record of the given type."""
@@ -144,6 +149,21 @@ class _SimpleStringEncoder(Encoder):
         text = text_function(type_info)
         charset = self._charset
         return lambda value: (text(value) + "\n").encode(charset)
+
+
+class _SchemaEncoder(Encoder):
+    def __init__(self, schema: SerializationSchema, delimiter: bytes) -> None:
+        if not isinstance(schema, SerializationSchema):
+            raise InvalidArgumentError(f"Encoder.of_schema takes a SerializationSchema; got {schema!r}")
+        if not isinstance(delimiter, (bytes, bytearray)):
+            raise InvalidArgumentError(f"the delimiter of Encoder.of_schema must be bytes; got {delimiter!r}")
+        self._schema = schema
+        self._delimiter = bytes(delimiter)
+
+    def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
+        self._schema.open()
+        serialize, delimiter = self._schema.serialize, self._delimiter
+        return lambda value: serialize(value) + delimiter
 
 
 class BulkWriterFactory:

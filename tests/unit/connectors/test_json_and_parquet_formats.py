@@ -13,7 +13,7 @@ import pytest
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
 from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RECORD_ERRORS_METRIC, RecordErrorPolicy
@@ -62,6 +62,15 @@ def test_typed_json_becomes_rows_with_nested_parts(tmp_path: Path) -> None:
     assert list(second) == [None] * 9
 
 
+def test_decimals_lose_no_digit_and_bytes_are_base64(tmp_path: Path) -> None:
+    type_info = Types.ROW_NAMED(["d", "x", "b"], [Types.BIG_DEC(), Types.DOUBLE(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
+    digits = "123456789012345678901234567890.123456789"
+    path = write(tmp_path, f'{{"d": {digits}, "x": 1.5, "b": "aGk="}}\n{{"d": 1.10, "x": 2}}\n')
+    first, second = read_json(path, type_info)
+    assert first == Row(d=decimal.Decimal(digits), x=1.5, b=b"hi")
+    assert (str(second.d), second.x.__class__, second.b) == ("1.10", float, None)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -90,11 +99,15 @@ def test_undecodable_json_is_a_bad_record(tmp_path: Path) -> None:
     assert read_json(path, None, RecordErrorPolicy.skip()) == ["a"]
 
 
+class OfTheUsersOwn(TypeInformation):
+    """No type that a format knows."""
+
+
 def test_types_without_a_json_form_are_refused() -> None:
     with pytest.raises(InvalidProgramError, match="STRING keys"):
         StreamFormat.json_lines_format(Types.MAP(Types.INT(), Types.INT()))
     with pytest.raises(InvalidProgramError, match="cannot be read from JSON"):
-        StreamFormat.json_lines_format(Types.PRIMITIVE_ARRAY(Types.BYTE()))
+        StreamFormat.json_lines_format(OfTheUsersOwn())
 
 
 def parquet(format_: BulkFormat, path: Path, **run: Any) -> list[Any]:

@@ -23,6 +23,7 @@ from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
 if TYPE_CHECKING:
+    from flinkish.common.serialization import DeserializationSchema
     from flinkish.datastream.connectors.file_system.csv_format import CsvFormat
     from flinkish.datastream.connectors.file_system.json_format import JsonLinesFormat
     from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
@@ -144,6 +145,17 @@ class StreamFormat(FileFormat):
         from flinkish.datastream.connectors.file_system.json_format import JsonLinesFormat
 
         return JsonLinesFormat(type_info, charset_name=charset_name)
+
+    @staticmethod
+    def line_format(deserialization_schema: DeserializationSchema) -> StreamFormat:
+        r"""Lines, each read by a schema, such as JsonRowDeserializationSchema; not in PyFlink.
+
+        A line is what ends with '\n', without that and a '\r' before it. Lines that the schema reads as None are left out; what
+        it raises ValueError for is a bad record.
+        """
+        from flinkish.datastream.connectors.file_system.schema_lines import SchemaLineFormat
+
+        return SchemaLineFormat(schema=deserialization_schema)
 
 
 class BulkFormat(FileFormat):

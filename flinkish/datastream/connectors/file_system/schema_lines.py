@@ -1,0 +1,63 @@
+"""Lines that a DeserializationSchema reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.serialization import DeserializationSchema
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.formats import LineFormat, LineSource, SplitReader
+from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
+from flinkish.datastream.connectors.record_errors import RecordErrors
+
+
+@dataclass(frozen=True)
+class SchemaLineFormat(LineFormat):
+    """Lines read by a schema; what it raises ValueError for is a bad record, None is left out."""
+
+    schema: DeserializationSchema = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.schema, DeserializationSchema):
+            raise InvalidArgumentError(f"StreamFormat.line_format takes a DeserializationSchema; got {self.schema!r}")
+
+    def produced_type(self) -> TypeInformation:
+        return self.schema.get_produced_type()
+
+    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        self.schema.open()
+        return _SchemaLineReader(LineSource(split, self.charset_name), self.schema, errors)
+
+
+class _SchemaLineReader(SplitReader):
+    def __init__(self, source: LineSource, schema: DeserializationSchema, errors: RecordErrors) -> None:
+        self._source = source
+        self._deserialize = schema.deserialize
+        self._errors = errors
+
+    def read(self, limit: int) -> Sequence[Any]:
+        records: list[Any] = []
+        while not records and (lines := self._source.take(limit)):
+            for index, line in enumerate(lines):
+                try:
+                    record = self._deserialize(line.removesuffix(b"\r"))
+                except ValueError as error:
+                    number = self._source.line_number(len(lines) - index)
+                    record = self._errors.handle(path=self._source.path, line=number, reason=str(error), record=line)
+                if record is not None:
+                    records.append(record)
+        return records
+
+    def split(self) -> FileSourceSplit:
+        return self._source.split()
+
+    @property
+    def finished(self) -> bool:
+        return self._source.exhausted
+
+    def close(self) -> None:
+        self._source.close()

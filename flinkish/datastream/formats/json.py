@@ -1,0 +1,181 @@
+"""JSON objects as messages, with PyFlink's builders. For files see `StreamFormat.json_lines_format` and `Encoder.of_schema`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flinkish.common.errors import DeserializationError, InvalidArgumentError, InvalidProgramError, TypeMismatchError
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.types import Row
+from flinkish.datastream.connectors._arrow import unwrap
+from flinkish.datastream.connectors.file_system.json_values import JsonConverter, json_decoder
+from flinkish.datastream.formats._json_schema import type_of_json_schema
+from flinkish.datastream.formats._json_values import LenientJsonConverters, Plain, json_writer
+
+__all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
+
+
+def _row_type(type_info: Any, what: str) -> RowTypeInfo:
+    unwrapped = unwrap(type_info) if isinstance(type_info, TypeInformation) else None
+    if not isinstance(unwrapped, RowTypeInfo):
+        raise InvalidArgumentError(f"{what}: Only RowTypeInfo is supported; got {type_info!r}", hint="Types.ROW_NAMED(...).")
+    return unwrapped
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """Reads a JSON object as a Row.
+
+    >>> from flinkish.common import Types
+    >>> row_type = Types.ROW_NAMED(["id", "tags"], [Types.INT(), Types.LIST(Types.STRING())])
+    >>> schema = JsonRowDeserializationSchema.builder().type_info(row_type).build()
+    >>> schema.deserialize(b'{"id": "7", "tags": ["a", 1], "more": true}')
+    Row(id=7, tags=['a', '1'])
+
+    As in Flink texts are read as numbers, too, and anything as a STRING; times are ISO 8601 in UTC, bytes base64, points in time
+    also numbers of seconds.
+    Differs from Flink: a number with decimals is no INT or LONG, where Flink cuts them off, and what is neither true nor false is
+    no BOOLEAN, where Flink reads false; times without the Z are read, and those of other zones.
+    """
+
+    def __init__(self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+        self._row_type = row_type
+        self._fail_on_missing_field = fail_on_missing_field
+        self._ignore_parse_errors = ignore_parse_errors
+        self._convert: JsonConverter | None = None
+        self._make_converter()
+
+    def _make_converter(self) -> JsonConverter:
+        return LenientJsonConverters(
+            fail_on_missing_field=self._fail_on_missing_field, ignore_parse_errors=self._ignore_parse_errors
+        ).build(self._row_type)
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchema.Builder:
+        """Begin a schema."""
+        return JsonRowDeserializationSchema.Builder()
+
+    def open(self) -> None:
+        self._decoder = json_decoder(self._row_type)
+        self._convert = self._make_converter()
+
+    def deserialize(self, message: bytes) -> Row | None:
+        """Return the row of an object, None for null; raises DeserializationError.
+
+        With `ignore_parse_errors` fields that cannot be read are None, and so is what is no JSON object.
+        """
+        if self._convert is None:
+            self.open()
+        assert self._convert is not None
+        try:
+            row: Row | None = self._convert(self._decoder.decode(message), "")
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            if self._ignore_parse_errors:
+                return None
+            text = bytes(message).decode("utf-8", "backslashreplace")
+            shown = text if len(text) <= 200 else f"{text[:200]}... ({len(text)} characters)"
+            raise DeserializationError(f"Failed to deserialize JSON {shown!r}: {error}") from error
+        return row
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**{name: value for name, value in self.__dict__.items() if name != "_decoder"}, "_convert": None}
+
+    class Builder:
+        """Sets up a JsonRowDeserializationSchema."""
+
+        def __init__(self) -> None:
+            self._type_info: TypeInformation | None = None
+            self._fail_on_missing_field = False
+            self._ignore_parse_errors = False
+
+        def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
+            """Set the type of the rows; its field names are the names in the objects."""
+            self._type_info = _row_type(type_info, "type_info of JsonRowDeserializationSchema")
+            return self
+
+        def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
+            """Set the type of the rows by a JSON schema."""
+            if json_schema is None:
+                raise InvalidArgumentError("The json_schema must not be None.")
+            self._type_info = type_of_json_schema(json_schema)
+            return self
+
+        def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
+            """Fail if a field is missing, instead of reading None."""
+            self._fail_on_missing_field = True
+            return self
+
+        def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
+            """Have None stand for what cannot be read, instead of failing."""
+            self._ignore_parse_errors = True
+            return self
+
+        def build(self) -> JsonRowDeserializationSchema:
+            """Return the schema."""
+            if self._type_info is None:
+                raise InvalidArgumentError("type_info() or json_schema() must be called first.")
+            if self._fail_on_missing_field and self._ignore_parse_errors:
+                raise InvalidProgramError("JSON format doesn't support failOnMissingField and ignoreParseErrors are both true.")
+            row_type = _row_type(self._type_info, "the JSON schema")
+            return JsonRowDeserializationSchema(row_type, self._fail_on_missing_field, self._ignore_parse_errors)
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """Writes a Row as a JSON object.
+
+    >>> from flinkish.common import Row, Types
+    >>> row_type = Types.ROW_NAMED(["id", "at"], [Types.INT(), Types.INSTANT()])
+    >>> JsonRowSerializationSchema.builder().with_type_info(row_type).build().serialize(Row(id=7, at=None))
+    b'{"id":7,"at":null}'
+    """
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._row_type = row_type
+        self._write: Plain | None = None
+        json_writer(row_type)
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchema.Builder:
+        """Begin a schema."""
+        return JsonRowSerializationSchema.Builder()
+
+    def open(self) -> None:
+        self._write = json_writer(self._row_type)
+        self._encoder = msgspec.json.Encoder(decimal_format="number")
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the object of a row; raises TypeMismatchError for what is no row of the type."""
+        if self._write is None:
+            self.open()
+        assert self._write is not None
+        try:
+            return self._encoder.encode(self._write(element))
+        except (ValueError, TypeError) as error:
+            raise TypeMismatchError(
+                f"Could not serialize row {element!r}. Make sure that the schema matches the input: {error}"
+            ) from error
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_row_type": self._row_type, "_write": None}
+
+    class Builder:
+        """Sets up a JsonRowSerializationSchema."""
+
+        def __init__(self) -> None:
+            self._type_info: RowTypeInfo | None = None
+
+        def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
+            """Set the type of the rows; its field names become the names in the objects."""
+            self._type_info = _row_type(type_info, "type_info of JsonRowSerializationSchema")
+            return self
+
+        def build(self) -> JsonRowSerializationSchema:
+            """Return the schema."""
+            if self._type_info is None:
+                raise InvalidArgumentError("Typeinfo should be set.")
+            return JsonRowSerializationSchema(self._type_info)
