@@ -264,11 +264,12 @@ class JobHarness:
         self._launch()
 
     def finish(self) -> JobExecutionResult:
-        """End all sources, let the job come to its end and return its result."""
-        self._require_running()
+        """Handle what is left of the script, end all sources, let the job come to its end and return its result."""
+        self.settle()
         for source in self._sources.values():
             source.end()
-        self._hand_over()
+        if self._is_running():
+            self._hand_over()
         if self._is_running():
             raise InvalidProgramError(
                 "the job has sources that are not those of the harness, and has not ended with these",

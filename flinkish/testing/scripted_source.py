@@ -56,7 +56,8 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
     What its methods say is kept until the test looks at outputs, moves the time, takes a checkpoint or calls `settle`; then the
     job gets all of it at once. Splits are read by subtask `number % parallelism`, in the order of the script where one subtask
-    has several.
+    has several. A split that has ended holds back no watermark, nor does a subtask without splits, whatever the parallelism; the
+    source ends with its last split.
     """
 
     emits_watermarks = True
@@ -101,7 +102,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         self._say(EmitWatermark(timestamp, self.name, split))
 
     def idle(self, *, split: int = 0) -> None:
-        """Say that the split is idle until its next record or watermark: it holds back no watermark."""
+        """Say that the split is idle until its next watermark, or `active`: nobody waits for what it gives meanwhile."""
         self._say(MarkIdle(self.name, split))
 
     def active(self, *, split: int = 0) -> None:
@@ -117,7 +118,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         self._say(Fail(message, self.name, split))
 
     def end(self, *, split: int | None = None) -> None:
-        """End one split, or all that have not ended yet. A source all of whose splits have ended has ended."""
+        """End one split, or all that have not ended yet; the source ends with the last."""
         for number in range(self.splits) if split is None else [split]:
             if split is not None or number not in self._ended:
                 self._say(End(self.name, number))
@@ -202,6 +203,11 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
     def create_enumerator(self, context: SplitEnumeratorContext[ScriptSplit]) -> ScriptEnumerator:
         return ScriptEnumerator(context, self, dict.fromkeys(range(self.splits), 0))
 
+    def ended_before(self, numbers: set[int]) -> None:
+        """Learn from a checkpoint which splits have ended, perhaps by the script of another harness."""
+        self._ended |= numbers
+        self.released_ends |= numbers
+
     def restore_enumerator(self, context: SplitEnumeratorContext[ScriptSplit], checkpoint: int) -> ScriptEnumerator:
         if checkpoint != self.splits:
             raise SourceError(f"source {self.name!r} had {checkpoint} splits in the checkpoint and has {self.splits} now")
@@ -223,18 +229,18 @@ class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
         #: Where the splits that have not ended stand.
         self._positions = positions
         self._deliveries = 0
-        self._told: set[int] = set()
 
     def add_splits_back(self, splits: Sequence[ScriptSplit], subtask: int) -> None:
         released = self._source.released
         # A checkpoint of another harness says nothing about the script of this one, which is read from its start.
         self._positions = {split.number: split.position if split.position <= released else 0 for split in splits}
+        self._source.ended_before(set(range(self._source.splits)) - self._positions.keys())
 
     def start(self) -> None:
         self._source.enumerator = self
         for number, position in self._positions.items():
             self._assign(number, position, self._source.items(number, position), f"{self._source.name}-{number}")
-        self._signal_ends()
+        self._signal_end()
 
     def deliver(self, *, always: bool = False) -> None:
         """Hand out what was released; with `always` something, so that an epoch runs."""
@@ -243,21 +249,20 @@ class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
             if items or always:
                 self._deliveries += 1
                 self._assign(number, position, items, f"{self._source.name}-{number}+{self._deliveries}")
-        self._signal_ends()
+        self._signal_end()
 
     def _assign(self, number: int, position: int, items: _Items, split_id: str) -> None:
         split = ScriptSplit(split_id=split_id, number=number, position=position, items=pickling.dumps(items))
         self.context.assign_split(split, number % self.context.parallelism)
         self._positions[number] = self._source.released
 
-    def _signal_ends(self) -> None:
-        """Tell the readers that have been given the ends of all their splits, or have none, that nothing is to come."""
+    def _signal_end(self) -> None:
+        """Tell the readers that nothing is to come once all splits have ended."""
         ended = self._source.released_ends
         self._positions = {number: position for number, position in self._positions.items() if number not in ended}
-        busy = {number % self.context.parallelism for number in self._positions}
-        for subtask in set(range(self.context.parallelism)) - busy - self._told:
-            self._told.add(subtask)
-            self.context.signal_no_more_splits(subtask)
+        if len(ended) == self._source.splits:
+            for subtask in range(self.context.parallelism):
+                self.context.signal_no_more_splits(subtask)
 
     def snapshot_state(self, checkpoint_id: int) -> int:
         return self._source.splits
@@ -280,6 +285,7 @@ class _ScriptReader(SourceReader[Any, ScriptSplit]):
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
         self._no_more = False
+        self._said_idle = False
 
     def add_splits(self, splits: Sequence[ScriptSplit]) -> None:
         for split in splits:
@@ -301,6 +307,11 @@ class _ScriptReader(SourceReader[Any, ScriptSplit]):
             self._do(min(ready, key=lambda split: split.items[0][0]), output)
         if any(split.items for split in self._open.values()):
             return InputStatus.MORE_AVAILABLE
+        if not self._open and not self._no_more and not self._said_idle:
+            # For none of its splits: it has none any more, or never had any.
+            self._said_idle = True
+            output.select_split("")
+            output.mark_idle()
         return InputStatus.END_OF_INPUT if self._no_more and not self._open else InputStatus.NOTHING_AVAILABLE
 
     def _do(self, split: _Open, output: ReaderOutput[Any]) -> None:

@@ -29,7 +29,6 @@ from flinkish.testing.steps import (
     MarkIdle,
     Restart,
     Settle,
-    SourceStep,
     Step,
     TakeCheckpoint,
 )
@@ -57,7 +56,7 @@ def streams(
     watermarks: bool = True,
     idle: bool = False,
     end: bool = False,
-) -> SearchStrategy[list[SourceStep]]:
+) -> SearchStrategy[list[Step]]:
     """Return a strategy for what one source gives: records in disorder, and watermarks in between that keep their word.
 
     Event times begin near 0 and go on by 0 to `max_gap` milliseconds from record to record; a record is behind the newest one of
@@ -69,8 +68,8 @@ def streams(
         source: The name of the source in the steps.
         splits: How many splits the source has; each has watermarks of its own.
         max_size: The most steps.
-        idle: Whether splits fall idle and become active again in between.
-        end: Whether all splits end, one after the other, as the last steps.
+        idle: Whether splits fall idle in between; they are marked active again before their next record.
+        end: Whether all splits end, when all before is handled, as the last steps.
 
     >>> from hypothesis import find
     >>> find(streams(st.integers()), lambda steps: sum(isinstance(step, Emit) for step in steps) > 1)
@@ -89,30 +88,38 @@ def streams(
         plans.append(st.tuples(st.just("late"), split, records, st.integers(0, late - 1)))
     if idle:
         plans.append(st.tuples(st.just("idle"), split))
-        plans.append(st.tuples(st.just("active"), split))
     return st.lists(st.one_of(plans), max_size=max_size).map(lambda plan: _stream(plan, source, splits, disorder, end))
 
 
-def _stream(plan: Sequence[tuple[Any, ...]], source: str, splits: int, disorder: int, end: bool) -> list[SourceStep]:
+def _stream(plan: Sequence[tuple[Any, ...]], source: str, splits: int, disorder: int, end: bool) -> list[Step]:
     """Turn what was drawn into steps: event times depend on what came before."""
     newest = 0
     watermarks: dict[int, int] = {}
-    steps: list[SourceStep] = []
+    idle: set[int] = set()
+    steps: list[Step] = []
+
+    def emit(value: Any, timestamp: int, split: int) -> None:
+        if split in idle:
+            # Or others may have gone past it: nobody waits for a split that is idle, whatever it gives.
+            idle.discard(split)
+            steps.append(MarkActive(source, split))
+        steps.append(Emit(value, timestamp, source, split))
+
     for kind, split, *rest in plan:
         match kind, rest:
             case "record", (value, gap, behind):
                 newest += gap
-                steps.append(Emit(value, newest - behind, source, split))
+                emit(value, newest - behind, split)
+            case "late", (value, behind):
+                emit(value, watermarks.get(split, newest) - behind, split)
             case "watermark", _:
                 watermarks[split] = newest - disorder - 1
+                idle.discard(split)
                 steps.append(EmitWatermark(watermarks[split], source, split))
-            case "late", (value, behind):
-                steps.append(Emit(value, watermarks.get(split, newest) - behind, source, split))
-            case "idle", _:
-                steps.append(MarkIdle(source, split))
             case _:
-                steps.append(MarkActive(source, split))
-    return [*steps, *(End(source, split) for split in range(splits))] if end else steps
+                idle.add(split)
+                steps.append(MarkIdle(source, split))
+    return [*steps, Settle(), *(End(source, split) for split in range(splits))] if end else steps
 
 
 def advances(max_milliseconds: int = 100) -> SearchStrategy[Step]:

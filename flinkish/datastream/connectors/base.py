@@ -100,7 +100,10 @@ class ReaderOutput(Protocol[InT]):
         ...
 
     def mark_idle(self) -> None:
-        """Say that the split selected last is idle until its next record or watermark; see `emit_watermark`."""
+        """Say that the split selected last is idle; its next watermark makes it active, see `emit_watermark`.
+
+        So does its next record, but at the end of the epoch only.
+        """
         ...
 
     def mark_active(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
 import importlib
 import pickle
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 import flinkish.testing
-from flinkish.common import Row, Types
+from flinkish.common import Row, Time, Types
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, TypeMismatchError
 from flinkish.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
     BroadcastProcessFunction,
     CoMapFunction,
     DataStream,
@@ -24,8 +27,10 @@ from flinkish.datastream import (
     TimeDomain,
 )
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.runtime.protocol import MAX_WATERMARK
 from flinkish.testing import EndOfInput, OneInputHarness, StreamRecord, TwoInputHarness, Watermark, WatermarkStatus
+from flinkish.testing import steps as step
 
 MODULES = [module.name for module in pkgutil.iter_modules(flinkish.testing.__path__, "flinkish.testing.")]
 
@@ -263,3 +268,99 @@ def test_a_broadcast_input_reaches_all_subtasks_also_after_a_restore() -> None:
             for number in range(6):
                 restored.process_element1(number)
         assert sorted(restored.take_values()) == [0, 3, 6, 9, 12, 15]
+
+
+# -- what has tests of its own elsewhere: here, that the harness carries it ----------------------------------------------------
+
+
+LATE = OutputTag("late", Types.LONG())
+
+
+def test_windows_with_late_records_fire_at_watermarks_and_survive_a_restart() -> None:
+    def windows(stream: DataStream) -> DataStream:
+        tens = stream.key_by(lambda value: 0, Types.LONG()).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        return tens.side_output_late_data(LATE).reduce(lambda a, b: a + b)
+
+    with OneInputHarness(windows, Types.LONG(), side_outputs=[LATE]) as harness:
+        harness.process_elements([StreamRecord(1, 3), StreamRecord(2, 9), StreamRecord(4, 10)])
+        harness.process_watermark(9)
+        harness.restart(parallelism=2)
+        harness.process_element(8, 9)
+        harness.process_watermark(19)
+        assert harness.take_output() == [(3, 9), (4, 19)]
+        assert harness.take_output(LATE) == [(8, 9)]
+
+
+class Fetch(AsyncFunction):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        await asyncio.sleep((3 - value) / 1000)
+        return [value * 10]
+
+
+def test_asynchronous_calls_end_within_the_push() -> None:
+    def calls(stream: DataStream) -> DataStream:
+        return AsyncDataStream.ordered_wait(stream, Fetch(), Time.seconds(20), 10)
+
+    with OneInputHarness(calls, Types.LONG()) as harness:
+        harness.process_elements([1, 2, 3], timestamp=7)
+        assert harness.take_output() == [(10, 7), (20, 7), (30, 7)]
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_do_what_the_calls_do() -> None:
+    with OneInputHarness(alarm) as harness:
+        harness.play(
+            [
+                step.Emit(3, 1),
+                step.LoseHeap(),
+                step.Emit(3, 1),
+                step.TakeCheckpoint(),
+                step.Restart(parallelism=3),
+                step.MarkIdle(),
+                step.MarkActive(),
+                step.Advance(10),
+                step.EmitWatermark(101),
+                step.Settle(),
+                step.End(),
+            ]
+        )
+        assert harness.parallelism == 3
+        assert harness.take_output() == [((3, 2, False), 10), ((3, 2, True), 101)]
+
+
+def test_steps_name_the_input_of_two() -> None:
+    with TwoInputHarness(lambda first, second: first.connect(second).map(Tell())) as harness:
+        harness.play([step.Emit("b", 2, "right"), step.Emit("a", 1, "left")], ["left", "right"])
+        assert harness.take_values() == [("second", "b"), ("first", "a")]
+        with pytest.raises(InvalidArgumentError, match="which input is 'other'"):
+            harness.play([step.Emit("b", 2, "other")], ["left", "right"])
+        with pytest.raises(InvalidArgumentError, match="which input is 'source'"):
+            harness.play([step.Emit("b")])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (step.Crash(), "a step for a JobHarness"),
+        (step.Pause(5), "a step for a JobHarness"),
+        (step.Fail(), "a step for a JobHarness"),
+        (step.Emit(1, split=1), "has no splits"),
+        (step.Advance(-1), "cannot go back"),
+    ],
+)
+def test_steps_that_an_operator_does_not_know_are_refused(wrong: step.Step, message: str) -> None:
+    with OneInputHarness(double) as harness, pytest.raises(InvalidArgumentError, match=message):
+        harness.play([wrong])
+
+
+def test_a_restart_keeps_outputs_that_were_not_taken_and_goes_on_from_its_state() -> None:
+    with OneInputHarness(alarm, parallelism=2) as harness:
+        harness.process_elements(range(4), timestamp=1)
+        harness.set_processing_time(10)
+        harness.restart(parallelism=3)
+        harness.process_watermark(101)
+        first, second = harness.take_output()[:4], harness.take_output()
+        assert sorted(first) == [((key, 1, False), 10) for key in range(4)]
+        assert second == []

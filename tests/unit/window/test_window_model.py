@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.common.time import Time
@@ -22,12 +21,13 @@ from flinkish.datastream.window import (
 )
 from flinkish.datastream.windowed_stream import WindowedStream
 from flinkish.testing import OneInputHarness
+from flinkish.testing.steps import Emit, EmitWatermark, End, Step
+from flinkish.testing.strategies import operator_faults, streams, with_faults
+from tests.unit.testing.examples import examples
 from tests.unit.window.functions import LATE, PAIRS, Folded, Sum, SumWithoutMerge, WithWindow, by_key
 
-EXAMPLES = int(os.environ.get("FLINKISH_WINDOW_EXAMPLES", "15"))
 LONG_MIN = -(2**63)
 
-Step = tuple[Any, ...]
 Finish = Callable[[WindowedStream], DataStream]
 
 
@@ -104,17 +104,10 @@ class Sessions(Model):
         return [merged]
 
 
-ELEMENT = st.tuples(st.just("element"), st.sampled_from("abc"), st.integers(1, 9), st.integers(-20, 60))
-STEPS = st.lists(
-    st.one_of(
-        ELEMENT,
-        ELEMENT,
-        ELEMENT,
-        st.tuples(st.just("watermark"), st.integers(-20, 80)),
-        st.just(("lose heap",)),
-        st.tuples(st.just("restore"), st.integers(1, 3)),
-    ),
-    max_size=25,
+STEPS = with_faults(
+    streams(st.integers(1, 9), keys=st.sampled_from("abc"), max_size=25, max_gap=8, disorder=12, late=40),
+    operator_faults(),
+    max_faults=5,
 )
 
 FINISHES: dict[str, Finish] = {
@@ -132,23 +125,14 @@ def check(model: Model, windows: Callable[[KeyedStream], WindowedStream], finish
 
     harness = OneInputHarness(build, PAIRS, side_outputs=[LATE], max_parallelism=8)
     try:
-        for step in [*steps, ("end",)]:
+        for step in [*steps, End()]:
+            harness.play([step])
             match step:
-                case "element", key, number, timestamp:
-                    harness.process_element((key, number), timestamp)
+                case Emit(value=(key, number), timestamp=int() as timestamp):
                     model.element(key, number, timestamp)
-                case "watermark", timestamp:
-                    if timestamp > model.watermark:
-                        harness.process_watermark(timestamp)
-                        model.advance(timestamp)
-                case "lose heap", *_:
-                    harness.lose_heap()
-                case "restore", parallelism:
-                    snapshot = harness.snapshot()
-                    harness.close()
-                    harness = harness.restored(snapshot, parallelism=parallelism)
-                case _:
-                    harness.end_input()
+                case EmitWatermark(timestamp=watermark):
+                    model.advance(watermark)
+                case End():
                     model.advance(2**63 - 1)
             output = Counter((record.value, record.timestamp) for record in harness.take_output())
             assert output == model.output, step
@@ -160,7 +144,7 @@ def check(model: Model, windows: Callable[[KeyedStream], WindowedStream], finish
         harness.close()
 
 
-patient = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+patient = examples(10)
 
 
 @pytest.mark.parametrize("finish", FINISHES)
