@@ -53,6 +53,12 @@ EPOCH_TARGET_DURATION = _option(
 EPOCH_MAX_RECORDS = _option(
     "execution.epoch.max-records", in_range(INT, 1), 200_000, "Most records that one source subtask reads in one micro-batch."
 )
+EPOCH_MAX_BYTES = _option(
+    "execution.epoch.max-bytes",
+    in_range(MEMORY, 1),
+    64 << 20,
+    "About how many bytes one slot sends on in one micro-batch: with large records sources read fewer.",
+)
 EPOCH_POLL_INTERVAL = _option(
     "execution.epoch.poll-interval", in_range(DURATION, 1), 100, "How often sources without new data are asked again."
 )

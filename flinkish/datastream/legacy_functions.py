@@ -12,6 +12,7 @@ from flinkish.common import options
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import SourceError, StateError
 from flinkish.common.pickling import dumps, loads
+from flinkish.common.sizes import rough_size
 from flinkish.datastream.connectors.base import (
     Boundedness,
     DriverReader,
@@ -27,8 +28,9 @@ from flinkish.metrics import MetricGroup, MetricRegistry
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
 
-#: How many records `collect` takes in before it blocks: a few epochs' worth of small records.
+#: What `collect` takes in before it blocks: a few epochs' worth of small records, and so many bytes of large ones.
 _QUEUE_SIZE: Final = 100_000
+_QUEUE_BYTES: Final = 64 << 20
 #: How long a cancelled `run` may go on before its thread is left to itself, in seconds.
 _STOP_TIMEOUT: Final = 2.0
 
@@ -110,6 +112,7 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
     def __init__(self, function: SourceFunction, configuration: Configuration) -> None:
         self._function = function
         self._records: deque[Any] = deque()
+        self._bytes = 0
         self._changed = threading.Condition()
         self._ended = False
         self._cancelled = False
@@ -138,9 +141,13 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
 
     def collect(self, value: Any) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._records) < _QUEUE_SIZE or self._cancelled)
+            self._changed.wait_for(self._has_room)
             self._records.append(value)
+            self._bytes += rough_size(value)
             self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._cancelled or (len(self._records) < _QUEUE_SIZE and self._bytes < _QUEUE_BYTES)
 
     def is_cancelled(self) -> bool:
         return self._cancelled
@@ -148,6 +155,8 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
     def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
         with self._changed:
             records = [self._records.popleft() for _ in range(min(limit, len(self._records)))]
+            # Records may have been changed since.
+            self._bytes = max(0, self._bytes - sum(map(rough_size, records))) if self._records else 0
             self._changed.notify_all()
             ended = self._ended and not self._records
             if ended and not records and self._error is not None and not self._cancelled:

@@ -18,10 +18,11 @@ _STEP = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionSettings:
-    """`target_duration` in milliseconds; `max_records` bounds what one source subtask reads in one epoch."""
+    """`target_duration` in milliseconds; `max_records` bounds what a source subtask reads, `max_bytes` what a slot sends on."""
 
     target_duration: int
     max_records: int
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +30,13 @@ class EpochCost:
     """What an epoch took.
 
     `records` is the most that one source subtask read, `busy_ms` that of the busiest slot over all levels, `elapsed_ms` the time
-    from command to reports: the difference is the engine's own.
+    from command to reports: the difference is the engine's own. `bytes` is the most that one slot sent on at one level.
     """
 
     records: int
     busy_ms: float
     elapsed_ms: float
+    bytes: int = 0
 
 
 def initial_credit(settings: AdmissionSettings) -> int:
@@ -44,9 +46,15 @@ def initial_credit(settings: AdmissionSettings) -> int:
 
 def next_credit(credit: int, cost: EpochCost, settings: AdmissionSettings) -> int:
     """Return how many records each source subtask may read in the next epoch, given the credit and the cost of the last."""
-    least = min(_LEAST_CREDIT, settings.max_records)
     if cost.records == 0:
         return credit
+    by_time = _by_time(credit, cost, settings)
+    # Sources stop by themselves when their own slot has sent enough; a slot further down may send many times that.
+    return max(1, min(by_time, cost.records * settings.max_bytes // max(1, cost.bytes)))
+
+
+def _by_time(credit: int, cost: EpochCost, settings: AdmissionSettings) -> int:
+    least = min(_LEAST_CREDIT, settings.max_records)
     overhead = max(0.0, cost.elapsed_ms - cost.busy_ms)
     # Where the overhead eats most of the target, an epoch still works for half of it: else it would do nothing but begin and end.
     budget = max(settings.target_duration - overhead, settings.target_duration / 2)

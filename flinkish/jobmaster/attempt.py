@@ -128,7 +128,7 @@ class Attempt:
                 parts.clock,
                 post=parts.bell.post,
                 wake_up=parts.bell.ring,
-                limit=setup.admission.max_records,
+                limit=setup.admission,
                 job_id=setup.job_id,
             )
             for node in program_parts.sources(graph)
@@ -357,7 +357,8 @@ class Attempt:
         records, most = self._take_reports(reports)
         elapsed = float(self._ended - self._began)
         busy = self._parts.metrics.add(reports, elapsed)
-        cost = admission.EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed)
+        sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
+        cost = admission.EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent)
         self._credit = admission.next_credit(self._credit, cost, self._setup.admission)
         longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)
         self._poll_delay = self._setup.poll_interval if records else min(longest, 2 * self._poll_delay)

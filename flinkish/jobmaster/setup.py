@@ -65,6 +65,7 @@ def job_setup(
         admission=AdmissionSettings(
             target_duration=configuration.get(options.EPOCH_TARGET_DURATION),
             max_records=configuration.get(options.EPOCH_MAX_RECORDS),
+            max_bytes=configuration.get(options.EPOCH_MAX_BYTES),
         ),
         poll_interval=configuration.get(options.EPOCH_POLL_INTERVAL),
         idle_interval=configuration.get(options.EPOCH_IDLE_INTERVAL) if engine == "spark" else None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,9 @@ from flinkish.checkpoint.manifest import SourceState
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
+from flinkish.common.sizes import rough_size
 from flinkish.datastream.connectors.base import DriverReader, DriverSource, Source, SourceSplit, SplitEnumerator
+from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.async_calls import AsyncCalls, Post
 from flinkish.jobmaster.program_parts import SourceNode
 from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
@@ -28,6 +30,9 @@ _log = logging.getLogger("flinkish.jobmaster.sources")
 
 #: How long the thread that waits for a driver-side reader stays in one wait; it can only be stopped between two of them.
 _DRIVER_WAIT_MS = 500
+
+#: Records of a driver-side source that are taken before their size is known.
+_FIRST_POLL = 100
 
 #: Stands for the enumerator's state of a driver-side source whose input has ended.
 _ENDED = msgspec.msgpack.encode({"ended": True})
@@ -310,7 +315,7 @@ class DriverSourceCoordinator:
     """Coordinates a source that is read on the driver: its records travel with the commands to subtask 0."""
 
     def __init__(
-        self, node: SourceNode, configuration: Configuration, clock: Clock, wake_up: Callable[[], None], limit: int
+        self, node: SourceNode, configuration: Configuration, clock: Clock, wake_up: Callable[[], None], limit: AdmissionSettings
     ) -> None:
         assert isinstance(node.source, DriverSource)
         self.node = node
@@ -320,6 +325,8 @@ class DriverSourceCoordinator:
         self._waiter = _DriverWaiter(f"flinkish-driver-source-{node.name}", clock, wake_up)
         self._reader: DriverReader | None = None
         self._records: deque[Any] = deque()
+        #: How many records are polled at once: a few at first, then by their size.
+        self._most = min(_FIRST_POLL, limit.max_records)
         self._ended = False
         self._poll_again = True
         #: By subtask: the state of the watermark generator, which has no split to travel with, and whether the end was told.
@@ -341,9 +348,12 @@ class DriverSourceCoordinator:
         if self._records or self._ended or not (self._poll_again or self._waiter.take_signal()):
             return
         assert self._reader is not None
-        records, self._ended = self._reader.poll(self._limit)
+        records, self._ended = self._reader.poll(self._most)
         self._records.extend(records)
-        self._poll_again = len(records) >= self._limit and not self._ended
+        self._poll_again = len(records) >= self._most and not self._ended
+        if records:
+            by_bytes = len(records) * self._limit.max_bytes // max(1, sum(map(rough_size, records)))
+            self._most = max(1, min(self._limit.max_records, 100 * self._most, by_bytes))
         if not self._poll_again and not self._ended:
             self._waiter.resume()
 
@@ -360,7 +370,7 @@ class DriverSourceCoordinator:
         return len(self._finished) == self.node.parallelism
 
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
-        records = tuple(self._records.popleft() for _ in range(min(credit, len(self._records))))
+        records = tuple(self._take(credit))
         end = self._ended and not self._records
         commands = {}
         for subtask in range(self.node.parallelism):
@@ -375,6 +385,14 @@ class DriverSourceCoordinator:
                 end_of_records=end,
             )
         return commands
+
+    def _take(self, credit: int) -> Iterator[Any]:
+        room = self._limit.max_bytes
+        while self._records and credit > 0 and room > 0:
+            record = self._records.popleft()
+            credit -= 1
+            room -= rough_size(record)
+            yield record
 
     def apply(self, subtask: int, report: ReaderReport) -> None:
         if report.finished:
@@ -470,10 +488,10 @@ def source_coordinator(
     *,
     post: Post,
     wake_up: Callable[[], None],
-    limit: int,
+    limit: AdmissionSettings,
     job_id: str = "",
 ) -> SourceCoordinator:
-    """Make the coordinator of a source; `limit` is the most records of a driver-side source in one epoch."""
+    """Make the coordinator of a source; `limit` says how much a driver-side source gives in one epoch at most."""
     if isinstance(node.source, DriverSource):
         return DriverSourceCoordinator(node, configuration, clock, wake_up, limit)
     return EnumeratorCoordinator(node, configuration, clock, post, job_id)

@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.common import pickling
 from flinkish.common.conversion import state_converter
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
+from flinkish.common.sizes import rough_size
 from flinkish.datastream.function_wrappers import function_behind
 from flinkish.datastream.functions import Function
 from flinkish.datastream.transformations import Partitioning
@@ -31,6 +32,10 @@ from flinkish.runtime.protocol import Barrier, Frame
 _FRAME_BYTES = 32 << 10
 #: Records of the first frame of a channel; then adapted to the size that came out.
 _FRAME_RECORDS = 1_024
+#: Records after which it is looked how large they are, so that a few large ones fill a frame; that takes a microsecond.
+_LOOK_RECORDS = 128
+#: Most records of a frame, however small they are.
+_MOST_RECORDS = 1 << 17
 #: Keys whose target is remembered by each edge; about 100 bytes each.
 _LOCATED_KEYS = 200_000
 
@@ -69,13 +74,17 @@ def senders_of(edge: JobEdge, plan: ExecutionPlan, receiver: int) -> list[int]:
 class Channel:
     """Buffers the elements from one subtask to one other, within one epoch."""
 
-    __slots__ = ("_elements", "index", "keyed", "keys", "limit", "records", "timestamps", "values")
+    __slots__ = ("_elements", "full", "index", "keyed", "keys", "limit", "records", "timestamps", "values")
 
     def __init__(self, index: int, *, keyed: bool) -> None:
         #: Which of the edge's channels it is.
         self.index = index
         self.keyed = keyed
-        self.limit = _FRAME_RECORDS
+        #: Records of a frame, by the size of those of the last one.
+        self.full = _FRAME_RECORDS
+        #: Length of `values` at which the frame may be full.
+        self.limit = _LOOK_RECORDS
+        #: In runs that are closed.
         self.records = 0
         self._elements: list[Element] = []
         self._start_run()
@@ -115,10 +124,14 @@ class EdgeWriter:
     """One edge's side in one sending subtask: `emit` picks the channel. Subclasses hold one partitioning each."""
 
     emit: Emit
+    #: Stays in this slot and level: handed over as it is, never cut.
+    local = False
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         self.edge = edge
         self.records = 0
+        #: Of this epoch's frames.
+        self.bytes = 0
         self._sender = sender
         self._targets = targets_of(edge, plan, sender)
         self._slots = [plan.slot_of(edge.target_vertex, target) for target in self._targets]
@@ -145,6 +158,7 @@ class EdgeWriter:
         self._sequence = 0
         self._frames = []
         self.records = 0
+        self.bytes = 0
 
     def watermark(self, timestamp: int) -> None:
         self._control(Watermark(timestamp))
@@ -161,6 +175,24 @@ class EdgeWriter:
     def _control(self, element: Element) -> None:
         for channel in self.channels:
             channel.control(element)
+            if channel.records >= channel.full and not self.local:
+                self._cut(channel)
+
+    def outflow(self) -> int:
+        """Return about how many bytes were emitted in this epoch so far."""
+        size = self.bytes
+        for channel in self.channels:
+            if channel.values:
+                size += (channel.records + len(channel.values)) * rough_size(channel.values[-1])
+        return size
+
+    def _look(self, channel: Channel) -> None:
+        """Cut if the frame is full, by the last one's records or by the one that came last; else look again soon."""
+        held = len(channel.values)
+        if channel.records + held >= channel.full or held * rough_size(channel.values[-1]) >= _FRAME_BYTES:
+            self._cut(channel)
+        else:
+            channel.limit = min(held + _LOOK_RECORDS, channel.full - channel.records)
 
     def _cut(self, channel: Channel) -> None:
         """Make a frame of what a channel holds, and fit the number of records to the size that came out."""
@@ -170,10 +202,12 @@ class EdgeWriter:
         body = pickling.dumps(elements)
         self._frames.append(Frame(self._slots[channel.index], self._level, self.edge.id, self._sender, self._sequence, body))
         self._sequence += 1
-        self.records += channel.records
-        if channel.records >= 64:
-            channel.limit = max(64, min(1 << 17, channel.records * _FRAME_BYTES // len(body)))
-        channel.records = 0
+        self.bytes += len(body)
+        if channel.records:
+            self.records += channel.records
+            channel.full = max(1, min(_MOST_RECORDS, channel.records * _FRAME_BYTES // len(body)))
+            channel.limit = min(channel.full, _LOOK_RECORDS)
+            channel.records = 0
 
     def frames(self) -> list[Frame]:
         """End the epoch: return all that was emitted in it."""
@@ -194,13 +228,12 @@ class EdgeWriter:
         channel.values.append(value if value.__class__ in SCALARS else isolate(value))
         channel.timestamps.append(timestamp)
         if len(channel.values) >= channel.limit:
-            self._cut(channel)
+            self._look(channel)
 
 
 class _ForwardWriter(EdgeWriter):
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
-        #: Stays in this slot and level: handed over as it is, never cut.
         self.local = self._level == plan.level_of[edge.source_vertex]
 
     def emit(self, value: Any, timestamp: int | None) -> None:
@@ -208,7 +241,7 @@ class _ForwardWriter(EdgeWriter):
         channel.values.append(value if value.__class__ in SCALARS else isolate(value))
         channel.timestamps.append(timestamp)
         if not self.local and len(channel.values) >= channel.limit:
-            self._cut(channel)
+            self._look(channel)
 
 
 class _HashWriter(EdgeWriter):
@@ -231,7 +264,7 @@ class _HashWriter(EdgeWriter):
 
     def _emitter(self) -> Emit:
         """Return `emit` as a closure: without the look-ups of attributes it takes two thirds of the time."""
-        select, located, locate, cut = self._select, self._located, self._locate, self._cut
+        select, located, locate, look = self._select, self._located, self._locate, self._look
 
         def emit(value: Any, timestamp: int | None) -> None:
             key = select(value)
@@ -245,12 +278,12 @@ class _HashWriter(EdgeWriter):
             channel.timestamps.append(timestamp)
             channel.keys.append(key)  # type: ignore[union-attr]
             if len(values) >= channel.limit:
-                cut(channel)
+                look(channel)
 
         return emit
 
     def emit_run(self, values: Iterable[Any]) -> None:
-        select, located, locate, cut = self._select, self._located, self._locate, self._cut
+        select, located, locate, look = self._select, self._located, self._locate, self._look
         for value in values:
             key = select(value)
             try:
@@ -262,7 +295,7 @@ class _HashWriter(EdgeWriter):
             channel_values.append(value if value.__class__ in SCALARS else isolate(value))
             channel.keys.append(key)  # type: ignore[union-attr]
             if len(channel_values) >= channel.limit:
-                cut(channel)
+                look(channel)
         for channel in self.channels:
             channel.pad()
 

@@ -214,6 +214,8 @@ class VertexMetrics:
     records_out: int
     busy_ms: float
     watermark: int
+    #: About; on edges, and to the driver.
+    bytes_out: int = 0
     late_records: int = 0
     #: All inputs have ended and everything was emitted.
     finished: bool = False

@@ -26,6 +26,7 @@ from flinkish.runtime.operators.base import EpochTime, Operator, OperatorContext
 from flinkish.runtime.operators.batch import input_of
 from flinkish.runtime.operators.factory import make_operator
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
+from flinkish.runtime.operators.sink import SinkOperator
 from flinkish.runtime.operators.source import SourceOperator
 from flinkish.runtime.protocol import (
     MIN_WATERMARK,
@@ -99,6 +100,7 @@ class VertexTask:
         self._edges: list[EdgeWriter] = [edge_writer(edge, plan, subtask) for edge in graph.outputs(vertex.id)]
         self.operators = [make_operator(self._operator_context(program, node, attempt_number)) for node in vertex.operators]
         self.head = self.operators[0]
+        self._sinks = [operator for operator in self.operators if isinstance(operator, SinkOperator)]
         self._gate = self._make_gate(program)
         self._connect()
         self._input = input_of(self.head)
@@ -132,6 +134,7 @@ class VertexTask:
             side_outputs=tuple(tags.values()),
             job_parameters=parameters or {},
             to_driver=self._to_driver,
+            outflow=self._outflow,
             event_loop=self._event_loop,
             restored_checkpoint=None if self._restored is None else int(self._restored),
             rebuilt=self._rebuilt,
@@ -142,6 +145,9 @@ class VertexTask:
         self.report.driver_values.append(
             DriverValues(operator_uid=uid, subtask=self.subtask, channel=channel, values=tuple(values))
         )
+
+    def _outflow(self) -> int:
+        return sum(writer.outflow() for writer in self._edges) + sum(sink.buffered_bytes() for sink in self._sinks)
 
     def _make_gate(self, program: TaskProgram) -> InputGate | None:
         plan = program.plan
@@ -221,6 +227,7 @@ class VertexTask:
             self._notify(command)
         if not command.farewell:
             self._process(command, inputs)
+        self._bytes_out = self._outflow()
         faults.reach("P6")
         for operator in self.operators:
             operator.end_epoch()
@@ -366,11 +373,11 @@ class VertexTask:
 
     def frames(self) -> list[Frame]:
         """Return the epoch's frames for other slots and deeper levels."""
-        return [frame for writer in self._edges if not getattr(writer, "local", False) for frame in writer.frames()]
+        return [frame for writer in self._edges if not writer.local for frame in writer.frames()]
 
     def local_elements(self) -> dict[tuple[int, int], list[Element]]:
         """Return the epoch's elements for vertices of this slot and level."""
-        return {(writer.edge.id, self.subtask): writer.elements() for writer in self._edges if getattr(writer, "local", False)}
+        return {(writer.edge.id, self.subtask): writer.elements() for writer in self._edges if writer.local}
 
     def metrics(self) -> VertexMetrics:
         """Return the epoch's figures; after `frames`, which counts."""
@@ -381,6 +388,7 @@ class VertexTask:
             records_out=sum(writer.records for writer in self._edges),
             busy_ms=float(self._busy),
             watermark=self.head.current_watermark,
+            bytes_out=self._bytes_out,
             finished=self._finished,
             user=self._metrics.values(),
         )

@@ -345,6 +345,10 @@ class SinkWriter(ABC, Generic[T, WriterCommitT]):
     def end_epoch(self) -> None:
         """Make sure that what is not in state is on storage; called at the end of each epoch."""
 
+    def buffered_bytes(self) -> int:
+        """Return about how many bytes are in memory until the end of the epoch; a source before it stops when they are many."""
+        return 0
+
     def flush(self, end_of_input: bool) -> None:
         """Write out what is buffered; called before each checkpoint's barrier passes and at the end of the input."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flinkish.common.conversion import shortest_floats
+from flinkish.common.sizes import rough_size
 from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
 
 #: Channel of `SinkWriterContext.emit_to_driver` on which collected records travel.
@@ -34,6 +35,9 @@ class _CollectWriter(SinkWriter[Any, None]):
 
     def _write_converted(self, value: Any, context: WriteContext) -> None:
         self._values.append(self._convert(value))
+
+    def buffered_bytes(self) -> int:
+        return len(self._values) * rough_size(self._values[-1]) if self._values else 0
 
     def end_epoch(self) -> None:
         if self._values:

@@ -44,6 +44,9 @@ class _PrintWriter(SinkWriter[Any, None]):
     def write(self, value: Any, context: WriteContext) -> None:
         self._lines.append(self._prefix + self._text(value))
 
+    def buffered_bytes(self) -> int:
+        return len(self._lines) * len(self._lines[-1]) if self._lines else 0
+
     def end_epoch(self) -> None:
         if self._lines:
             self._context.emit_to_driver(PRINT_CHANNEL, self._lines)

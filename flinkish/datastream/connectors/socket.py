@@ -26,8 +26,9 @@ _CONNECT_TIMEOUT: Final = 5.0
 _RETRY_DELAY: Final = 1.0
 #: Seconds to wait for the thread when the job ends; it ends by itself in any case.
 _CLOSE_TIMEOUT: Final = 2.0
-#: From so many lines on nothing more is read until some were taken, so that a fast sender is held back by TCP.
+#: From so many lines or characters on nothing more is read until some were taken, so that a fast sender is held back by TCP.
 _MOST_WAITING: Final = 50_000
+_MOST_CHARACTERS: Final = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class SocketReader:
         self._changed = threading.Condition()
         # All below is guarded by the condition.
         self._lines: deque[str] = deque()
+        self._characters = 0
         self._ended = False
         self._error: SourceError | None = None
         self._closed = False
@@ -92,6 +94,7 @@ class SocketReader:
         """Return up to `limit` lines that are there; raises SourceError if there is no connection and none to be had."""
         with self._changed:
             lines = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
+            self._characters -= sum(map(len, lines))
             if self._error is not None and not lines:
                 raise self._error
             self._changed.notify_all()
@@ -178,7 +181,11 @@ class SocketReader:
     def _add(self, lines: list[str]) -> bool:
         """Hand over lines once there is room; False if the reader was closed."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._lines) < _MOST_WAITING or self._closed)
+            self._changed.wait_for(self._has_room)
             self._lines.extend(lines)
+            self._characters += sum(map(len, lines))
             self._changed.notify_all()
             return not self._closed
+
+    def _has_room(self) -> bool:
+        return self._closed or (len(self._lines) < _MOST_WAITING and self._characters < _MOST_CHARACTERS)

@@ -60,6 +60,8 @@ class OperatorContext:
     job_parameters: Mapping[str, str]
     #: Sends values to the driver: operator, channel, values.
     to_driver: Callable[[OperatorUid, str, list[Any]], None]
+    #: Returns about how many bytes the task has emitted in this epoch so far: on edges, and to the driver.
+    outflow: Callable[[], int]
     #: Of the task; for asynchronous functions.
     event_loop: EventLoop
     #: The checkpoint that this attempt goes on from.

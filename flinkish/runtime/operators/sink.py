@@ -98,6 +98,10 @@ class SinkOperator(Operator):
         assert self._writer is not None
         return tuple(msgspec.msgpack.encode(committable) for committable in self._writer.prepare_commit())
 
+    def buffered_bytes(self) -> int:
+        """Return about how many bytes the writer holds until the end of the epoch."""
+        return 0 if self._writer is None else self._writer.buffered_bytes()
+
     def end_epoch(self) -> None:
         assert self._writer is not None
         self._writer.end_epoch()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -33,9 +33,13 @@ from flinkish.runtime.protocol import (
 )
 from flinkish.runtime.watermarks import CombinedWatermarks, SplitWatermarks
 
-
-#: Records after which a reader in an alignment group looks how far its watermark is; that takes about a microsecond.
-_ALIGNED_RECORDS = 16
+#: Records that a reader emits before it is looked how far it has come, which takes two microseconds: first few, as they may be
+#: large, then more, as long as a part has no more bytes than these.
+_FIRST_PART = 16
+_LARGEST_PART = 1_024
+_PART_BYTES = 1 << 20
+#: The same for one in an alignment group.
+_ALIGNED_PART = 16
 
 
 class _ReaderContext(SourceReaderContext):
@@ -58,6 +62,7 @@ class _ReaderOutput:
         self.finished_splits: set[str] = set()
         self._operator = operator
         self._emit = operator.emit
+        self._emit_run = operator.emit_run
         self._side = operator.output.side
         self._combined = operator.combined
         self._split: SplitWatermarks | None = None
@@ -94,13 +99,19 @@ class _ReaderOutput:
             for value in values:
                 self.collect(value)
             return
-        emit = self._emit
+        if isinstance(values, range):
+            self._emit_run(values)
+            self.credit -= len(values)
+        else:
+            self._emit_run(self._counted(values))
+
+    def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
         count = 0
         for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
             if value.__class__ is SideOutputRecord:
                 self._to_side(value, None)
             else:
-                emit(value, None)
+                yield value
         self.credit -= count
 
     def _to_side(self, record: SideOutputRecord, timestamp: int | None) -> None:
@@ -169,6 +180,7 @@ class SourceOperator(Operator):
         self._known: dict[str, bytes] = {}
         self._told_no_more = False
         self._held_back = False
+        self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
         self.combined: CombinedWatermarks | None = None
         self.extract = None
         self.emits_watermarks = isinstance(config.source, Source) and config.source.emits_watermarks
@@ -253,16 +265,24 @@ class SourceOperator(Operator):
         return status, tuple(SplitState(split_id=name, split=encoded) for name, encoded in self._known.items())
 
     def _poll(self, reader: SourceReader[Any, Any], command: ReaderCommand) -> InputStatus:
-        """Have the reader emit up to its credit; as long as it is not too far ahead of its alignment group."""
-        output = self._output
-        left = command.credit
+        """Have the reader emit up to its credit, in parts: up to the bytes of an epoch, and not too far ahead of its group.
+
+        How large the parts are depends on this epoch only, so that a second try reads the same.
+        """
+        output, aligned = self._output, command.max_watermark is not None
+        left, size, before = command.credit, _FIRST_PART, 0
         status = InputStatus.MORE_AVAILABLE
         self._held_back = self._is_ahead(command)
         while left > 0 and status is InputStatus.MORE_AVAILABLE and not self._held_back:
-            part = output.credit = left if command.max_watermark is None else min(left, _ALIGNED_RECORDS)
+            part = output.credit = min(left, _ALIGNED_PART if aligned else size)
             while output.credit > 0 and status is InputStatus.MORE_AVAILABLE:
                 status = reader.poll_next(output)
             left -= part - output.credit
+            sent = self.context.outflow()
+            if sent >= self._max_bytes:
+                break
+            size = max(1, min(2 * size, _LARGEST_PART, part * _PART_BYTES // max(1, sent - before)))
+            before = sent
             self._held_back = status is InputStatus.MORE_AVAILABLE and self._is_ahead(command)
         output.credit = left
         return status

@@ -469,7 +469,7 @@ class Job:
             job_name="test job",
             checkpoints=CheckpointSettings(interval=interval, **checkpoint_settings),
             restart=restart or NoRestart(),
-            admission=AdmissionSettings(target_duration=1_000, max_records=credit),
+            admission=AdmissionSettings(target_duration=1_000, max_records=credit, max_bytes=1 << 30),
             poll_interval=100,
             idle_interval=idle_interval,
         )

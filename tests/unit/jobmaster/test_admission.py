@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from flinkish.jobmaster.admission import AdmissionSettings, EpochCost, initial_credit, next_credit
 
-SETTINGS = AdmissionSettings(target_duration=1_000, max_records=200_000)
+SETTINGS = AdmissionSettings(target_duration=1_000, max_records=200_000, max_bytes=1_000_000)
 
 
 def cost(records: int, busy: float, elapsed: float | None = None) -> EpochCost:
@@ -35,7 +35,7 @@ def test_one_fast_epoch_does_not_take_the_credit_to_the_sky() -> None:
 def test_the_credit_stays_within_its_bounds() -> None:
     assert next_credit(150_000, cost(150_000, busy=1), SETTINGS) == 200_000
     assert next_credit(20, cost(20, busy=1_000_000), SETTINGS) == 16
-    tiny = AdmissionSettings(target_duration=1_000, max_records=5)
+    tiny = AdmissionSettings(target_duration=1_000, max_records=5, max_bytes=1_000_000)
     assert initial_credit(tiny) == next_credit(5, cost(5, busy=1_000_000), tiny) == 5
 
 
@@ -46,3 +46,14 @@ def test_epochs_that_read_little_say_nothing() -> None:
 
 def test_few_records_that_took_too_long_lower_the_credit() -> None:
     assert next_credit(10_000, cost(1_000, busy=10_000), SETTINGS) == 2_500
+
+
+def test_a_slot_that_sends_more_than_it_may_lowers_the_credit_at_once() -> None:
+    def sent(records: int, size: int) -> EpochCost:
+        return EpochCost(records=records, busy_ms=100, elapsed_ms=100, bytes=records * size)
+
+    assert next_credit(10_000, sent(10_000, size=100), SETTINGS) == 10_000
+    assert next_credit(10_000, sent(10_000, size=10_000), SETTINGS) == 100
+    assert next_credit(10_000, sent(16, size=10_000_000), SETTINGS) == 1
+    # From there on it grows again.
+    assert next_credit(100, sent(100, size=10), SETTINGS) == 400

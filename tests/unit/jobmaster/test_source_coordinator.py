@@ -10,6 +10,7 @@ from flinkish.checkpoint.manifest import SourceState
 from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
+from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.async_calls import AsyncCalls
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.program_parts import SourceNode
@@ -224,10 +225,11 @@ class TestAsyncCalls:
 
 
 class TestDriverSources:
-    def make(self, line: Line, limit: int = 100) -> tuple[DriverSourceCoordinator, threading.Semaphore]:
+    def make(self, line: Line, limit: int = 100, max_bytes: int = 1 << 20) -> tuple[DriverSourceCoordinator, threading.Semaphore]:
         rung = threading.Semaphore(0)
         node = SourceNode(uid=SOURCE, name="Lines", parallelism=1, source=line)
-        sources = DriverSourceCoordinator(node, Configuration(), ManualClock(), wake_up=rung.release, limit=limit)
+        settings = AdmissionSettings(target_duration=1_000, max_records=limit, max_bytes=max_bytes)
+        sources = DriverSourceCoordinator(node, Configuration(), ManualClock(), wake_up=rung.release, limit=settings)
         return sources, rung
 
     def test_the_bell_rings_when_records_come(self) -> None:
@@ -262,6 +264,22 @@ class TestDriverSources:
         for expected in (("a", "b"), ("c",)):
             sources.refresh()
             assert sources.commands(10)[0].records == expected
+        sources.close()
+
+    def test_of_large_records_an_epoch_gets_few_and_few_are_polled(self) -> None:
+        line = Line()
+        line.reader.put(*("x" * 1_000 for _ in range(250)))
+        sources, _ = self.make(line, limit=1_000, max_bytes=10_000)
+        sources.start(None)
+        taken, polled = [], []
+        for _ in range(25):
+            before = len(line.reader.records)
+            sources.refresh()
+            polled.append(before - len(line.reader.records))
+            taken.append(len(sources.commands(1_000)[0].records))
+        assert set(taken) == {10}
+        # The size is known after the first poll.
+        assert [count for count in polled if count] == [100] + [10] * 15
         sources.close()
 
     def test_the_generators_state_travels_and_is_in_the_checkpoint(self) -> None:

@@ -166,6 +166,27 @@ def test_large_runs_are_cut_into_frames_that_a_core_can_cache() -> None:
     assert made.records == 40_000
 
 
+def test_large_records_get_frames_of_their_own_also_when_small_ones_came_before() -> None:
+    made = writer(Partitioning.REBALANCE, receivers=2)
+    for size, count in ((100_000, 50), (1, 2_000), (100_000, 1_000)):
+        for number in range(count):
+            made.emit(f"{number:0{size}}", None)
+    large = [len(frame.body) for frame in made.frames() if len(frame.body) > 100_000]
+    # At first, and where they begin, as many as are emitted between two looks.
+    assert max(large) < 129 * 100_100
+    assert sum(size < 101_000 for size in large) > 700
+    assert abs(made.outflow() - 105_000_000) < 1_000_000
+
+
+def test_a_frame_is_cut_also_where_every_record_is_followed_by_a_watermark() -> None:
+    made = writer(Partitioning.GLOBAL)
+    for value in range(3_000):
+        made.emit("x" * 1_000, value)
+        made.watermark(value)
+    frames = [frame for frame in made.frames() if frame.slot == 0]
+    assert max(len(frame.body) for frame in frames[1:]) < 2 * (32 << 10)
+
+
 @pytest.mark.parametrize(("senders", "receivers"), [(1, 1), (2, 4), (4, 2), (3, 2), (2, 3), (5, 3)])
 def test_rescale_connects_every_receiver_and_every_sender(senders: int, receivers: int) -> None:
     edge, execution_plan = plan(Partitioner(partitioning=Partitioning.RESCALE), senders, receivers)
