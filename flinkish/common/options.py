@@ -51,7 +51,7 @@ EPOCH_TARGET_DURATION = _option(
     "How long one micro-batch should take; sources are given as many records as fit.",
 )
 EPOCH_MAX_RECORDS = _option(
-    "execution.epoch.max-records", in_range(INT, 1), 200_000, "Most records that one source subtask reads in one micro-batch."
+    "execution.epoch.max-records", in_range(INT, 1), 1_000_000, "Most records that one source subtask reads in one micro-batch."
 )
 EPOCH_MAX_BYTES = _option(
     "execution.epoch.max-bytes",
