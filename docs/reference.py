@@ -91,6 +91,7 @@ PAGES: Final = (
         "Sources and sinks",
         "datastream.connectors.base",
         "datastream.connectors.number_seq",
+        "datastream.connectors.hybrid_source",
         "datastream.connectors.datagen",
         "datastream.connectors.socket",
         "datastream.connectors.delta",
@@ -112,6 +113,7 @@ PAGES: Final = (
         "datastream.connectors.file_system.parts",
         "datastream.connectors.file_system.compaction",
     ),
+    _page("formats", "Formats", *_members("datastream.formats"), "table.types"),
     _page(
         "types",
         "Types and records",
