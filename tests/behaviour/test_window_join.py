@@ -77,11 +77,9 @@ def joined(late: OutputTag) -> Callable[[DataStream, DataStream], DataStream]:
 
 def test_an_open_join_survives_a_restore_at_another_parallelism_and_late_records_fire_it_again() -> None:
     late = OutputTag("late")
-    first = TwoInputHarness(joined(late), LEFT, RIGHT, side_outputs=[late])
-    first.process_element1(("a", 1), 1)
-    snapshot = first.snapshot()
-    first.close()
-    with first.restored(snapshot, parallelism=3) as harness:
+    with TwoInputHarness(joined(late), LEFT, RIGHT, side_outputs=[late]) as harness:
+        harness.process_element1(("a", 1), 1)
+        harness.restart(parallelism=3)
         harness.process_element2(("a", 2, "x"), 2)
         harness.process_both_watermarks(9)
         assert harness.take_output() == [(("a", 1, "x"), 9)]

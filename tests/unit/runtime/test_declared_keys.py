@@ -52,20 +52,18 @@ class Count(KeyedProcessFunction):
 
 @pytest.mark.parametrize(("key_type", "given", "seen"), KEYS, ids=IDS)
 def test_state_is_found_by_a_key_in_each_form_also_after_a_restore(key_type: Any, given: list[Any], seen: Any) -> None:
-    first = OneInputHarness(lambda stream: stream.key_by(lambda index: given[index], key_type).process(Count()))
-    for index in range(len(given)):
-        first.process_element(index)
-    first.lose_heap()
-    first.process_element(0)
-    number = len(given) + 1
-    results = first.take_values()
-    assert [count for _, count in results] == list(range(1, number + 1))
-    # numbers are compared as Python does
-    if key_type != T.DOUBLE():
-        assert {key for key, _ in results} == {repr(seen)}
-    snapshot = first.snapshot()
-    first.close()
-    with first.restored(snapshot, parallelism=3) as harness:
+    with OneInputHarness(lambda stream: stream.key_by(lambda index: given[index], key_type).process(Count())) as harness:
+        for index in range(len(given)):
+            harness.process_element(index)
+        harness.lose_heap()
+        harness.process_element(0)
+        number = len(given) + 1
+        results = harness.take_values()
+        assert [count for _, count in results] == list(range(1, number + 1))
+        # numbers are compared as Python does
+        if key_type != T.DOUBLE():
+            assert {key for key, _ in results} == {repr(seen)}
+        harness.restart(parallelism=3)
         for index in range(len(given)):
             harness.process_element(index)
         assert [count for _, count in harness.take_values()] == list(range(number + 1, number + len(given) + 1))
@@ -129,16 +127,14 @@ class PutAndGet(KeyedProcessFunction):
 @pytest.mark.parametrize("ttl", [False, True])
 @pytest.mark.parametrize(("key_type", "given", "seen"), MAP_KEYS)
 def test_entries_are_found_by_a_key_in_each_form_also_after_a_restore(key_type: Any, given: Any, seen: Any, ttl: bool) -> None:
-    first = OneInputHarness(lambda stream: stream.key_by(lambda _: 0).process(PutAndGet(key_type, given, ttl=ttl)))
-    first.process_element(1)
-    found = (1, True, 1, True)
-    assert first.take_values() == [(None, False, None, False), *[found] * (len(given) - 1), [seen]]
-    first.lose_heap()
-    first.process_element(1)
-    assert first.take_values() == [*[found] * len(given), [seen]]
-    snapshot = first.snapshot()
-    first.close()
-    with first.restored(snapshot) as harness:
+    with OneInputHarness(lambda stream: stream.key_by(lambda _: 0).process(PutAndGet(key_type, given, ttl=ttl))) as harness:
+        harness.process_element(1)
+        found = (1, True, 1, True)
+        assert harness.take_values() == [(None, False, None, False), *[found] * (len(given) - 1), [seen]]
+        harness.lose_heap()
+        harness.process_element(1)
+        assert harness.take_values() == [*[found] * len(given), [seen]]
+        harness.restart()
         harness.process_element(9)
         assert harness.take_values() == [found, *[(9, True, 9, True)] * (len(given) - 1), [seen], True]
 

@@ -1,21 +1,18 @@
-"""Interval joins, step by step."""
+"""Interval joins, step by step; against a model they are tested in tests/unit/testing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
 
 from flinkish.common import Duration, Time, Types
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.datastream import DataStream, OutputTag, ProcessJoinFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.interval_join import IntervalJoined
 from flinkish.datastream.state import ValueStateDescriptor
-from flinkish.runtime.protocol import MAX_WATERMARK
-from flinkish.testing import HarnessSnapshot, StreamRecord, TwoInputHarness
+from flinkish.testing import StreamRecord, TwoInputHarness
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 LEFT_LATE, RIGHT_LATE = OutputTag("left late", PAIR), OutputTag("right late", PAIR)
@@ -190,68 +187,13 @@ def test_buffers_and_timers_survive_a_restore_and_a_lost_heap(parallelism: int) 
     with make(joined(-2, 2), parallelism=2) as harness:
         for key in "abcdef":
             push(harness, "left", 10, 12, key=key)
-        snapshot = harness.snapshot()
-    with harness.restored(snapshot, parallelism=parallelism) as restored:
-        restored.lose_heap()
+        harness.restart(parallelism=parallelism)
+        harness.lose_heap()
         for key in "abcdef":
-            push(restored, "right", 9, 14, key=key)
-        assert sorted(restored.take_values()) == sorted([(10, 9), (12, 14)] * 6)
-        restored.process_both_watermarks(16)
-        assert restored.snapshot().entries() == ()
-
-
-# -- against a model -------------------------------------------------------------------------------------------------------------
-
-RECORD = st.tuples(st.sampled_from(["left", "right"]), st.sampled_from("abc"), st.integers(0, 30))
-STEP = RECORD | st.integers(0, 30) | st.sampled_from(["lose heap", "restore 1", "restore 2", "restore 3"])
-
-
-def model(steps: list[Any], lower: int, upper: int) -> list[tuple[int, int]]:
-    """Return all pairs of records that are not late and within the bounds; nothing is ever removed."""
-    watermark, seen, pairs = -1, [], []
-    for step in steps:
-        if isinstance(step, int):
-            watermark = max(watermark, step)
-        elif isinstance(step, tuple) and step[2] >= watermark:
-            side, key, timestamp = step
-            for other_side, other_key, other in seen:
-                left, right = (timestamp, other) if side == "left" else (other, timestamp)
-                if other_side != side and other_key == key and left + lower <= right <= left + upper:
-                    pairs.append((left, right))
-            seen.append(step)
-    return pairs
-
-
-@settings(max_examples=25, deadline=None)
-@given(steps=st.lists(STEP, max_size=30), bounds=st.tuples(st.integers(-8, 8), st.integers(0, 8)))
-def test_the_join_is_that_of_a_model_whatever_is_lost_or_restored_between(steps: list[Any], bounds: tuple[int, int]) -> None:
-    lower, upper = bounds[0], bounds[0] + bounds[1]
-    harness = make(joined(lower, upper))
-    found: list[Any] = []
-    watermark = -1
-    try:
-        for step in steps:
-            match step:
-                case "lose heap":
-                    harness.lose_heap()
-                case str():
-                    snapshot: HarnessSnapshot = harness.snapshot()
-                    harness.close()
-                    harness = harness.restored(snapshot, parallelism=int(step[-1]))
-                    # As sources do that read on from where they were.
-                    if watermark >= 0:
-                        harness.process_both_watermarks(watermark)
-                case int():
-                    watermark = max(watermark, step)
-                    harness.process_both_watermarks(watermark)
-                case side, key, timestamp:
-                    push(harness, side, timestamp, key=key)
-                    found += harness.take_values()
-        harness.process_both_watermarks(MAX_WATERMARK)
+            push(harness, "right", 9, 14, key=key)
+        assert sorted(harness.take_values()) == sorted([(10, 9), (12, 14)] * 6)
+        harness.process_both_watermarks(16)
         assert harness.snapshot().entries() == ()
-    finally:
-        harness.close()
-    assert sorted(found) == sorted(model(steps, lower, upper))
 
 
 # -- building --------------------------------------------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ def test_an_interval_join_pairs_what_is_near_enough_and_has_not_been_forgotten(
             assert Counter(tuple(record) for record in harness.take_output()) == pairs, step
             found = [(side, *record) for side in SIDES for record in harness.take_output(LATE[side])]
             assert Counter(found) == late, step
+        harness.end_inputs()
+        assert harness.snapshot().entries() == ()
 
 
 @examples(25)

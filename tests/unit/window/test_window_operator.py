@@ -157,12 +157,10 @@ class EverySecondSum(Trigger[Any, Any]):
 
 def test_the_state_of_a_trigger_is_merged_with_its_windows_and_survives_a_rescale() -> None:
     assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(10))
-    first = harness(lambda keyed: keyed.window(assigner).trigger(EverySecondSum()).apply(Numbers()))
-    first.process_element(("a", 4), 0)
-    first.process_element(("a", 5), 20)
-    snapshot = first.snapshot()
-    first.close()
-    with first.restored(snapshot, parallelism=3) as window:
+    with harness(lambda keyed: keyed.window(assigner).trigger(EverySecondSum()).apply(Numbers())) as window:
+        window.process_element(("a", 4), 0)
+        window.process_element(("a", 5), 20)
+        window.restart(parallelism=3)
         window.process_element(("a", 1), 10)
         assert window.take_output() == [(("a", [4, 5, 1]), 10)]
 
@@ -228,15 +226,13 @@ class Counting(ProcessWindowFunction[Any, Any, str, Any]):
 
 @pytest.mark.parametrize("trigger", [EventTimeTrigger(), PurgingTrigger.of(EventTimeTrigger())])
 def test_window_state_is_that_of_one_window_and_global_state_that_of_the_key(trigger: Trigger[Any, Any]) -> None:
-    first = harness(lambda keyed: keyed.window(TEN).trigger(trigger).allowed_lateness(5).process(Counting()))
-    first.process_element(("a", 1), 1)
-    first.process_element(("a", 2), 11)
-    first.process_watermark(10)
-    first.process_element(("a", 3), 2)
-    assert first.take_values() == [(0, 1, 1, 10), (0, 2, 2, 10)]
-    snapshot = first.snapshot()
-    first.close()
-    with first.restored(snapshot, parallelism=2) as window:
+    with harness(lambda keyed: keyed.window(TEN).trigger(trigger).allowed_lateness(5).process(Counting())) as window:
+        window.process_element(("a", 1), 1)
+        window.process_element(("a", 2), 11)
+        window.process_watermark(10)
+        window.process_element(("a", 3), 2)
+        assert window.take_values() == [(0, 1, 1, 10), (0, 2, 2, 10)]
+        window.restart(parallelism=2)
         window.process_watermark(20)
         assert window.take_values() == [(10, 1, 3, 20)]
 
@@ -296,12 +292,10 @@ class Name(ProcessWindowFunction[Any, Any, str, Named]):
 
 
 def test_windows_of_ones_own_class_are_kept_by_their_serializer() -> None:
-    first = harness(lambda keyed: keyed.window(ByParity()).process(Name()))
-    for number in (1, 2):
-        first.process_element(("a", number))
-    snapshot = first.snapshot()
-    first.close()
-    with first.restored(snapshot, parallelism=2) as window:
+    with harness(lambda keyed: keyed.window(ByParity()).process(Name())) as window:
+        for number in (1, 2):
+            window.process_element(("a", number))
+        window.restart(parallelism=2)
         for number in (3, 4):
             window.process_element(("a", number))
         assert window.take_values() == [("odd", [1, 3]), ("even", [2, 4])]
