@@ -95,8 +95,6 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "StreamingFileSink.BaseBuilder.with_rolling_policy": _differs("its argument is called `rolling_policy`, as in FileSink"),
         "StreamingFileSink.DefaultBulkFormatBuilder": _FILE_SINK_BUILDER,
         "StreamingFileSink.DefaultRowFormatBuilder": _FILE_SINK_BUILDER,
-        "StreamTransformer": _differs("any object with `apply(stream)` will do"),
-        "SupportsPreprocessing": _differs("any sink with `get_transformer()` will do"),
         # Streams.
         "KeyedStream.AccumulateType": _internal("how sum, min and max are told apart"),
         "WindowOperationDescriptor": _internal("what a window operator is built from"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.data_stream import DataStream
     from flinkish.datastream.functions import Function
     from flinkish.datastream.state import ListState, ListStateDescriptor
     from flinkish.metrics import MetricGroup
@@ -407,3 +408,19 @@ class Sink(ABC, Generic[T, WriterCommitT]):
 
     def validate(self, input_type: TypeInformation) -> None:
         """Raise a named error if the sink cannot work as configured on such records; called when the job is built."""
+
+
+class StreamTransformer(ABC):
+    """Changes the stream before a sink that SupportsPreprocessing; PyFlink's name."""
+
+    @abstractmethod
+    def apply(self, ds: DataStream) -> DataStream:
+        """Return the stream that the sink is to write."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that changes the stream before it writes it; PyFlink's name. Any sink with such a method will do."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return what changes the stream; None: nothing."""

@@ -24,7 +24,7 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
     operators,
 )
-from flinkish.datastream.connectors.base import Sink
+from flinkish.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
 from flinkish.datastream.connectors.collect import CollectSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.connectors.print import PrintSink
@@ -518,11 +518,11 @@ def test_sink_to_lets_the_sink_refuse_the_type(env: StreamExecutionEnvironment) 
 
 
 def test_sink_to_applies_the_transformer_of_the_sink_first(env: StreamExecutionEnvironment) -> None:
-    class Text:
-        def apply(self, stream: Any) -> Any:
-            return stream.map(str, Types.STRING())
+    class Text(StreamTransformer):
+        def apply(self, ds: Any) -> Any:
+            return ds.map(str, Types.STRING())
 
-    class Transforming(CollectSink):
+    class Transforming(CollectSink, SupportsPreprocessing):
         def get_transformer(self) -> Text:
             return Text()
 
