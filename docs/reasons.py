@@ -87,9 +87,6 @@ REASONS: Mapping[str, Reason] = MappingProxyType(
         "datastream.connectors.kafka": _later("Kafka comes together with Spark's native streaming sources"),
         "datastream.connectors.dynamic_kafka": _later("Kafka comes together with Spark's native streaming sources"),
         # Formats.
-        "datastream.formats.avro": _later("Avro files"),
-        "datastream.formats.orc": _later("ORC files"),
-        "datastream.formats.parquet": _later("see `BulkFormat.parquet_format` and `ParquetWriterFactory`"),
         "RowDataBulkWriterFactory": _internal("of the Table API"),
         # Files.
         "StreamingFileSink.BaseBuilder.with_rolling_policy": _differs("its argument is called `rolling_policy`, as in FileSink"),

@@ -203,7 +203,7 @@ class _Builder:
             case ExternalTypeInfo():
                 return self.build(type_info.type_info, path)
             case PickledBytesTypeInfo():
-                return None
+                return type_info.checker()
             case BasicTypeInfo():
                 return self._basic(type_info, path)
             case RowTypeInfo():

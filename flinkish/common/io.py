@@ -1,4 +1,4 @@
-"""Input formats of Flink's Java connectors; kept for PyFlink's name."""
+"""Input formats: what StreamExecutionEnvironment.create_input takes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ __all__ = ["InputFormat"]
 
 
 class InputFormat:
-    """Wraps a Java object in PyFlink; there is none here."""
+    """Wraps a Java class in PyFlink; here it names a source. See AvroInputFormat (flinkish.datastream.formats.avro)."""
 
     def __init__(self, *_: Any) -> None:
-        raise UnsupportedError(
-            "InputFormat wraps a Java class, and flinkish runs no Java user code",
-            hint="read files with FileSource, or write a Source (flinkish.datastream.connectors.base).",
-        )
+        if type(self).create_source is InputFormat.create_source:
+            raise UnsupportedError(
+                "InputFormat wraps a Java class, and flinkish runs no Java user code",
+                hint="read files with FileSource, or write a Source (flinkish.datastream.connectors.base).",
+            )
+
+    def create_source(self) -> Any:
+        """Return the source that reads the input."""
+        raise NotImplementedError(f"{type(self).__name__} must implement create_source()")

@@ -7,7 +7,7 @@ A type decides how values are checked and converted (common/conversion.py), prin
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
 from typing import Any
@@ -378,6 +378,10 @@ class MapTypeInfo(TypeInformation):
 
 class PickledBytesTypeInfo(TypeInformation):
     """Any Python object; travels and is stored pickled."""
+
+    def checker(self) -> Callable[[Any], Any] | None:
+        """Return what raises TypeMismatchError for a value that is not to be, and else returns it; None: all may be."""
+        return None
 
     def __repr__(self) -> str:
         return "PickledByteArrayTypeInfo"

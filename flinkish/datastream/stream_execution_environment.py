@@ -14,11 +14,11 @@ from flinkish.common.config_file import check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.io import InputFormat
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream._support import not_supported
 from flinkish.datastream.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
@@ -425,9 +425,11 @@ class StreamExecutionEnvironment:
         function = own_copy(source_func, f"the source function {describe(source_func)}")
         return self._source(SourceFunctionSource(function), source_name, record_type, None, single=True)
 
-    @not_supported("input formats are Java classes", see="use from_source() with a FileSource, or a Source of your own.")
-    def create_input(self, input_format: Any, type_info: TypeInformation | None = None) -> DataStream:  # type: ignore[empty-body]
-        """Make a stream of what an input format reads."""
+    def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
+        """Make a stream of what an input format reads, such as AvroInputFormat. Without a type it is what the format says."""
+        _check_kind(input_format, InputFormat, "create_input", hint="a Source goes to from_source().")
+        source = input_format.create_source()
+        return self.from_source(source, WatermarkStrategy.no_watermarks(), "Custom File source", type_info)
 
     def _source(
         self,

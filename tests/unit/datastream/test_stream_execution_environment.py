@@ -21,6 +21,7 @@ from flinkish.common.errors import (
     UnsupportedError,
 )
 from flinkish.common.execution_config import default_parallelism
+from flinkish.common.io import InputFormat
 from flinkish.datastream import (
     CheckpointedFunction,
     CheckpointingMode,
@@ -321,9 +322,16 @@ def test_add_source_refuses_what_is_no_source(env: StreamExecutionEnvironment, s
         env.add_source(source)
 
 
-def test_input_formats_are_not_supported(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(UnsupportedError, match="input formats are Java classes"):
-        env.create_input(None)
+def test_an_input_format_names_a_source(env: StreamExecutionEnvironment) -> None:
+    class Numbers(InputFormat):
+        def create_source(self) -> Any:
+            return NumberSequenceSource(1, 3)
+
+    stream = env.create_input(Numbers())
+    assert (stream.get_name(), stream.get_type()) == ("Custom File source", Types.LONG())
+    assert env.create_input(Numbers(), Types.INT()).get_type() == Types.INT()
+    with pytest.raises(TypeError, match=r"create_input\(\) needs an? InputFormat"):
+        env.create_input(NumberSequenceSource(1, 3))  # type: ignore[arg-type]
 
 
 # Programs.

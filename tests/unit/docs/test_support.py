@@ -44,7 +44,7 @@ def test_what_a_docstring_says_differs_is_in_the_table(names: list[Name]) -> Non
 
     assert noted["MapState", "put_all"].status is Status.DIFFERS
     assert "PyFlink documents the dict" in noted["MapState", "put_all"].note
-    assert noted["StreamExecutionEnvironment", "create_input"].status is Status.UNSUPPORTED
+    assert noted["EmbeddedRocksDBStateBackend", "set_options"].status is Status.UNSUPPORTED
     assert noted["DataStream", "map"].status is Status.SUPPORTED
 
 

@@ -24,6 +24,8 @@ from flinkish.datastream.connectors.record_errors import RecordErrors
 
 if TYPE_CHECKING:
     from flinkish.common.serialization import DeserializationSchema
+    from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
+    from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
     from flinkish.datastream.connectors.file_system.csv_format import CsvFormat
     from flinkish.datastream.connectors.file_system.json_format import JsonLinesFormat
     from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
@@ -162,6 +164,13 @@ class BulkFormat(FileFormat):
     """Formats that hold many records together, such as Parquet. To make a format of your own, subclass it."""
 
     @staticmethod
+    def avro_format(schema: AvroSchema | None = None) -> AvroFormat:
+        """Records of Avro files; see AvroFormat."""
+        from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
+
+        return AvroFormat(schema)
+
+    @staticmethod
     def parquet_format(
         type_info: TypeInformation | None = None, *, columns: Sequence[str] | None = None, batch_size: int = 4096
     ) -> ParquetFormat:
@@ -215,7 +224,7 @@ class LineSource:
         self._split = split
         self._line = split.line
         self.path = split.path
-        self.file = _open_checked(split)
+        self.file = open_checked(split)
         try:
             head = self.file.read(4)
             self.encoding, bom = detect_encoding(head, charset)
@@ -286,11 +295,12 @@ class LineSource:
 
     def _damaged(self, error: Exception) -> SourceError:
         return SourceError(
-            f"FileSource cannot decompress {self.path}: {error or type(error).__name__}; the file is damaged or cut short"
+            f"FileSource cannot decompress {self.path}: {str(error) or type(error).__name__}; the file is damaged or cut short"
         )
 
 
-def _open_checked(split: FileSourceSplit) -> IO[bytes]:
+def open_checked(split: FileSourceSplit) -> IO[bytes]:
+    """Open the file of a split; raises SourceError if it is gone or was cut short since it was found."""
     try:
         size = os.stat(split.path).st_size
         if size < split.file_size:
@@ -305,7 +315,7 @@ def _open_checked(split: FileSourceSplit) -> IO[bytes]:
             hint="files must stay until the job has read them and a checkpoint after that is complete.",
         ) from error
     except DECOMPRESSION_ERRORS as error:
-        raise SourceError(f"FileSource cannot decompress {split.path}: {error or type(error).__name__}") from error
+        raise SourceError(f"FileSource cannot decompress {split.path}: {str(error) or type(error).__name__}") from error
     except OSError as error:
         raise SourceError(f"FileSource cannot read {split.path}: {error.strerror or error}") from error
 

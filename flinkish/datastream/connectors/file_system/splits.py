@@ -12,7 +12,8 @@ class FileSourceSplit(SourceSplit):
     """A region of a file, with the position up to which it was read.
 
     Formats of lines: the region is in bytes (of the decompressed contents; `length` None up to the end), the position is the
-    offset of the next line. Parquet: the region is in row groups, the position is a number of rows within the region.
+    offset of the next line. Parquet: the region is in row groups, the position is a number of rows within the region. Avro: the
+    region is in bytes, the position is the offset of a block, of which `within` records were read.
     """
 
     path: str
@@ -24,6 +25,7 @@ class FileSourceSplit(SourceSplit):
     position: int | None = None
     #: Lines before the position, if that is known: for messages.
     line: int | None = None
+    within: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

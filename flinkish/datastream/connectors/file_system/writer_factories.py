@@ -67,24 +67,31 @@ class ArrowWriterFactory(BulkPartWriterFactory):
 
     #: What the format is called in messages.
     format_name: str
+    #: Whether files may hold SQL_TIME.
+    time_of_day: bool = True
 
     def __init__(self, row_type: TypeInformation | None, timestamps: Timestamps) -> None:
         if row_type is not None and (not isinstance(row_type, TypeInformation) or fields_of(row_type) is None):
             raise InvalidArgumentError(f"row_type of {type(self).__name__} must be ROW_NAMED, ROW or TUPLE; got {row_type!r}")
         self._row_type = row_type
         self._timestamps = timestamps
+        if row_type is not None:
+            self._rows(row_type)
 
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
         row_type = input_type if self._row_type is None else self._row_type
-        fields = fields_of(row_type)
-        if fields is None:
+        if fields_of(row_type) is None:
             raise InvalidProgramError(
                 f"{self.format_name} files hold rows or tuples; the records are of type {row_type!r}",
                 hint="give the operator before the sink an output_type such as Types.ROW_NAMED(...), or the factory a row_type.",
             )
-        zoned = self._timestamps is not Timestamps.WITHOUT_ZONE
-        rows = RowsToArrow(*fields, zoned=zoned, local=self._timestamps is Timestamps.LOCAL)
-        return _ArrowPartWriter(rows, self.write_table)
+        return _ArrowPartWriter(self._rows(row_type), self.write_table)
+
+    def _rows(self, row_type: TypeInformation) -> RowsToArrow:
+        fields = fields_of(row_type)
+        assert fields is not None
+        zoned, local = self._timestamps is not Timestamps.WITHOUT_ZONE, self._timestamps is Timestamps.LOCAL
+        return RowsToArrow(*fields, zoned=zoned, local=local, time_of_day=self.time_of_day)
 
     @abstractmethod
     def write_table(self, table: pa.Table, path: str) -> None:

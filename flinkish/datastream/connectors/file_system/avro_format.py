@@ -1,0 +1,200 @@
+"""Avro files: read block by block, so that the position is exact and readers can share a file."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import fastavro
+from fastavro.read import SchemaResolutionError
+
+from flinkish.common.errors import SourceError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
+from flinkish.datastream.connectors.file_system.formats import BulkFormat, SplitReader, open_checked
+from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS
+from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
+from flinkish.datastream.connectors.record_errors import RecordErrors
+
+_SYNC_SIZE: Final = 16
+#: How much is read at once to find the next block, in bytes.
+_CHUNK: Final = 256 * 1024
+#: What decoding a damaged block raises.
+_BLOCK_ERRORS: Final = (ValueError, TypeError, EOFError, LookupError, ArithmeticError, MemoryError, zlib.error)
+
+
+class AvroFormat(BulkFormat):
+    """Records of Avro files, as plain Python data: dicts for records and so on.
+
+    `schema`: what the records are to be; the files' own schemas are resolved to it, as the Avro specification says. Without it
+    records are what the file says, and their type is not declared to the program.
+    Big files are cut at their blocks, so that readers share them. The unit of damage is a block: its records cannot be told apart
+    without decoding all before them. With RecordErrorPolicy.skip() reading goes on at the next block.
+    """
+
+    unit = "block at byte"
+
+    def __init__(self, schema: AvroSchema | None = None) -> None:
+        self.schema = None if schema is None else avro_schema(schema, "the Avro format")
+
+    @property
+    def splittable(self) -> bool:
+        return True
+
+    @property
+    def split_by_default(self) -> bool:
+        return True
+
+    def produced_type(self) -> TypeInformation | None:
+        return None if self.schema is None else GenericRecordAvroTypeInfo(self.schema)
+
+    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        return _AvroReader(split, self.schema, errors, self.unit)
+
+
+class _AvroReader(SplitReader):
+    """A region owns the blocks whose sync marker (the one before them) begins in it; source: Avro's DataFileReader."""
+
+    def __init__(self, split: FileSourceSplit, schema: AvroSchema | None, errors: RecordErrors, unit: str) -> None:
+        self._split = split
+        self._path = split.path
+        self._schema = schema
+        self._errors = errors
+        self._unit = unit
+        self._end = None if split.length is None else split.offset + split.length
+        self._file = open_checked(split)
+        try:
+            self._blocks = self._read_header()
+            header_end = self._file.tell()
+            self._file.seek(header_end - _SYNC_SIZE)
+            self._marker = self._file.read(_SYNC_SIZE)
+            #: Where the block begins that is being read, and the one behind it; None: there is none any more.
+            self._begin: int | None
+            self._next: int | None
+            if split.position is not None:
+                self._next = split.position
+            elif split.offset <= header_end - _SYNC_SIZE:
+                self._next = header_end
+            else:
+                self._next = self._find_block(split.offset)
+            self._begin = self._next
+            self._records: list[Any] = []
+            self._index = 0
+            if split.within:
+                self._load()
+                self._index = split.within
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read_header(self) -> Any:
+        """Return an iterator over blocks that reads from wherever the file stands."""
+        self._file.seek(0)
+        try:
+            # Whether the schemas are the same is not for fastavro to find out at each record.
+            own = fastavro.block_reader(self._file)
+            if self._schema is None or json.loads(own.metadata["avro.schema"]) == self._schema.definition:
+                return own
+            self._file.seek(0)
+            return fastavro.block_reader(self._file, self._schema.parsed)
+        except DECOMPRESSION_ERRORS as error:
+            raise self._undecompressed(error) from error
+        except Exception as error:
+            raise SourceError(f"FileSource: {self._path} is not an Avro file, or it is damaged: {error}") from error
+
+    def _owns(self, block: int) -> bool:
+        return self._end is None or block - _SYNC_SIZE < self._end
+
+    def _find_block(self, start: int) -> int | None:
+        """Return where the first block begins whose marker stands at `start` or behind it; None if it is of another region."""
+        self._file.seek(start)
+        tail = b""
+        position = start
+        while chunk := self._read(_CHUNK):
+            data = tail + chunk
+            found = data.find(self._marker)
+            if found >= 0:
+                block = position - len(tail) + found + _SYNC_SIZE
+                return block if self._owns(block) else None
+            position += len(chunk)
+            if self._end is not None and position - _SYNC_SIZE >= self._end:
+                return None
+            tail = data[-(_SYNC_SIZE - 1) :]
+        return None
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except DECOMPRESSION_ERRORS as error:
+            raise self._undecompressed(error) from error
+
+    def _load(self) -> bool:
+        """Decode the next block; returns whether there is one. A damaged one leaves no records, or what stands for it."""
+        self._begin = begin = self._next
+        self._records, self._index = [], 0
+        if begin is None or not self._owns(begin):
+            return False
+        self._file.seek(begin)
+        try:
+            block = next(self._blocks, None)
+            if block is None:
+                self._next = None
+                return False
+            self._records = list(block)
+            self._next = begin + block.size
+        except SchemaResolutionError as error:
+            raise SourceError(
+                f"{self._path}, {self._unit} {begin}: the records of the file cannot be read as the declared schema: {error}; "
+                f"the file has {json.dumps(self._blocks.writer_schema, default=str)}, declared is {self._schema}",
+                hint="fields that the file lacks need a default in the declared schema; types must be equal or promotable.",
+            ) from error
+        except DECOMPRESSION_ERRORS + _BLOCK_ERRORS as error:
+            self._skip_block(begin, error)
+        return True
+
+    def _skip_block(self, begin: int, error: Exception) -> None:
+        self._file.seek(begin)
+        head = self._read(64)
+        result = self._errors.handle(
+            path=self._path,
+            line=begin,
+            reason=f"the block is damaged and cannot be decoded: {str(error) or type(error).__name__}",
+            record=head,
+            unit=self._unit,
+        )
+        self._records = [] if result is None else [result]
+        self._next = self._find_block(begin)
+        self._blocks = self._read_header()
+
+    def read(self, limit: int) -> Sequence[Any]:
+        while self._index >= len(self._records):
+            if not self._load():
+                return ()
+        records = self._records[self._index : self._index + limit]
+        self._index += len(records)
+        return records
+
+    def split(self) -> FileSourceSplit:
+        if self._index < len(self._records):
+            return replace(self._split, position=self._begin, within=self._index)
+        return replace(self._split, position=self._next, within=0)
+
+    @property
+    def finished(self) -> bool:
+        if self._index < len(self._records):
+            return False
+        if self._next is None or not self._owns(self._next):
+            return True
+        self._file.seek(self._next)
+        return not self._read(1)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _undecompressed(self, error: Exception) -> SourceError:
+        return SourceError(
+            f"FileSource cannot decompress {self._path}: {str(error) or type(error).__name__}; the file is damaged or cut short"
+        )

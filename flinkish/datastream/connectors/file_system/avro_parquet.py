@@ -1,0 +1,129 @@
+"""Avro's records in Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.common.errors import SourceError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.avro_arrow import ArrowRecord, arrow_record
+from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
+from flinkish.datastream.connectors.file_system.avro_writer import AvroRecords
+from flinkish.datastream.connectors.file_system.formats import SplitReader, StreamFormat
+from flinkish.datastream.connectors.file_system.parquet_format import RowGroupFormat, RowGroupReader
+from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
+from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory, merge_parquet
+from flinkish.datastream.connectors.record_errors import RecordErrors
+
+_BATCH_SIZE: Final = 4096
+#: Where parquet-avro, and so Flink, looks for the schema of the records.
+_SCHEMA_KEY: Final = "parquet.avro.schema"
+#: parquet-avro's default.
+_COMPRESSION: Final = "none"
+
+
+class AvroParquetFormat(RowGroupFormat, StreamFormat):
+    """Parquet files read as records of an Avro schema, plain Python data; by name, columns that the schema has not are left out.
+
+    A column that the file has not is its field's default. In Flink this is a StreamFormat, and so it is here.
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self.schema = avro_schema(schema, "AvroParquetReaders.for_generic_record")
+        arrow_record(self.schema)
+
+    def produced_type(self) -> TypeInformation:
+        return GenericRecordAvroTypeInfo(self.schema)
+
+    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        return _RecordReader(arrow_record(self.schema), split, errors)
+
+
+class _RecordReader(RowGroupReader):
+    def __init__(self, record: ArrowRecord, split: FileSourceSplit, errors: RecordErrors) -> None:
+        self._avro = record
+        super().__init__(split, errors, _BATCH_SIZE)
+
+    def columns(self, schema: pa.Schema) -> list[str]:
+        missing = [
+            name
+            for name, part in self._avro.fields
+            if name not in schema.names and name not in self._avro.defaults and part.type != pa.null()
+        ]
+        if missing:
+            raise SourceError(
+                f"{self.path}: columns {missing} are missing, and have no default in the Avro schema; the file has {schema.names}"
+            )
+        self._found = [(name, part) for name, part in self._avro.fields if name in schema.names]
+        self._absent = {name: self._avro.defaults.get(name) for name, _ in self._avro.fields if name not in schema.names}
+        self._names = [name for name, _ in self._avro.fields]
+        return [name for name, _ in self._found]
+
+    def column(self, index: int, column: pa.Array) -> pa.Array:
+        part = self._found[index][1]
+        if not part.nullable and column.null_count:
+            raise ValueError("it is null, which the schema does not allow")
+        if column.type == part.type:
+            return column
+        try:
+            return column.cast(part.type)
+        except pa.ArrowInvalid:
+            raise
+        except pa.ArrowException as error:
+            raise SourceError(
+                f"{self.path}: {self.describe(index, column)}: {error}", hint="declare the type that the file has."
+            ) from error
+
+    def describe(self, index: int, column: pa.Array) -> str:
+        name, part = self._found[index]
+        return f"column {name!r} is {column.type} in the file, which cannot be read as {part.type}"
+
+    def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
+        values: dict[str, Sequence[Any]] = {name: [default] * count for name, default in self._absent.items()}
+        for (name, part), column in zip(self._found, columns, strict=True):
+            convert, read = part.from_arrow, column.to_pylist()
+            values[name] = read if convert is None else [None if value is None else convert(value) for value in read]
+        ordered = [values[name] for name in self._names]
+        return [dict(zip(self._names, row, strict=True)) for row in zip(*ordered, strict=True)] if ordered else [{}] * count
+
+
+class AvroParquetWriterFactory(BulkPartWriterFactory):
+    """Parquet files of records of an Avro schema: plain Python data, or Rows."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self.schema = avro_schema(schema, "AvroParquetWriters.for_generic_record")
+        arrow_record(self.schema)
+
+    def create(self, input_type: TypeInformation) -> BulkPartWriter:
+        return _RecordWriter(self.schema)
+
+    def merge(self, paths: Sequence[str], target: str) -> None:
+        merge_parquet(paths, target, _COMPRESSION)
+
+
+class _RecordWriter(BulkPartWriter):
+    """Keeps records as Avro until there is a file to be written: smaller, and checked by the schema."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._records = AvroRecords(schema)
+        self._record = arrow_record(schema)
+        self._arrow = self._record.schema.with_metadata({_SCHEMA_KEY: str(schema)})
+        self.check = lambda value: value
+
+    def encode(self, values: Sequence[Any]) -> bytes:
+        return self._records.encode(values)
+
+    def write_file(self, chunks: Sequence[bytes], path: str) -> None:
+        records = list(self._records.decode(chunks))
+        columns = []
+        for name, part in self._record.fields:
+            convert = part.to_arrow
+            values = [record[name] for record in records]
+            if convert is not None:
+                values = [None if value is None else convert(value) for value in values]
+            columns.append(pa.array(values, type=part.type))
+        pq.write_table(pa.Table.from_arrays(columns, schema=self._arrow), path, compression=_COMPRESSION)

@@ -1,0 +1,133 @@
+"""AvroSchema, and the type of records that have one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import fastavro
+import fastavro.schema
+from fastavro.validation import ValidationError, validate
+
+from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
+from flinkish.common.typeinfo import PickledBytesTypeInfo
+
+#: How much of a record an error shows, in characters.
+_SHOWN = 200
+
+
+class AvroSchema:
+    """An Avro schema, of which JSON is the printed form.
+
+    >>> print(AvroSchema.parse_string('{"type": "array", "items": "long"}'))
+    {"type":"array","items":"long"}
+    """
+
+    def __init__(self, schema: Any) -> None:
+        """`schema`: JSON text, or what that text says; raises InvalidArgumentError if it is no Avro schema."""
+        try:
+            self.definition: Any = json.loads(schema) if isinstance(schema, str) else schema
+            self._text = json.dumps(self.definition, separators=(",", ":"))
+            #: As fastavro wants it.
+            self.parsed: Any = fastavro.parse_schema(json.loads(self._text))
+        except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
+            reason = f"unknown type {error}" if isinstance(error, fastavro.schema.UnknownType) else str(error)
+            shown = str(schema)
+            raise InvalidArgumentError(
+                f"not an Avro schema: {reason}; got {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'}"
+            ) from error
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """Return the schema that a JSON text describes."""
+        if not isinstance(json_schema, str):
+            raise InvalidArgumentError(f"parse_string takes JSON text; got {json_schema!r}")
+        return AvroSchema(json_schema)
+
+    @staticmethod
+    def parse_file(file_path: str) -> AvroSchema:
+        """Return the schema that a file (.avsc) describes."""
+        try:
+            with open(os.fspath(file_path), encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidArgumentError(f"cannot read the Avro schema {file_path!r}: {error}") from error
+        return AvroSchema(text)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"AvroSchema({self._text})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AvroSchema) and self.definition == other.definition
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> Any:
+        return AvroSchema, (self._text,)
+
+
+def avro_schema(schema: Any, what: str) -> AvroSchema:
+    """Return the schema; raises InvalidArgumentError for what is none."""
+    if not isinstance(schema, AvroSchema):
+        raise InvalidArgumentError(f"{what} takes an AvroSchema; got {schema!r}", hint="AvroSchema.parse_string(json).")
+    return schema
+
+
+class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
+    """Plain Python data of an Avro schema: a dict for a record, a list for an array and so on, as fastavro has them.
+
+    What an operator returns is checked against the schema. Times are `datetime`s (timestamps in UTC), decimals `Decimal`s.
+    Differs from Flink: from_collection takes it as well.
+    """
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = avro_schema(schema, "GenericRecordAvroTypeInfo")
+
+    @property
+    def schema(self) -> AvroSchema:
+        """The schema."""
+        return self._schema
+
+    def checker(self) -> Callable[[Any], Any]:
+        schema = self._schema
+
+        def check(value: Any) -> Any:
+            reason = mismatch(value, schema)
+            if reason is not None:
+                raise record_error(value, reason)
+            return value
+
+        return check
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (str(self._schema),)
+
+    def __repr__(self) -> str:
+        return f'GenericRecord("{self._schema}")'
+
+
+def mismatch(value: Any, schema: AvroSchema) -> str | None:
+    """Say what is wrong with a value of a schema; None if nothing is."""
+    try:
+        if validate(value, schema.parsed, raise_errors=False):
+            return None
+        validate(value, schema.definition)
+    except ValidationError as error:
+        return "; ".join(str(part).strip() for part in error.errors)
+    except (ValueError, TypeError, ArithmeticError, AttributeError) as error:
+        return str(error)
+    return None
+
+
+def record_error(value: Any, reason: str) -> TypeMismatchError:
+    """Return the error of a record that is not of its schema."""
+    shown = repr(value)
+    return TypeMismatchError(
+        f"the record is not of its Avro schema: {reason}; got {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'}"
+    )

@@ -1,0 +1,143 @@
+"""Avro with PyFlink's names: files of records, and records as messages.
+
+Records are plain Python data, as fastavro has it: a dict for a record, a list for an array, a str for an enum, and for logical
+types `datetime`s, `Decimal`s and `UUID`s.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import fastavro
+
+from flinkish.common.errors import DeserializationError, InvalidArgumentError, UnsupportedError
+from flinkish.common.io import InputFormat
+from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.types import Row
+from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
+from flinkish.datastream.connectors.file_system.avro_rows import AvroPart, row_type_of
+from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, record_error
+from flinkish.datastream.connectors.file_system.avro_writer import AvroWriterFactory, write_record
+from flinkish.datastream.connectors.file_system.source import FileSource
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+
+class AvroInputFormat(InputFormat):
+    """Avro files for `StreamExecutionEnvironment.create_input`; the same as a FileSource of `BulkFormat.avro_format(schema)`.
+
+    Differs from Flink: files whose schema is another are resolved to the given one, as the Avro specification says.
+    """
+
+    def __init__(self, path: str, schema: AvroSchema) -> None:
+        """`path`: a file, or a folder of files."""
+        super().__init__()
+        self._source = FileSource.for_bulk_file_format(AvroFormat(schema), path).build()
+        self._type_info = GenericRecordAvroTypeInfo(schema)
+
+    def get_produced_type(self) -> GenericRecordAvroTypeInfo:
+        """Return the type of the records."""
+        return self._type_info
+
+    def create_source(self) -> FileSource:
+        return self._source
+
+
+class AvroBulkWriters:
+    """Writes Avro files."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Make a writer factory for FileSink.for_bulk_format; the records are plain Python data of the schema, or Rows.
+
+        Differs from Flink: the operator before the sink need not be declared as GenericRecordAvroTypeInfo; if it is, its records
+        are checked there. A field that the schema has not is an error, where Flink leaves it out.
+        """
+        return AvroWriterFactory(schema)
+
+
+def _schema(record_class: Any, avro_schema_string: Any) -> AvroSchema:
+    if record_class is not None:
+        raise UnsupportedError(
+            "record_class names a Java class, and flinkish runs no Java user code", hint="give the avro_schema_string instead."
+        )
+    if avro_schema_string is None:
+        raise InvalidArgumentError("record_class or avro_schema_string should be specified.")
+    return AvroSchema.parse_string(avro_schema_string)
+
+
+class AvroRowDeserializationSchema(DeserializationSchema):
+    """Reads a record in Avro's binary form, without the schema, as a Row.
+
+    Records are Rows, arrays lists, maps dicts, timestamps SQL_TIMESTAMP in UTC; a union of several types is any Python object.
+    """
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        self._schema = _schema(record_class, avro_schema_string)
+        self._row_type = row_type_of(AvroPart(self._schema), "AvroRowDeserializationSchema")
+        self._part: AvroPart | None = None
+
+    def open(self) -> None:
+        self._part = AvroPart(self._schema)
+
+    def deserialize(self, message: bytes) -> Row:
+        """Return the row of a record; raises DeserializationError if the bytes are not just one record of the schema."""
+        if self._part is None:
+            self.open()
+        assert self._part is not None
+        buffer = io.BytesIO(message)
+        try:
+            record = fastavro.schemaless_reader(buffer, self._schema.parsed, None)
+            left = len(message) - buffer.tell()
+            if left:
+                raise ValueError(f"{left} bytes are left over; were they written with another schema?")
+            row: Row = self._part.to_row(record)
+        except (ValueError, TypeError, EOFError, LookupError, ArithmeticError, MemoryError) as error:
+            shown = bytes(message[:64])
+            raise DeserializationError(
+                f"Failed to deserialize Avro record {shown!r}: {str(error) or type(error).__name__}"
+            ) from error
+        return row
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._row_type
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_part": None}
+
+
+class AvroRowSerializationSchema(SerializationSchema):
+    """Writes a Row in Avro's binary form, without the schema; fields go by their names, or by position if the row has none."""
+
+    def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
+        self._schema = _schema(record_class, avro_schema_string)
+        row_type_of(AvroPart(self._schema), "AvroRowSerializationSchema")
+        self._part: AvroPart | None = None
+
+    def open(self) -> None:
+        self._part = AvroPart(self._schema)
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the record of a row; raises TypeMismatchError for what is no record of the schema."""
+        if self._part is None:
+            self.open()
+        assert self._part is not None
+        buffer = io.BytesIO()
+        try:
+            record = self._part.from_row(element)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise record_error(element, str(error)) from error
+        write_record(buffer, self._schema, record)
+        return buffer.getvalue()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_part": None}

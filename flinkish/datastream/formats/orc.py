@@ -1,0 +1,75 @@
+"""ORC with PyFlink's names: files of rows are written; as in PyFlink there is no format to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import orc
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.serialization import BulkWriterFactory
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.datastream.connectors.file_system.writer_factories import ArrowWriterFactory, Timestamps
+from flinkish.datastream.formats.parquet import settings_of
+from flinkish.table.types import DataType, row_type_info
+
+__all__ = ["OrcBulkWriters"]
+
+_COMPRESSION_KEY: Final = "orc.compress"
+_STRIPE_SIZE_KEY: Final = "orc.stripe.size"
+_COMPRESSIONS: Final = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
+#: ORC's default, in bytes.
+_STRIPE_SIZE: Final = 64 * 1024 * 1024
+
+
+class OrcBulkWriters:
+    """Writes ORC files of rows."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: DataType | TypeInformation,
+        writer_properties: Configuration | None = None,
+        hadoop_config: Configuration | None = None,
+    ) -> BulkWriterFactory:
+        """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts.
+
+        `writer_properties` may have the keys orc.compress (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and orc.stripe.size (bytes).
+        `hadoop_config`: has no key that means anything here.
+        Differs from Flink: SQL_TIMESTAMP is stored without zone.
+        """
+        settings_of(hadoop_config, "hadoop_config of OrcBulkWriters", ())
+        settings = settings_of(writer_properties, "writer_properties of OrcBulkWriters", (_COMPRESSION_KEY, _STRIPE_SIZE_KEY))
+        return OrcWriterFactory(
+            row_type_info(row_type, "row_type of OrcBulkWriters"),
+            compression=settings.get(_COMPRESSION_KEY, "ZLIB").upper(),
+            stripe_size=settings.get(_STRIPE_SIZE_KEY, str(_STRIPE_SIZE)),
+        )
+
+
+class OrcWriterFactory(ArrowWriterFactory):
+    """ORC files of rows or tuples."""
+
+    format_name = "ORC"
+    time_of_day = False
+
+    def __init__(self, row_type: RowTypeInfo, *, compression: str, stripe_size: str) -> None:
+        super().__init__(row_type, Timestamps.WITHOUT_ZONE)
+        if compression not in _COMPRESSIONS:
+            raise InvalidArgumentError(f"{_COMPRESSION_KEY} must be one of {', '.join(_COMPRESSIONS)}; got {compression!r}")
+        if not stripe_size.isdecimal() or int(stripe_size) < 1:
+            raise InvalidArgumentError(f"{_STRIPE_SIZE_KEY} must be a number of bytes; got {stripe_size!r}")
+        self._options: dict[str, Any] = {
+            "compression": "uncompressed" if compression == "NONE" else compression.lower(),
+            "stripe_size": int(stripe_size),
+        }
+
+    def write_table(self, table: pa.Table, path: str) -> None:
+        orc.write_table(table, path, **self._options)
+
+    def merge(self, paths: Sequence[str], target: str) -> None:
+        with orc.ORCWriter(target, **self._options) as writer:
+            for path in paths:
+                writer.write(orc.read_table(path))

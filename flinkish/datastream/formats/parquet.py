@@ -1,0 +1,111 @@
+"""Parquet with PyFlink's names: rows by a row type, and records by an Avro schema.
+
+A row type may be given as `flinkish.table.DataTypes.ROW` or as `flinkish.common.Types.ROW_NAMED`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.serialization import BulkWriterFactory
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetWriterFactory
+from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
+from flinkish.datastream.connectors.file_system.formats import StreamFormat
+from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat, ParquetOptions
+from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, ParquetWriterFactory, Timestamps
+from flinkish.table.types import DataType, row_type_info
+
+__all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+
+_COMPRESSION_KEY: Final = "parquet.compression"
+
+
+def settings_of(configuration: Any, what: str, known: Collection[str]) -> dict[str, str]:
+    """Return the settings of a Configuration; raises UnsupportedError for keys that mean nothing here."""
+    if configuration is None:
+        return {}
+    if not isinstance(configuration, Configuration):
+        raise InvalidArgumentError(f"{what} must be a Configuration; got {configuration!r}")
+    settings = configuration.to_dict()
+    unknown = sorted(settings.keys() - set(known))
+    if unknown:
+        raise UnsupportedError(
+            f"{what}: {unknown} are not supported, as there is no Hadoop here",
+            hint=f"known are {', '.join(known)}." if known else "leave it out.",
+        )
+    return settings
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"{name} must be a bool; got {value!r}")
+    return value
+
+
+class ParquetColumnarRowInputFormat(ParquetFormat):
+    """Rows of Parquet files, for FileSource.for_bulk_file_format.
+
+    `hadoop_config`: has no key that means anything here. `is_utc_timestamp`: whether points in time in the file are read into
+    SQL_TIMESTAMP as times in UTC; else of the machine's zone. `is_case_sensitive`: whether case counts in the names of columns.
+    Differs from Flink: arrays, maps and rows are read, too; a column that is not in the file is an error, where Flink reads None.
+    """
+
+    def __init__(
+        self,
+        row_type: DataType | TypeInformation,
+        hadoop_config: Configuration | None = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        super().__init__(row_type_info(row_type, "row_type of ParquetColumnarRowInputFormat"), batch_size=batch_size)
+        settings_of(hadoop_config, "hadoop_config of ParquetColumnarRowInputFormat", ())
+        self.options = ParquetOptions(
+            batch_size=batch_size,
+            local_timestamps=not _flag(is_utc_timestamp, "is_utc_timestamp"),
+            case_sensitive=_flag(is_case_sensitive, "is_case_sensitive"),
+        )
+
+
+class ParquetBulkWriters:
+    """Writes Parquet files of rows."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: DataType | TypeInformation, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
+    ) -> BulkWriterFactory:
+        """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts.
+
+        `hadoop_config` may have the key parquet.compression. `utc_timestamp`: whether SQL_TIMESTAMP is stored as the point in
+        time that it is in UTC; else in the zone of the machine that writes.
+        Differs from Flink: times are stored as 64-bit numbers of microseconds, not as INT96.
+        """
+        settings = settings_of(hadoop_config, "hadoop_config of ParquetBulkWriters", (_COMPRESSION_KEY,))
+        compression = settings.get(_COMPRESSION_KEY, "snappy").lower().replace("uncompressed", "none")
+        if compression not in COMPRESSIONS:
+            raise InvalidArgumentError(f"{_COMPRESSION_KEY} must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
+        timestamps = Timestamps.UTC if _flag(utc_timestamp, "utc_timestamp") else Timestamps.LOCAL
+        checked = row_type_info(row_type, "row_type of ParquetBulkWriters")
+        return ParquetWriterFactory(checked, compression=compression, timestamps=timestamps)
+
+
+class AvroParquetReaders:
+    """Reads Parquet files as records of an Avro schema."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> StreamFormat:
+        """Make a format for FileSource.for_record_stream_format; records are plain Python data, see formats.avro."""
+        return AvroParquetFormat(schema)
+
+
+class AvroParquetWriters:
+    """Writes records of an Avro schema to Parquet files."""
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+        """Make a writer factory for FileSink.for_bulk_format; the records are plain Python data of the schema, or Rows."""
+        return AvroParquetWriterFactory(schema)
