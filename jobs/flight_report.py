@@ -1,181 +1,63 @@
-"""Shows flight_delays.py to a person: progress while it runs, short tables at the end."""
+"""Shows what flight_delays.py came to: short tables, read from the Delta tables of the job."""
 
 from __future__ import annotations
 
-import datetime
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from flight_progress import Run, say
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
-from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmaster.job_metrics import JobFigures
-
-#: How often a job is looked at, and how often a line goes to a log, in seconds.
-_LOOK_S: Final = 0.25
-_LOG_S: Final = 5.0
 _CHAINS: Final = 10
 _CARRIERS: Final = 5
-#: A watermark beyond stands for the end of all input.
-_END: Final = 2**62
-#: Metrics of the job, by name of the operator.
-_READ: Final = "Parse.flights"
-_CANCELLED: Final = "Parse.cancelled"
-_TOO_LATE: Final = "Set late flights aside.too late"
+#: Worst times of each airport, and busiest hours.
+_WORST: Final = 3
+_BUSIEST: Final = 5
 
-#: Columns of the progress and their widths: 79 characters in all.
-_COLUMNS: Final = {
-    "time": 6,
-    "event time": 16,
-    "read": 9,
-    "too late": 8,
-    "cancelled": 9,
-    "checkpoints": 11,
-    "records/s": 9,
+#: How weather is told apart: by the first bound that is above the reading.
+_WEATHER: Final = {
+    "wind_speed": {
+        8.0: "wind below 8 mph",
+        16.0: "wind from 8 mph",
+        24.0: "wind from 16 mph",
+        math.inf: "wind from 24 mph",
+    },
+    "visibility": {
+        1.0: "visibility below 1 mile",
+        3.0: "visibility from 1 mile",
+        10.0: "visibility from 3 miles",
+        math.inf: "visibility from 10 miles",
+    },
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What a run took; of one that went on from a checkpoint, only this last part."""
-
-    records: int
-    #: From the command to the end, and from the first record to the end.
-    seconds: float
-    working_seconds: float
-    checkpoints: int
-    epochs: int
-    restarts: int
-
-    @property
-    def rate(self) -> float:
-        """Records per second, without the start of the engine."""
-        return self.records / max(self.working_seconds, 0.001)
-
-
-class Progress:
-    """What is shown of a running job at a moment."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._started = time.monotonic()
-        self._working: float | None = None
-        self._event_time = "-"
-
-    @property
-    def begun(self) -> bool:
-        """Whether the first epoch is done; before, the engine starts."""
-        return self._working is not None
-
-    def look(self) -> str:
-        """Return the line of this moment."""
-        run, figures = self.run(), self._client.figures()
-        watermark = max((vertex.watermark for vertex in figures.vertices), default=0)
-        if 0 < watermark < _END:
-            self._event_time = f"{datetime.datetime.fromtimestamp(watermark / 1000, datetime.UTC):%Y-%m-%d %H:%M}"
-        minutes, seconds = divmod(int(run.seconds), 60)
-        return _line(
-            f"{minutes}:{seconds:02}",
-            self._event_time,
-            f"{figures.user.get(_READ, 0):,}",
-            f"{figures.user.get(_TOO_LATE, 0):,}",
-            f"{figures.user.get(_CANCELLED, 0):,}",
-            f"{run.checkpoints:,}",
-            f"{run.rate:,.0f}",
-        )
-
-    def run(self) -> Run:
-        """Return what the run has taken so far."""
-        now = time.monotonic()
-        figures: JobFigures = self._client.figures()
-        if self._working is None and figures.epochs:
-            # Of a job so short that more than one epoch has gone by, only the whole is known.
-            self._working = now - figures.last_epoch_ms / 1000 if figures.epochs == 1 else self._started
-        coordinator = self._client.job_master.coordinator
-        return Run(
-            records=figures.records_read,
-            seconds=now - self._started,
-            working_seconds=0.0 if self._working is None else now - self._working,
-            checkpoints=0 if coordinator is None else coordinator.statistics.counts.completed,
-            epochs=figures.epochs,
-            restarts=figures.restarts,
-        )
-
-
-def _line(*cells: str) -> str:
-    return " ".join(cell.rjust(width) for cell, width in zip(cells, _COLUMNS.values(), strict=True))
-
-
-def run_with_progress(env: StreamExecutionEnvironment, name: str) -> Run:
-    """Run the job: on a terminal with a line that changes, elsewhere with a line every few seconds.
-
-    Raises JobExecutionError if it fails. After Ctrl-C and SIGTERM the job is stopped before the exception arrives here.
-    """
-    console = Console()
-    client: Any = env.execute_async(name)
-    result = client.get_job_execution_result()
-    progress = Progress(client)
-    try:
-        _say(console, f"{name}: starting")
-        while not result.done() and not progress.begun:
-            time.sleep(_LOOK_S)
-            progress.run()
-        if console.is_terminal:
-            _show_live(console, progress, result)
-        else:
-            _log_lines(console, progress, result)
-        result.result()
-    except (KeyboardInterrupt, SystemExit):
-        _say(console, "Stopped. The tables hold what was committed up to the last checkpoint.")
-        raise
-    return progress.run()
-
-
-def _show_live(console: Console, progress: Progress, result: Any) -> None:
-    with Live(console=console, auto_refresh=False) as live:
-        while True:
-            ended = result.done()
-            live.update(Text(f"{_line(*_COLUMNS)}\n{progress.look()}", no_wrap=True, overflow="crop"), refresh=True)
-            if ended:
-                return
-            time.sleep(_LOOK_S)
-
-
-def _log_lines(console: Console, progress: Progress, result: Any) -> None:
-    _say(console, _line(*_COLUMNS))
-    due = 0.0
-    while not result.done():
-        if time.monotonic() >= due:
-            _say(console, progress.look())
-            due = time.monotonic() + _LOG_S
-        time.sleep(_LOOK_S)
-    _say(console, progress.look())
-
-
-def _say(console: Console, line: str) -> None:
-    """Print a line as it is: a log has no width that it should be broken at."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
 def show_results(output: Path, run: Run, console: Console | None = None) -> None:
-    """Print what the three tables of the job say, and what the run took."""
+    """Print what the tables of the job say, and what the run took."""
     console = console or Console()
-    events = DeltaTable(output / "aircraft_events").to_pyarrow_table()
-    statistics = DeltaTable(output / "carrier_statistics").to_pyarrow_table()
-    aside = DeltaTable(output / "set_aside_flights").to_pyarrow_table()
-    for table in (worst_chains(events), carriers_by_airport(statistics), counts(events, statistics, aside, run)):
+
+    def read(name: str) -> pa.Table:
+        return DeltaTable(output / name).to_pyarrow_table()
+
+    events, statistics, aside = read("aircraft_events"), read("carrier_statistics"), read("set_aside_flights")
+    airports, late = read("airport_delays"), read("late_departures")
+    for table in (
+        worst_chains(events),
+        carriers_by_airport(statistics),
+        worst_hours(airports),
+        delays_by_weather(read("weather_delays")),
+        busiest_hours(read("busiest_hours")),
+        counts(events, statistics, aside, airports, late, run),
+    ):
         console.print()
         console.print(table)
-    _say(console, f"\nTables: {output}")
+    say(console, f"\nTables: {output}")
 
 
 def worst_chains(events: pa.Table) -> Table:
@@ -239,12 +121,75 @@ def carriers_by_airport(statistics: pa.Table) -> Table:
     return table
 
 
-def counts(events: pa.Table, statistics: pa.Table, aside: pa.Table, run: Run) -> Table:
+def last_firings(airports: pa.Table) -> list[dict[str, Any]]:
+    """Return the row of each window that counts: late flights only add to it, so it is the one with the most flights."""
+    windows: dict[tuple[str, Any], dict[str, Any]] = {}
+    for row in airports.to_pylist():
+        window = row["origin"], row["window_start"]
+        if window not in windows or windows[window]["flights"] < row["flights"]:
+            windows[window] = row
+    return list(windows.values())
+
+
+def worst_hours(airports: pa.Table) -> Table:
+    """Return the three hours in which each airport lost the most minutes; of those that overlap only the worst."""
+    table = _table(
+        "Worst three hours of each airport", "airport", "from (UTC)", "flights#", "late#", "mean delay#", "worst delay#"
+    )
+    shown: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted(last_firings(airports), key=lambda row: (row["origin"], -row["delay_minutes"], row["window_start"])):
+        worst = shown.setdefault(row["origin"], [])
+        overlaps = any(row["window_start"] < other["window_end"] and other["window_start"] < row["window_end"] for other in worst)
+        if overlaps or len(worst) == _WORST:
+            continue
+        if not worst:
+            table.add_section()
+        airport = "" if worst else row["origin"]
+        table.add_row(airport, f"{row['window_start']:%Y-%m-%d %H:%M}", *_figures(row), f"{row['worst_delay']:,} min")
+        worst.append(row)
+    return table
+
+
+def delays_by_weather(weather: pa.Table) -> Table:
+    """Return the figures by wind and by visibility, over all hours and airports."""
+    table = _table("Delays by weather", "weather", "flights#", "late#", "mean delay#")
+    rows = weather.to_pylist()
+    for column, names in _WEATHER.items():
+        sums: dict[float, Counter[str]] = {bound: Counter() for bound in names}
+        for row in rows:
+            # A reading may lack the value.
+            bound = next((bound for bound in names if row[column] is not None and row[column] < bound), None)
+            if bound is not None:
+                sums[bound].update({name: row[name] for name in ("flights", "late", "delay_minutes")})
+        table.add_section()
+        for bound, figures in sums.items():
+            if figures["flights"]:
+                table.add_row(names[bound], *_figures(figures))
+    return table
+
+
+def busiest_hours(busiest: pa.Table) -> Table:
+    """Return the days with the busiest hours."""
+    table = _table("Busiest hours of all days", "hour (UTC)", "flights#", "late#", "mean delay#")
+    order = [("flights", "descending"), ("hour", "ascending")]
+    for row in busiest.sort_by(order).slice(0, _BUSIEST).to_pylist():
+        table.add_row(f"{row['hour']:%Y-%m-%d %H:%M}", *_figures(row))
+    return table
+
+
+def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return cells for the flights, the share of late ones and the mean delay."""
+    flights = row["flights"]
+    return f"{flights:,}", f"{row['late'] / flights:.1%}", f"{row['delay_minutes'] / flights:.1f} min"
+
+
+def counts(events: pa.Table, statistics: pa.Table, aside: pa.Table, airports: pa.Table, late: pa.Table, run: Run) -> Table:
     """Return how many records there were of each kind, and what the run took."""
     table = _table("Counts", "", "#", header=False)
     reasons, kinds = _numbers(aside["reason"].to_pylist()), _numbers(events["kind"].to_pylist())
     followed = pc.sum(statistics["flights"]).as_py() or 0
-    table.add_row("flights read", f"{followed + aside.num_rows:,}")
+    bad_weather = reasons.pop("malformed weather", 0)
+    table.add_row("flights read", f"{followed + sum(reasons.values()):,}")
     table.add_row("  followed", f"{followed:,}")
     table.add_row("  of them late, 15 minutes or more", f"{pc.sum(statistics['late']).as_py() or 0:,}")
     for reason in ("cancelled", "too late", "malformed"):
@@ -253,6 +198,12 @@ def counts(events: pa.Table, statistics: pa.Table, aside: pa.Table, run: Run) ->
     table.add_section()
     table.add_row("knock-on delays", f"{kinds.get('knock-on', 0):,}")
     table.add_row("aircraft standing for long", f"{kinds.get('standing', 0):,}")
+    windows = len(last_firings(airports))
+    table.add_row("windows of three hours", f"{windows:,}")
+    table.add_row("  corrections by late flights", f"{airports.num_rows - windows:,}")
+    table.add_row("  flights too late for all windows", f"{late.num_rows:,}")
+    if bad_weather:
+        table.add_row("lines of weather set aside", f"{bad_weather:,}")
     table.add_section()
     table.add_row("checkpoints", f"{run.checkpoints:,}")
     table.add_row("epochs", f"{run.epochs:,}")

@@ -15,6 +15,8 @@ sys.path.insert(0, str(JOBS))
 
 #: Every so many-th aircraft is in the sample, with all its flights of the year.
 _EVERY = 80
+#: All flights of this day too: one left 21 hours late, so that event time was far ahead of those that came after it.
+_BAD_DAY = "2013-01-09T"
 #: Lines that are no flights; the last one is no text.
 NO_FLIGHTS = (
     b"no flight at all",
@@ -34,7 +36,7 @@ def flights() -> Path:
 
 @pytest.fixture(scope="session")
 def clean_sample(flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All flights of some aircraft, and the cancelled ones that never got an aircraft of some days; about 5,000."""
+    """All flights of some aircraft, those of a bad day, and cancelled ones that never got an aircraft; about 6,000."""
     header, *lines = flights.read_text(encoding="utf-8").splitlines()
     column = header.split(",").index
     aircraft = sorted({fields[column("tailnum")] for fields in csv.reader(lines)} - {"NA"})
@@ -42,10 +44,25 @@ def clean_sample(flights: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     sample = [
         line
         for line, fields in zip(lines, csv.reader(lines), strict=True)
-        if fields[column("tailnum")] in chosen or (fields[column("tailnum")] == "NA" and fields[column("day")] == "9")
+        if fields[column("tailnum")] in chosen
+        or fields[column("time_hour")].startswith(_BAD_DAY)
+        or (fields[column("tailnum")] == "NA" and fields[column("day")] == "9")
     ]
     path = tmp_path_factory.mktemp("sample") / "clean.csv"
     path.write_text("\n".join([header, *sample]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def weather(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The weather of the first three days of each month, in the order of the package: airport after airport."""
+    from flight_files import packaged_weather
+
+    header, *lines = packaged_weather(ROOT / ".cache").read_text(encoding="utf-8").splitlines()
+    day = header.split(",").index("day")
+    path = tmp_path_factory.mktemp("weather") / "weather.csv"
+    chosen = [line for line in lines if int(line.split(",")[day]) <= 3]
+    path.write_text("\n".join([header, *chosen]) + "\n", encoding="utf-8")
     return path
 
 

@@ -75,6 +75,22 @@ def test_a_file_that_holds_no_flights_is_refused_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_holds_no_weather_is_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, clean_sample: Path
+) -> None:
+    path = tmp_path / "weather.csv"
+    for content, what in (
+        (None, "there is no such file"),
+        ("a,b\n", "--weather .* is not a CSV of weather"),
+        ("origin,time_hour,visib,precip\n", "lacks the column wind_speed"),
+    ):
+        if content is not None:
+            path.write_text(content)
+        message = refusal(monkeypatch, capsys, "--input", clean_sample, "--weather", path, "--output", tmp_path / "out")
+        assert re.search(what, message)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_or_a_damaged_archive_as_input_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -133,14 +149,14 @@ def run(*arguments: str | Path, fault: str | None = None, command: tuple[str, ..
     return result.returncode, result.stdout, result.stderr
 
 
-def assert_expected(output: Path, source: Path) -> None:
-    for name, expected in expected_tables(source).items():
+def assert_expected(output: Path, source: Path, weather: Path) -> None:
+    for name, expected in expected_tables(source, weather).items():
         written = written_table(output / name)
         assert rows(written) == rows(expected[list(written.columns)]), name
 
 
-def test_it_prints_progress_and_tables_that_fit_80_columns(clean_sample: Path, tmp_path: Path) -> None:
-    code, printed, errors = run("--engine", "local", "--input", clean_sample, "--output", tmp_path / "out")
+def test_it_prints_progress_and_tables_that_fit_80_columns(clean_sample: Path, weather: Path, tmp_path: Path) -> None:
+    code, printed, errors = run("--engine", "local", "--input", clean_sample, "--weather", weather, "--output", tmp_path / "out")
     assert (code, errors) == (0, "")
     lines = printed.splitlines()
     assert max(map(len, lines)) <= 80, printed
@@ -150,7 +166,8 @@ def test_it_prints_progress_and_tables_that_fit_80_columns(clean_sample: Path, t
     read = len(clean_sample.read_text().splitlines()) - 1
     last = [line for line in lines if re.match(r" +\d+:\d\d ", line)][-1]
     assert f" {read:,} " in last
-    for title in ("Worst chains of knock-on delays", "Carriers by airport", "Counts"):
+    titles = ("Worst chains", "Carriers by airport", "Worst three hours", "Delays by weather", "Busiest hours", "Counts")
+    for title in titles:
         assert title in printed
     assert re.search(rf"flights read +│ +{read:,} │", printed)
     assert re.search(r"checkpoints +│ +[1-9]", printed)
@@ -172,9 +189,12 @@ def test_an_input_that_breaks_off_ends_the_program_with_lines_instead_of_stack_t
     assert "cut short" in final
 
 
-def test_a_killed_run_with_a_name_goes_on_and_leaves_the_tables_of_one_run(clean_sample: Path, tmp_path: Path) -> None:
+def test_a_killed_run_with_a_name_goes_on_and_leaves_the_tables_of_one_run(
+    clean_sample: Path, weather: Path, tmp_path: Path
+) -> None:
     output = tmp_path / "out"
-    plain = ("--engine", "local", "--input", clean_sample, "--output", output, "--checkpoint-interval", "50")
+    plain = ("--engine", "local", "--input", clean_sample, "--weather", weather, "--output", output)
+    plain = (*plain, "--checkpoint-interval", "50")
     named = (
         *plain,
         "-Dhigh-availability.cluster-id=flights",
@@ -189,19 +209,19 @@ def test_a_killed_run_with_a_name_goes_on_and_leaves_the_tables_of_one_run(clean
     killed = {name: len(written_table(output / name)) for name in job.TABLES}
     code, _, errors = run(*named)
     assert (code, errors) == (0, "")
-    assert_expected(output, clean_sample)
+    assert_expected(output, clean_sample, weather)
     assert all(0 < killed[name] <= len(written_table(output / name)) for name in ("aircraft_events", "set_aside_flights"))
     assert killed["aircraft_events"] < len(written_table(output / "aircraft_events"))
     # The next run of that name is a job of its own, and replaces.
     assert run(*named)[0] == 0
-    assert_expected(output, clean_sample)
+    assert_expected(output, clean_sample, weather)
 
 
 @pytest.mark.spark
-def test_spark_submit_runs_it_with_the_modules_beside_it(clean_sample: Path, tmp_path: Path) -> None:
+def test_spark_submit_runs_it_with_the_modules_beside_it(clean_sample: Path, weather: Path, tmp_path: Path) -> None:
     submit = (str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2,4]")
-    code, printed, errors = run("--input", clean_sample, "--output", tmp_path / "out", command=submit)
+    code, printed, errors = run("--input", clean_sample, "--weather", weather, "--output", tmp_path / "out", command=submit)
     assert code == 0, printed + errors
     assert "Worst chains of knock-on delays" in printed
     assert "Traceback" not in errors
-    assert_expected(tmp_path / "out", clean_sample)
+    assert_expected(tmp_path / "out", clean_sample, weather)

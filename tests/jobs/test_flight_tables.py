@@ -27,11 +27,20 @@ START = datetime(2013, 1, 31, 12, 0, tzinfo=UTC)
 def run(make_env: MakeEnvironment, tmp_path: Path) -> Run:
     """Return a function that runs the job on a file, with many small epochs and checkpoints, and returns its output folder."""
 
-    def run(source: Path, output: Path = tmp_path / "out", *, settings: dict[str, Any] | None = None, standing: int = 30) -> Path:
-        env = make_env(2, {"execution.epoch.max-records": 1_500, **(settings or {})})
+    def run(
+        source: Path,
+        output: Path = tmp_path / "out",
+        *,
+        weather: Path | None = None,
+        settings: dict[str, Any] | None = None,
+        parallelism: int = 2,
+        standing: int = 30,
+    ) -> Path:
+        env = make_env(parallelism, {"execution.epoch.max-records": 1_500, **(settings or {})})
         job.set_up(env, 100)
         check_output(output, job.TABLES)
-        job.build(env, source, read_header(source), output, standing)
+        header = read_header("--input", source, job.COLUMNS, "flights")
+        job.build(env, source, header, weather or Weather(tmp_path / "weather.csv").write(), output, standing)
         env.execute("flight delays")
         return output
 
@@ -60,6 +69,27 @@ class Schedule:
     def write(self) -> Path:
         self.path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
         return self.path
+
+
+class Weather:
+    """Writes files of weather: hours are counted from START."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines = ["time_hour,origin,temp,wind_speed,precip,visib"]
+
+    def reading(self, hour: float, wind: object = 5.5, visibility: object = 10, origin: str = "JFK") -> None:
+        at = START + timedelta(hours=hour)
+        self.lines.append(f"{at:%Y-%m-%dT%H:%M:%SZ},{origin},NA,{wind},0,{visibility}")
+
+    def write(self) -> Path:
+        self.path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+        return self.path
+
+
+@pytest.fixture
+def readings(tmp_path: Path) -> Weather:
+    return Weather(tmp_path / "readings.csv")
 
 
 @pytest.fixture
@@ -149,8 +179,96 @@ def test_flights_far_behind_the_others_and_cancelled_ones_are_set_aside_and_not_
     assert table(output, "carrier_statistics", "month", "flights") == [("2013-01", 1), ("2013-02", 1)]
 
 
+HOUR = 60
+FIGURES = ("flights", "late", "delay_minutes", "worst_delay")
+
+
 @local_only
-def test_a_file_with_a_header_only_makes_three_empty_tables(run: Run, schedule: Schedule) -> None:
+def test_windows_of_three_hours_are_corrected_by_late_flights_and_then_no_more(run: Run, schedule: Schedule) -> None:
+    schedule.flight("N1", 5, 0)
+    schedule.flight("N2", 20, 20)
+    schedule.flight("N3", 10, 16 * HOUR)  # leaves at 16:10 after START: event time is 4:10 now
+    schedule.flight("N4", 50, 10)  # at 1:00: of the windows with it, one can be corrected no more
+    schedule.flight("N5", 61, -62)  # before 0:00: two have been given, and can be corrected
+    schedule.flight("N6", 62, -3 * HOUR - 3)  # before -2:00: the last window with it is corrected until 4:00
+    output = run(schedule.write())
+    windows = table(output, "airport_delays", "window_end", *FIGURES)
+    on_time = [(end * HOUR, 2, 1, 20, 20) for end in (1, 2, 3)]
+    far = [(end * HOUR, 1, 1, 16 * HOUR, 16 * HOUR) for end in (17, 18, 19)]
+    by_n4 = [(end * HOUR, 3, 1, 30, 20) for end in (2, 3)]
+    by_n5 = [(2 * HOUR, 4, 1, 30, 20)]
+    new = [(4 * HOUR, 1, 0, 10, 10)]
+    assert windows == sorted([*on_time, *by_n4, *by_n5, *new, *far], key=str)
+    assert table(output, "late_departures", "origin", "departure", "delay") == [("JFK", -2 * HOUR - 1, -3 * HOUR - 3)]
+
+
+@local_only
+def test_windows_are_of_one_airport_and_hours_without_flights_have_none(run: Run, schedule: Schedule) -> None:
+    schedule.flight("N1", 0, 0)
+    schedule.flight("N2", 59, 0, origin="LGA")
+    schedule.flight("N3", 60, 40, origin="LGA")
+    output = run(schedule.write())
+    assert table(output, "airport_delays", "origin", "window_start", "flights", "worst_delay") == sorted(
+        [
+            *[("JFK", start * HOUR, 1, 0) for start in (-2, -1, 0)],
+            ("LGA", -2 * HOUR, 1, 0),
+            *[("LGA", start * HOUR, 2, 40) for start in (-1, 0)],
+            ("LGA", HOUR, 1, 40),
+        ],
+        key=str,
+    )
+
+
+@local_only
+def test_hours_are_joined_with_the_weather_in_them(run: Run, schedule: Schedule, readings: Weather) -> None:
+    schedule.flight("N1", 0, 20)
+    schedule.flight("N2", 59, 0)
+    schedule.flight("N3", 60, 0)
+    schedule.flight("N4", 121, 0)  # in an hour of which there is no reading
+    schedule.flight("N5", 121, 0, origin="LGA")
+    readings.reading(1, wind="NA", visibility=0.25)
+    readings.reading(0, wind=12.5)  # the order does not matter
+    readings.reading(3)
+    readings.reading(2, origin="EWR")
+    readings.reading(2.75, wind=1, origin="LGA")  # not on the hour
+    output = run(schedule.write(), weather=readings.write())
+    columns = ("origin", "hour", "flights", "late", "delay_minutes", "wind_speed", "visibility", "precipitation")
+    assert table(output, "weather_delays", *columns) == [
+        ("JFK", 0, 2, 1, 20, 12.5, 10.0, 0.0),
+        ("JFK", 60, 1, 0, 0, None, 0.25, 0.0),
+        ("LGA", 120, 1, 0, 0, 1.0, 10.0, 0.0),
+    ]
+
+
+@local_only
+def test_weather_that_cannot_be_read_is_set_aside_and_stops_nothing(run: Run, schedule: Schedule, readings: Weather) -> None:
+    schedule.flight("N1", 0, 0)
+    readings.reading(0, wind="strong")
+    readings.lines += ["no reading", ",JFK,NA,5.5,0,10"]  # one of no hour is no reading either
+    readings.reading(0, wind=3)
+    output = run(schedule.write(), weather=readings.write())
+    assert table(output, "weather_delays", "wind_speed") == [(3.0,)]
+    aside = written_table(output / "set_aside_flights")
+    assert sorted(aside["line"]) == ["2013-01-31T12:00:00Z,JFK,NA,strong,0,10", "no reading"]
+    assert set(aside["reason"]) == {"malformed weather"}
+
+
+@local_only
+def test_the_busiest_hour_of_a_day_is_of_all_airports_together(run: Run, schedule: Schedule) -> None:
+    for hour, origins in enumerate((("JFK", "JFK"), ("LGA", "JFK", "EWR"), ("LGA", "EWR", "JFK"))):
+        for minute, origin in enumerate(origins):
+            schedule.flight("N1", hour * HOUR + minute, minute, origin=origin)
+    schedule.flight("N2", 17 * HOUR - 1, 0)  # a minute before the day is over in New York
+    schedule.flight("N3", 17 * HOUR, 0)
+    output = run(schedule.write())
+    assert table(output, "busiest_hours", "day", "hour", *FIGURES[:3]) == [
+        ("2013-01-31", HOUR, 3, 0, 3),
+        ("2013-02-01", 17 * HOUR, 1, 0, 0),
+    ]
+
+
+@local_only
+def test_a_file_with_a_header_only_makes_empty_tables(run: Run, schedule: Schedule) -> None:
     output = run(schedule.write())
     for name in job.TABLES:
         assert DeltaTable(output / name).to_pyarrow_table().num_rows == 0
@@ -179,14 +297,17 @@ def malformed(output: Path) -> list[str]:
 
 
 @local_only
-def test_the_tables_are_what_pandas_comes_to(run: Run, sample: Path, clean_sample: Path) -> None:
-    output = run(sample)
-    for name, expected in expected_tables(clean_sample).items():
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_the_tables_are_what_pandas_comes_to(run: Run, sample: Path, clean_sample: Path, weather: Path, parallelism: int) -> None:
+    output = run(sample, weather=weather, parallelism=parallelism)
+    for name, expected in expected_tables(clean_sample, weather).items():
         written = written_table(output / name)
         if name == "set_aside_flights":
             written = written[written["reason"] != "malformed"]
-        assert len(written) > 100
+        assert len(written) > 50, name
         assert rows(written) == rows(expected[list(written.columns)]), name
+    corrected = written_table(output / "airport_delays").duplicated(["origin", "window_start"])
+    assert sum(corrected) > 50
     lines = malformed(output)
     assert len(lines) == len(NO_FLIGHTS)
     assert {line.decode() for line in NO_FLIGHTS[:-1]} < set(lines)
@@ -200,7 +321,9 @@ def test_a_second_run_replaces_the_tables_of_the_first(run: Run, sample: Path, s
     assert {name: rows(written_table(output / name)) for name in job.TABLES} == first
     schedule.flight("N1", 0, 0)
     run(schedule.write())
-    assert [len(written_table(output / name)) for name in job.TABLES] == [0, 1, 0]
+    rows_left = {"carrier_statistics": 1, "airport_delays": 3, "busiest_hours": 1}
+    for name in job.TABLES:
+        assert len(written_table(output / name)) == rows_left.get(name, 0), name
 
 
 #: Spark's defaults are for large tables: 200 tasks to sort, 50 to read a table's log.
@@ -218,18 +341,20 @@ def spark_tables(session: SparkSession, output: Path) -> dict[str, DataFrame]:
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"])
 def test_both_engines_write_equal_tables_which_spark_reads_as_pandas_says(
-    run: Run, spark_session: SparkSession, sample: Path, clean_sample: Path, tmp_path: Path
+    run: Run, spark_session: SparkSession, sample: Path, clean_sample: Path, weather: Path, tmp_path: Path
 ) -> None:
     from chispa import assert_df_equality
 
     session = spark_session.newSession()
     for key, value in READING.items():
         session.conf.set(key, value)
-    on_spark = spark_tables(session, run(sample, tmp_path / "spark"))
-    local = spark_tables(session, run(sample, tmp_path / "local", settings={"execution.engine": "local"}))
+    on_spark = spark_tables(session, run(sample, tmp_path / "spark", weather=weather))
+    local = spark_tables(
+        session, run(sample, tmp_path / "local", weather=weather, parallelism=3, settings={"execution.engine": "local"})
+    )
     for name in job.TABLES:
         assert_df_equality(on_spark[name], local[name], ignore_row_order=True)
     # That all of the local engine's tables are right is tested above, without Spark.
     statistics = on_spark["carrier_statistics"]
-    expected = rows(expected_tables(clean_sample)["carrier_statistics"][statistics.columns])
+    expected = rows(expected_tables(clean_sample, weather)["carrier_statistics"][statistics.columns])
     assert_df_equality(statistics, session.createDataFrame(expected, statistics.schema), ignore_row_order=True)

@@ -1,0 +1,224 @@
+"""The records of flight_delays.py: flights read from lines, their event time, and those that are set aside."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from flinkish.common import Duration, Instant, Row, Types
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
+from flinkish.datastream import FilterFunction, OutputTag, ProcessFunction, RuntimeContext
+
+#: What is read of a flight; a file may have more columns, in any order.
+COLUMNS: Final = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "time_hour", "minute")
+
+MINUTE: Final = 60_000
+DAY: Final = 24 * 60 * MINUTE
+#: A flight is late from this many minutes on (the airlines' own rule).
+LATE_MINUTES: Final = 15
+#: A flight that comes further behind the latest departure seen is set aside.
+OUT_OF_ORDERNESS: Final = Duration.of_hours(12).to_millis()
+#: Watermarks go in steps of this length: one for each departure would cost more than the departures.
+WATERMARK_STEP: Final = 10 * MINUTE
+#: More minutes than any delay: what is beyond is no number of minutes.
+MOST_MINUTES: Final = 60 * DAY // MINUTE
+
+SET_ASIDE = Types.ROW_NAMED(
+    ["reason", "aircraft", "carrier", "flight", "origin", "destination", "scheduled", "line"],
+    [
+        Types.STRING(),
+        Types.STRING(),
+        Types.STRING(),
+        Types.INT(),
+        Types.STRING(),
+        Types.STRING(),
+        Types.INSTANT(),
+        Types.STRING(),
+    ],
+)
+
+CANCELLED = OutputTag("cancelled", SET_ASIDE)
+MALFORMED = OutputTag("malformed", SET_ASIDE)
+TOO_LATE = OutputTag("too late", SET_ASIDE)
+UNREADABLE = OutputTag("unreadable", Types.STRING())
+
+
+class Flight(NamedTuple):
+    """A departure. Times are milliseconds since the epoch (UTC), delays minutes."""
+
+    aircraft: str
+    carrier: str
+    number: int
+    origin: str
+    destination: str
+    scheduled: int
+    departure: int
+    departure_delay: int
+    arrival_delay: int | None
+
+
+class FlightParser:
+    """Reads flights from lines of a CSV with the given columns."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._width = len(columns)
+        self._pick = operator.itemgetter(*(columns.index(column) for column in COLUMNS))
+        # Most flights are of the same hour as the one before.
+        self._hour = ("", 0)
+
+    def parse(self, line: str) -> Flight | Row:
+        """Return the flight in a line, or the row to be set aside if it was cancelled.
+
+        Raises ValueError for a line of another shape, or with values that no flight has.
+        """
+        fields = line.split(",") if '"' not in line else next(csv.reader([line]))
+        if len(fields) != self._width:
+            raise ValueError(f"{len(fields)} columns instead of {self._width}")
+        carrier, number, aircraft, origin, destination, departed, arrived, hour, minute = self._pick(fields)
+        scheduled = self._start_of(hour) + _whole(minute, 0, 59) * MINUTE
+        flight = _whole(number, 0, 99_999)
+        if not (carrier and origin and destination):
+            raise ValueError("no carrier, origin or destination")
+        delay = _minutes(departed)
+        if delay is None:
+            return set_aside("cancelled", None if aircraft == "NA" else aircraft, carrier, flight, origin, destination, scheduled)
+        if aircraft in ("", "NA"):
+            raise ValueError("a departure without a tail number")
+        departure = scheduled + delay * MINUTE
+        return Flight(aircraft, carrier, flight, origin, destination, scheduled, departure, delay, _minutes(arrived))
+
+    def _start_of(self, hour: str) -> int:
+        """Return an hour such as 2013-01-01T10:00:00Z in milliseconds; without a zone it is UTC."""
+        text, start = self._hour
+        if text != hour:
+            moment = datetime.datetime.fromisoformat(hour)
+            if not 1900 <= moment.year < 2200:
+                raise ValueError(f"a flight of the year {moment.year}")
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=datetime.UTC)
+            start = int(moment.timestamp()) * 1000
+            self._hour = (hour, start)
+        return start
+
+
+def _minutes(field: str) -> int | None:
+    """Return a delay, None for one that is not there; early is negative."""
+    if field in ("", "NA"):
+        return None
+    return _whole(field, -MOST_MINUTES, MOST_MINUTES)
+
+
+def _whole(field: str, least: int, most: int) -> int:
+    """Read a whole number, which may be written as 2.0; raises ValueError if it is out of range."""
+    try:
+        number = int(field)
+    except ValueError:
+        fraction = float(field)
+        if not fraction.is_integer():  # nor is infinity, nor NaN
+            raise
+        number = int(fraction)
+    if not least <= number <= most:
+        raise ValueError(f"{number} is not from {least} to {most}")
+    return number
+
+
+def set_aside(
+    reason: str,
+    aircraft: str | None = None,
+    carrier: str | None = None,
+    flight: int | None = None,
+    origin: str | None = None,
+    destination: str | None = None,
+    scheduled: int | None = None,
+    line: str | None = None,
+) -> Row:
+    """Return a row of the table of flights that are not followed."""
+    return Row(
+        reason=reason,
+        aircraft=aircraft,
+        carrier=carrier,
+        flight=flight,
+        origin=origin,
+        destination=destination,
+        scheduled=None if scheduled is None else Instant.of_epoch_milli(scheduled),
+        line=line,
+    )
+
+
+class IsRecord(FilterFunction):
+    """Drops the header."""
+
+    def __init__(self, header: str) -> None:
+        self._header = header
+
+    def filter(self, value: str) -> bool:
+        return value != self._header
+
+
+class ParseFlights(ProcessFunction):
+    """Lines to flights; cancelled and malformed ones go aside."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._parse = FlightParser(columns).parse
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        metrics = runtime_context.get_metrics_group()
+        self._read = metrics.counter("flights")
+        self._cancelled = metrics.counter("cancelled")
+
+    def process_element(self, value: str, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        self._read.inc()
+        try:
+            flight = self._parse(value)
+        except (ValueError, csv.Error):
+            yield MALFORMED, set_aside("malformed", line=value)
+            return
+        if flight.__class__ is Flight:
+            yield flight
+        else:
+            self._cancelled.inc()
+            yield CANCELLED, flight
+
+
+class DepartureTime(TimestampAssigner):
+    """The event time of a flight."""
+
+    def extract_timestamp(self, value: Flight, record_timestamp: int) -> int:
+        return value.departure
+
+
+class SteadyWatermarks(WatermarkGenerator):
+    """Bounded out-of-orderness, said between the records as soon as event time has moved on by a step.
+
+    WatermarkStrategy.for_bounded_out_of_orderness speaks at intervals of processing time; but which flights are too late must not
+    depend on when a machine was slow.
+    """
+
+    def __init__(self) -> None:
+        self.watermark = -(2**63)
+
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        watermark = timestamp - timestamp % WATERMARK_STEP - OUT_OF_ORDERNESS - 1
+        if watermark > self.watermark:
+            self.watermark = watermark
+            output.emit_watermark(watermark)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+class SetLateAside(ProcessFunction):
+    """Sets flights aside that left before the watermark."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._too_late = runtime_context.get_metrics_group().counter("too late")
+
+    def process_element(self, value: Flight, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        if value.departure > ctx.timer_service().current_watermark():
+            yield value
+        else:
+            self._too_late.inc()
+            yield TOO_LATE, set_aside("too late", *value[:6])
