@@ -126,6 +126,13 @@ BUFFER_TIMEOUT = _option(
     "execution.buffer-timeout",
 )
 BUFFER_TIMEOUT_ENABLED = _option("execution.buffer-timeout.enabled", BOOLEAN, True, "Accepted, as the interval.")
+SHARE_PANES = _option(
+    "execution.windows.share-panes",
+    BOOLEAN,
+    True,
+    "Sliding windows with reduce or aggregate fold each record once, into a part that overlapping windows share, and merge these "
+    "parts; false: each window folds all its records, for functions that are not associative.",
+)
 JOB_RESULT_ATTACHED = _option("execution.attached", BOOLEAN, False, "Accepted; execute() waits, execute_async() does not.")
 
 # Checkpoints.

@@ -10,14 +10,15 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.operators import IntervalJoinConfig
 from flinkish.datastream.output_tag import OutputTag
-from flinkish.datastream.state import ListState, ListStateDescriptor
+from flinkish.datastream.state import ListStateDescriptor
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
-from flinkish.runtime.operators.co import ProcessInput, process_run
+from flinkish.runtime.operators.function import keyed
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import TimedOperator
 from flinkish.runtime.protocol import MAX_WATERMARK
+from flinkish.runtime.state.grouped import GroupedLists
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
 
@@ -57,17 +58,14 @@ class _Buffer:
         cleanup_delay: int,
     ) -> None:
         name = "_left_buffer" if side == _LEFT else "_right_buffer"
-        self.state: ListState[Any] = backend.get_list_state(ListStateDescriptor(name, record_type))
+        table, self._convert = backend.grouped_table_of(ListStateDescriptor(name, record_type), "key")
+        assert isinstance(table, GroupedLists)
+        self.table = table
         self._side = side
-        self._backend = backend
         self._timers = timers
         #: How long after its timestamp a record may find partners.
         self._cleanup_delay = cleanup_delay
-        self.times: dict[Any, list[int]] = {}
-        for key, timestamp in backend.keys_and_namespaces(name):
-            self.times.setdefault(key, []).append(timestamp)
-        for times in self.times.values():
-            times.sort()
+        self.times: dict[Any, list[int]] = {key: sorted(lists) for key, lists in table.data.items()}
 
     def add(self, key: Any, timestamp: int, value: Any) -> None:
         """Keep a record of the current key, until no partner of it can come."""
@@ -77,30 +75,27 @@ class _Buffer:
             self._set_timer(key, timestamp)
         elif times[-1] < timestamp:
             times.append(timestamp)
-        else:
+        elif times[-1] > timestamp:
             position = bisect_left(times, timestamp)
             if times[position] != timestamp:
                 times.insert(position, timestamp)
                 if position == 0:
                     self._timers.delete_event_time_timer(key, self._side, self._over(times[1]))
                     self._set_timer(key, timestamp)
-        self._backend.current_namespace = timestamp
-        self.state.add(value)
-        self._backend.current_namespace = None
+        self.table.append(key, timestamp, value if self._convert is None else self._convert(value))
 
     def clean(self, key: Any, watermark: int) -> None:
         """Remove what can find no partner any more."""
-        backend, times = self._backend, self.times.get(key, [])
+        times = self.times.get(key, [])
         count = len(times) if watermark == MAX_WATERMARK else bisect_right(times, watermark - self._cleanup_delay)
-        for timestamp in times[:count]:
-            backend.current_namespace = timestamp
-            self.state.clear()
-        backend.current_namespace = None
-        if count < len(times):
-            del times[:count]
-            self._set_timer(key, times[0])
-        else:
+        if count == len(times):
+            self.table.clear(key)
             self.times.pop(key, None)
+            return
+        for timestamp in times[:count]:
+            self.table.remove(key, timestamp)
+        del times[:count]
+        self._set_timer(key, times[0])
 
     def _set_timer(self, key: Any, timestamp: int) -> None:
         self._timers.register_event_time_timer(key, self._side, self._over(timestamp))
@@ -128,25 +123,20 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
 
     def open(self) -> None:
         super().open()
-        config = self.config
         self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
         self._late_dropped = self.context.metrics.counter("numLateRecordsDropped")
-        self._inputs = (
-            self._joining(_LEFT, config.lower_bound, config.upper_bound, config.left_late),
-            self._joining(_RIGHT, -config.upper_bound, -config.lower_bound, config.right_late),
-        )
 
     def process_records(self, input_index: int, records: Records) -> None:
-        process_run(self, self._inputs[input_index], records)
-
-    def _joining(self, side: int, lower: int, upper: int, late: OutputTag | None) -> ProcessInput:
-        """Return what takes the records of one side; partners are from `lower` to `upper` after them."""
-        ours, others = (self._left, self._right) if side == _LEFT else (self._right, self._left)
-        add, times_of_others, get_others = ours.add, others.times, others.state.get
-        backend, context = self.backend, self._context
-        process_element, emit_results = self.function.process_element, self._emit_results
-
-        def process(value: Any, timestamp: int | None, self: IntervalJoinOperator = self) -> None:
+        config, backend = self.config, self.backend
+        if input_index == _LEFT:
+            ours, others, late = self._left, self._right, config.left_late
+            lower, upper = config.lower_bound, config.upper_bound
+        else:
+            ours, others, late = self._right, self._left, config.right_late
+            lower, upper = -config.upper_bound, -config.lower_bound
+        add, times_of_others = ours.add, others.times
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
             if timestamp is None:
                 raise InvalidProgramError(
                     f"a record of {self.node.name!r} has no event time (Flink: Long.MIN_VALUE timestamp)",
@@ -154,30 +144,27 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
                 )
             if timestamp < self.current_watermark:
                 self._late(value, timestamp, late)
-                return
-            key = backend.current_key
+                continue
             add(key, timestamp, value)
             times = times_of_others.get(key)
             if times is not None:
-                for other_timestamp in times[bisect_left(times, timestamp + lower) : bisect_right(times, timestamp + upper)]:
-                    backend.current_namespace = other_timestamp
-                    partners = get_others()
-                    backend.current_namespace = None
-                    if side == _LEFT:
-                        context.left_timestamp, context.right_timestamp = timestamp, other_timestamp
+                for other in times[bisect_left(times, timestamp + lower) : bisect_right(times, timestamp + upper)]:
+                    partners = others.table.thawed(others.table.data[key][other])
+                    if input_index == _LEFT:
+                        self._join([value], partners, timestamp, other)
                     else:
-                        context.left_timestamp, context.right_timestamp = other_timestamp, timestamp
-                    joined = timestamp if timestamp > other_timestamp else other_timestamp
-                    for partner in partners:
-                        results = (
-                            process_element(value, partner, context)
-                            if side == _LEFT
-                            else process_element(partner, value, context)
-                        )
-                        if results is not None:
-                            emit_results(results, joined)
+                        self._join(partners, [value], other, timestamp)
 
-        return process
+    def _join(self, lefts: list[Any], rights: list[Any], left_timestamp: int, right_timestamp: int) -> None:
+        """Give all pairs to the function."""
+        context, process_element, emit_results = self._context, self.function.process_element, self._emit_results
+        context.left_timestamp, context.right_timestamp = left_timestamp, right_timestamp
+        timestamp = max(left_timestamp, right_timestamp)
+        for left in lefts:
+            for right in rights:
+                results = process_element(left, right, context)
+                if results is not None:
+                    emit_results(results, timestamp)
 
     def _late(self, value: Any, timestamp: int, tag: OutputTag | None) -> None:
         if tag is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from flinkish.common.errors import StateError, TypeMismatchError
 from flinkish.common.typeinfo import TypeInformation
@@ -24,10 +24,10 @@ from flinkish.datastream.state import (
 from flinkish.runtime.key_groups import is_stored_as_given, original_key
 from flinkish.runtime.state import tables
 from flinkish.runtime.state.codec import SCALARS, Codec
+from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.tables import (
     Address,
     ListTable,
-    MapTable,
     Namespaced,
     Table,
     TableMeta,
@@ -177,6 +177,25 @@ class KeyedStateBackend:
         """
         self.get(descriptor)
         table: Any = self._tables[descriptor.get_name()]
+        return table, self._conversion(descriptor, table.codec)
+
+    def grouped_table_of(
+        self,
+        descriptor: ListStateDescriptor | ReducingStateDescriptor | AggregatingStateDescriptor,
+        grouped_by: Literal["namespace", "key"],
+    ) -> tuple[PaneTable | GroupedLists, Convert | None]:
+        """Return a table as `table_of` does, but grouped; for states that have no handle and nothing in the void namespace."""
+        if isinstance(descriptor, ListStateDescriptor):
+            kind, type_info = tables.LIST, descriptor.element_type_info
+        else:
+            reducing = isinstance(descriptor, ReducingStateDescriptor)
+            kind, type_info = tables.REDUCING if reducing else tables.AGGREGATING, descriptor.type_info
+        name = descriptor.get_name()
+        meta = TableMeta(
+            kind=kind, key_type=self._key_type, types=(type_info,), max_parallelism=self._max_parallelism, grouped_by=grouped_by
+        )
+        table = self._tables[name] = self._operator.table("keyed", name, meta, self._now)
+        assert isinstance(table, (PaneTable, GroupedLists))
         return table, self._conversion(descriptor, table.codec)
 
     def in_namespace(self) -> NamespacedBackend:

@@ -17,12 +17,12 @@ from flinkish.datastream.state import ListState, ListStateDescriptor, MapStateDe
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.broadcast import TableBroadcastState
+from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.keyed import KeyedStateBackend, TableListState, conversion
 from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
 from flinkish.runtime.state.tables import (
     InternalTable,
     ListTable,
-    MapTable,
     Table,
     TableMeta,
     ValueTable,
@@ -51,7 +51,9 @@ class RestoreRequest:
 def _make_table(meta: TableMeta) -> Table:
     match meta.kind:
         case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
-            return ValueTable(meta)
+            return ValueTable(meta) if meta.grouped_by == "address" else PaneTable(meta)
+        case tables.LIST if meta.grouped_by != "address":
+            return GroupedLists(meta)
         case tables.LIST | tables.OPERATOR_LIST | tables.OPERATOR_UNION:
             return ListTable(meta)
         case tables.MAP | tables.OPERATOR_BROADCAST:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.codec import Codec, codec_of, decode_plain, decode_untyped, encode_untyped
 from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, split_list
+from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.level_state import RestoreRequest, StateAddress
 from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta
 from flinkish.runtime.state.timers import TimerTable
@@ -259,15 +262,15 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
         )
     reader = _Reader(meta, restored, now)
     match table:
-        case tables.ValueTable():
+        case tables.ValueTable() | PaneTable():
             reader.fill_values(table)
         case tables.ListTable() if meta.key_type is None:
             reader.fill_operator_list(table)
-        case tables.ListTable():
+        case tables.ListTable() | GroupedLists():
             reader.fill_lists(table)
-        case tables.MapTable() if meta.key_type is None:
+        case MapTable() if meta.key_type is None:
             reader.fill_broadcast(table)
-        case tables.MapTable():
+        case MapTable():
             reader.fill_maps(table)
         case TimerTable():
             reader.fill_timers(table)
@@ -297,7 +300,8 @@ class _Reader:
         namespaces = table["namespace"]
         if namespaces.null_count == len(namespaces):
             return keys
-        decode = decode_untyped if self._trusted else decode_plain
+        # Most windows are those of many keys.
+        decode = cache(decode_untyped if self._trusted else decode_plain)
         return [
             key if namespace is None else Namespaced(key, decode(namespace))
             for key, namespace in zip(keys, namespaces.to_pylist(), strict=True)
@@ -318,15 +322,14 @@ class _Reader:
     def _frozen(self, codec: Codec, column: pa.ChunkedArray) -> list[Any]:
         return freeze_all(codec, self._converted(codec, column))
 
-    def fill_values(self, table: tables.ValueTable) -> None:
-        table.data.update(zip(self._addresses(self._rows), self._frozen(table.codec, self._rows["value"]), strict=True))
+    def fill_values(self, table: tables.ValueTable | PaneTable) -> None:
+        table.load(self._addresses(self._rows), self._frozen(table.codec, self._rows["value"]))
 
-    def fill_lists(self, table: tables.ListTable) -> None:
+    def fill_lists(self, table: tables.ListTable | GroupedLists) -> None:
         lists = [self._split(data) for data in self._rows["value"].to_pylist()]
         flat = [element for elements in lists for element in elements]
         frozen = iter(self._frozen(table.codec, pa.chunked_array([pa.array(flat, pa.binary())])))
-        for address, elements in zip(self._addresses(self._rows), lists, strict=True):
-            table.data[address] = [next(frozen) for _ in elements]
+        table.load(self._addresses(self._rows), [list(islice(frozen, len(elements))) for elements in lists])
 
     @staticmethod
     def _split(data: bytes) -> list[bytes]:
@@ -340,14 +343,14 @@ class _Reader:
         if elements:
             table.data[tables.OPERATOR_ADDRESS] = elements
 
-    def fill_maps(self, table: tables.MapTable) -> None:
+    def fill_maps(self, table: MapTable) -> None:
         user_codec = codec_of(self._meta.types[0], trusted=self._trusted)
         user_keys = decode_all(user_codec, self._rows["user_key"])
         values = self._frozen(table.codec, self._rows["value"])
         for address, key, value in zip(self._addresses(self._rows), user_keys, values, strict=True):
             table.data.setdefault(address, {})[key] = value
 
-    def fill_broadcast(self, table: tables.MapTable) -> None:
+    def fill_broadcast(self, table: MapTable) -> None:
         user_keys = decode_all(codec_of(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
         values = self._frozen(table.codec, self._rows["value"])
         if user_keys:

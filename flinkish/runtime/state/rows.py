@@ -22,8 +22,8 @@ SCHEMA = "schema"
 TIMER_EVENT = "timer_event"
 TIMER_PROCESSING = "timer_processing"
 
-#: Names of states that the runtime itself keeps in each operator; see runtime/task.py.
-RUNTIME_STATES = frozenset({"_watermark"})
+#: Names of states that the runtime itself keeps in operators; see runtime/task.py and operators/window/aligned.py.
+RUNTIME_STATES = frozenset({"_watermark", "_windows_fired"})
 
 #: key_group of rows that belong to no key.
 NO_KEY_GROUP = -1

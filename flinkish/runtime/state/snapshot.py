@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +30,7 @@ from flinkish.runtime.state.columns import (
     json_of,
     key_groups_of,
 )
+from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.restore import RestoredRows
 from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta, key_of
 from flinkish.runtime.state.timers import TimerQueue, TimerTable
@@ -264,15 +266,15 @@ def declaration_of(meta: TableMeta) -> rows.Declaration:
 def rows_of(table: Table, subtask: int) -> Iterator[Rows]:
     """Return all rows of a table, in batches. `subtask` is recorded with elements of operator state."""
     match table:
-        case tables.ValueTable():
+        case tables.ValueTable() | PaneTable():
             yield from _value_rows(table)
         case tables.ListTable() if table.meta.key_type is None:
             yield from _operator_list_rows(table, subtask)
-        case tables.ListTable():
+        case tables.ListTable() | GroupedLists():
             yield from _list_rows(table)
-        case tables.MapTable() if table.meta.key_type is None:
+        case MapTable() if table.meta.key_type is None:
             yield from _broadcast_rows(table, subtask)
-        case tables.MapTable():
+        case MapTable():
             yield from _map_rows(table)
         case TimerTable():
             yield from _timer_rows(table, table.event_time, rows.TIMER_EVENT)
@@ -295,7 +297,8 @@ class _Keys:
         keys: Sequence[Any] = addresses
         if Namespaced in set(map(type, addresses)):
             keys = [key_of(address) for address in addresses]
-            namespaces = binary_column([encode_untyped(a.namespace) if a.__class__ is Namespaced else None for a in addresses])
+            encode = cache(encode_untyped)  # most windows are those of many keys
+            namespaces = binary_column([encode(a.namespace) if a.__class__ is Namespaced else None for a in addresses])
         groups = key_groups_of(keys, self._max_parallelism)
         if self._wrapped:
             keys = list(map(original_key, keys))
@@ -314,20 +317,20 @@ def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
-def _value_rows(table: tables.ValueTable) -> Iterator[Rows]:
+def _value_rows(table: tables.ValueTable | PaneTable) -> Iterator[Rows]:
     keys = _Keys(table.meta)
-    data = table.entries()
-    for addresses, values in zip(_batches(data), _batches(data.values()), strict=True):
+    for batch in _batches(table.rows()):
+        addresses, values = zip(*batch, strict=True)
         encoded = encode_all(table.codec, values, frozen=True)
         groups, key_column, namespaces = keys.columns(addresses)
         json = json_column(table.codec, values, encoded)
         yield Rows(table.meta.kind, groups, key_column, namespaces, None, encoded, json)
 
 
-def _list_rows(table: tables.ListTable) -> Iterator[Rows]:
+def _list_rows(table: tables.ListTable | GroupedLists) -> Iterator[Rows]:
     keys, encode = _Keys(table.meta), table.codec.encode_frozen
-    data = table.dump()
-    for addresses, lists in zip(_batches(data), _batches(data.values()), strict=True):
+    for batch in _batches(table.rows()):
+        addresses, lists = zip(*batch, strict=True)
         encodings = [[encode(element) for element in elements] for elements in lists]
         groups, key_column, namespaces = keys.columns(addresses)
         yield Rows(
@@ -357,9 +360,10 @@ def _operator_list_rows(table: tables.ListTable, subtask: int) -> Iterator[Rows]
         yield Rows(table.meta.kind, groups, None, None, positions, encoded, json_column(table.codec, batch, encoded))
 
 
-def _map_rows(table: tables.MapTable) -> Iterator[Rows]:
+def _map_rows(table: MapTable) -> Iterator[Rows]:
     keys = _Keys(table.meta)
-    flat = ((address, key, frozen) for address, entries in table.dump().items() for key, frozen in entries.items())
+    table.freeze()
+    flat = ((address, key, frozen) for address, entries in table.data.items() for key, frozen in entries.items())
     for batch in _batches(flat):
         addresses, user_keys, values = zip(*batch, strict=True)
         encoded = encode_all(table.codec, values, frozen=True)
@@ -369,8 +373,9 @@ def _map_rows(table: tables.MapTable) -> Iterator[Rows]:
         yield Rows(table.meta.kind, groups, key_column, namespaces, user_key_column, encoded, json)
 
 
-def _broadcast_rows(table: tables.MapTable, subtask: int) -> Iterator[Rows]:
-    entries = table.dump().get(tables.OPERATOR_ADDRESS, {})
+def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
+    table.freeze()
+    entries = table.data.get(tables.OPERATOR_ADDRESS, {})
     owner = encode_untyped(subtask)
     for batch in _batches(entries.items()):
         user_keys, values = zip(*batch, strict=True)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain, islice
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -32,8 +33,6 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
-#: Stands for the frozen form of an object that was not frozen yet.
-_PENDING: Any = _Missing()
 #: Where operator state lies in its table.
 OPERATOR_ADDRESS = None
 LONG_CODEC = codec_of(Types.LONG())
@@ -58,6 +57,15 @@ def namespace_of(address: Address) -> Any:
     return address.namespace if address.__class__ is Namespaced else None
 
 
+def address_of(key: Any, namespace: Any) -> Address:
+    """Return the address of a key in a namespace, None for void."""
+    return key if namespace is None else Namespaced(key, namespace)
+
+
+#: What the heap is a dict of dicts by, for state in namespaces: first by namespace, first by key, or neither.
+Grouping = Literal["address", "namespace", "key"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMeta:
     """What is declared about a state; part of the log, so that a snapshot can be taken before the operator asks for it again.
@@ -71,6 +79,8 @@ class TableMeta:
     types: tuple[TypeInformation, ...]
     ttl: bool = False
     max_parallelism: int = 1
+    #: How the heap is laid out; checkpoints and logs of other layouts hold the same.
+    grouped_by: Grouping = "address"
 
     def structure(self) -> str:
         """Return what must be equal for state to be taken over, in words."""
@@ -125,6 +135,14 @@ class Table(ABC):
         """Return the addresses that have something."""
         return []
 
+    def rows(self) -> Iterator[tuple[Address, Any]]:
+        """Return what a checkpoint holds: frozen values, or lists of them, by address."""
+        raise AssertionError(f"a {type(self).__name__} has no rows of one value for an address")
+
+    def load(self, addresses: Iterable[Address], frozen: Iterable[Any]) -> None:
+        """Set an empty table to rows of a checkpoint."""
+        raise AssertionError(f"a {type(self).__name__} has no rows of one value for an address")
+
 
 #: Classes of which MessagePack gives back just what it was given.
 _NATIVE: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
@@ -132,26 +150,38 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
 
-def pack(values: dict[Any, Any]) -> Any:
-    """Return a dict in the form in which it is pickled fastest: as MessagePack, if only numbers and text are in it.
+def pack(values: list[Any]) -> Any:
+    """Return a list in the form in which it is pickled fastest: as MessagePack, if only numbers and text are in it.
 
     Pickle keeps a memo of every text and bytes object: a million of each took 2.1 s instead of 0.2 s.
     """
-    if len(values) < 16 or not (_NATIVE.issuperset(map(type, values)) and _NATIVE.issuperset(map(type, values.values()))):
+    if len(values) < 16 or not _NATIVE.issuperset(map(type, values)):
         return values
     try:
-        return _encode((list(values), list(values.values())))
+        return _encode(values)
     except (OverflowError, UnicodeEncodeError):  # integers of more than 64 bits, halves of surrogate pairs
         return values
 
 
-def unpack(packed: Any) -> dict[Any, Any]:
-    """Return the dict that `pack` was given."""
-    if packed.__class__ is not bytes:
-        result: dict[Any, Any] = packed
-        return result
-    keys, values = _decode(packed)
-    return dict(zip(keys, values, strict=True))
+def unpack(packed: Any) -> list[Any]:
+    """Return the list that `pack` was given."""
+    values: list[Any] = _decode(packed) if packed.__class__ is bytes else packed
+    return values
+
+
+def pack_addresses(addresses: list[Address]) -> Any:
+    """Return addresses in the form in which they are pickled fastest; pickle takes a microsecond for each `Namespaced`."""
+    if Namespaced in set(map(type, addresses)):
+        return pack([key_of(address) for address in addresses]), [namespace_of(address) for address in addresses]
+    return pack(addresses)
+
+
+def unpack_addresses(packed: Any) -> list[Address]:
+    """Return the addresses that `pack_addresses` was given."""
+    if packed.__class__ is tuple:
+        keys, namespaces = packed
+        return list(map(address_of, unpack(keys), namespaces))
+    return unpack(packed)
 
 
 class ValueTable(Table):
@@ -220,26 +250,28 @@ class ValueTable(Table):
         self.hot.clear()
         self.dirty.clear()
 
-    def take_changes(self) -> tuple[Any, list[Address]] | None:
+    def take_changes(self) -> tuple[Any, Any, Any] | None:
+        """Addresses and values that were set; addresses that were removed."""
         self.freeze()
         dirty, data = self.dirty, self.data
         if not dirty:
             return None
-        removed: list[Address] = []
+        updated, removed = list(dirty), []
         try:
-            updated = dict(zip(dirty, map(data.__getitem__, dirty), strict=True))
+            values = list(map(data.__getitem__, updated))
         except KeyError:
-            updated = {address: data[address] for address in dirty if address in data}
+            updated = [address for address in dirty if address in data]
             removed = [address for address in dirty if address not in data]
+            values = list(map(data.__getitem__, updated))
         if self._check is not None:
-            self._check(updated.values())
+            self._check(values)
         dirty.clear()
-        return pack(updated), removed
+        return pack_addresses(updated), pack(values), pack_addresses(removed)
 
-    def apply(self, changes: tuple[Any, list[Address]]) -> None:
-        updated, removed = changes
-        self.data.update(unpack(updated))
-        for address in removed:
+    def apply(self, changes: tuple[Any, Any, Any]) -> None:
+        updated, values, removed = changes
+        self.fill((updated, values))
+        for address in unpack_addresses(removed):
             self.data.pop(address, None)
 
     def entries(self) -> dict[Address, Frozen]:
@@ -247,11 +279,19 @@ class ValueTable(Table):
         self.freeze()
         return self.data
 
-    def dump(self) -> Any:
-        return pack(self.entries())
+    def dump(self) -> tuple[Any, Any]:
+        data = self.entries()
+        return pack_addresses(list(data)), pack(list(data.values()))
 
-    def fill(self, dumped: Any) -> None:
-        self.data.update(unpack(dumped))
+    def fill(self, dumped: tuple[Any, Any]) -> None:
+        addresses, values = dumped
+        self.data.update(zip(unpack_addresses(addresses), unpack(values), strict=True))
+
+    def rows(self) -> Iterator[tuple[Address, Frozen]]:
+        return iter(self.entries().items())
+
+    def load(self, addresses: Iterable[Address], frozen: Iterable[Frozen]) -> None:
+        self.data.update(zip(addresses, frozen, strict=True))
 
     def addresses(self) -> list[Address]:
         return list(self.entries())
@@ -317,198 +357,46 @@ class ListTable(Table):
         self.data.clear()
         self.dirty.clear()
 
-    def take_changes(self) -> dict[Address, tuple[int, list[Frozen]]] | None:
+    def take_changes(self) -> tuple[Any, Any, Any, Any] | None:
+        """Addresses; how many elements of each are as they were, and how many follow; these in one row."""
         if not self.dirty:
             return None
         empty: list[Frozen] = []
-        changes = {address: (kept, self.data.get(address, empty)[kept:]) for address, kept in self.dirty.items()}
+        added = [self.data.get(address, empty)[kept:] for address, kept in self.dirty.items()]
+        flat = list(chain.from_iterable(added))
         if self._check is not None:
-            for _, added in changes.values():
-                self._check(added)
+            self._check(flat)
+        changes = pack_addresses(list(self.dirty)), pack(list(self.dirty.values())), pack(list(map(len, added))), pack(flat)
         self.dirty.clear()
         return changes
 
-    def apply(self, changes: dict[Address, tuple[int, list[Frozen]]]) -> None:
-        for address, (kept, added) in changes.items():
-            elements = self.data.setdefault(address, [])
-            elements[kept:] = added
-            if not elements:
+    def apply(self, changes: tuple[Any, Any, Any, Any]) -> None:
+        addresses, kept, counts, flat = changes
+        elements = iter(unpack(flat))
+        for address, start, count in zip(unpack_addresses(addresses), unpack(kept), unpack(counts), strict=True):
+            stored = self.data.setdefault(address, [])
+            stored[start:] = islice(elements, count)
+            if not stored:
                 del self.data[address]
 
-    def dump(self) -> dict[Address, list[Frozen]]:
-        return self.data
+    def dump(self) -> tuple[Any, Any, Any]:
+        lists = self.data.values()
+        return pack_addresses(list(self.data)), pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
+
+    def fill(self, dumped: tuple[Any, Any, Any]) -> None:
+        addresses, counts, flat = dumped
+        elements = iter(unpack(flat))
+        for address, count in zip(unpack_addresses(addresses), unpack(counts), strict=True):
+            self.data[address] = list(islice(elements, count))
+
+    def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
+        return iter(self.data.items())
+
+    def load(self, addresses: Iterable[Address], frozen: Iterable[list[Frozen]]) -> None:
+        self.data.update(zip(addresses, frozen, strict=True))
 
     def addresses(self) -> list[Address]:
         return list(self.data)
-
-    def fill(self, dumped: dict[Address, list[Frozen]]) -> None:
-        self.data.update(dumped)
-
-    def is_empty(self) -> bool:
-        return not self.data
-
-
-class _MapChange:
-    """What happened to one map in this epoch; replayed as: clear, remove, set in order. So entries keep the order of the heap."""
-
-    __slots__ = ("cleared", "put", "removed")
-
-    def __init__(self) -> None:
-        self.cleared = False
-        self.removed: dict[Any, None] = {}
-        self.put: dict[Any, None] = {}
-
-
-class MapTable(Table):
-    """A map for each address, logged entry by entry. An empty map is no entry."""
-
-    def __init__(self, meta: TableMeta) -> None:
-        super().__init__(meta)
-        self.key_codec: Codec = codec_of(meta.types[0])
-        self.codec: Codec = codec_of(meta.types[1], ttl=meta.ttl)
-        self.data: dict[Address, dict[Any, Frozen]] = {}
-        self.hot: dict[Address, dict[Any, Any]] = {}
-        self.dirty: dict[Address, _MapChange] = {}
-        self._check = self.codec.check_all
-
-    def _change(self, address: Address) -> _MapChange:
-        change = self.dirty.get(address)
-        if change is None:
-            change = self.dirty[address] = _MapChange()
-        return change
-
-    def get(self, address: Address, key: Any) -> Any:
-        """Return the value of an entry, None if there is none."""
-        entries = self.data.get(address)
-        if entries is None:
-            return None
-        if self.codec.immutable:
-            return entries.get(key)
-        frozen = entries.get(key, MISSING)
-        return None if frozen is MISSING else self._thaw(address, key, frozen)
-
-    def _thaw(self, address: Address, key: Any, frozen: Frozen) -> Any:
-        hot = self.hot.get(address)
-        if hot is not None:
-            value = hot.get(key, MISSING)
-            if value is not MISSING:
-                return value
-        value = self.codec.thaw(frozen)
-        if value.__class__ not in SCALARS:
-            if hot is None:
-                hot = self.hot[address] = {}
-            hot[key] = value
-        return value
-
-    def put(self, address: Address, key: Any, value: Any) -> None:
-        """Set an entry."""
-        entries = self.data.get(address)
-        if entries is None:
-            entries = self.data[address] = {}
-        if self.codec.immutable:
-            entries[key] = value
-        else:
-            # The place in the order is taken now; the value follows when objects are frozen.
-            entries.setdefault(key, _PENDING)
-            self.hot.setdefault(address, {})[key] = value
-        change = self.dirty.get(address)
-        if change is None:
-            change = self.dirty[address] = _MapChange()
-        change.put[key] = None
-
-    def remove(self, address: Address, key: Any) -> None:
-        """Remove an entry."""
-        entries = self.data.get(address)
-        if entries is None or entries.pop(key, MISSING) is MISSING:
-            return
-        hot = self.hot.get(address)
-        if hot is not None:
-            hot.pop(key, None)
-        change = self._change(address)
-        change.removed[key] = None
-        change.put.pop(key, None)
-        if not entries:
-            del self.data[address]
-            self.hot.pop(address, None)
-
-    def clear(self, address: Address) -> None:
-        """Remove all entries of an address."""
-        self.hot.pop(address, None)
-        if self.data.pop(address, None) is not None:
-            change = self.dirty[address] = _MapChange()
-            change.cleared = True
-
-    def changed(self) -> int:
-        return len(self.dirty)
-
-    def contains(self, address: Address, key: Any) -> bool:
-        """Return whether there is such an entry."""
-        entries = self.data.get(address)
-        return entries is not None and key in entries
-
-    def entries(self, address: Address) -> list[tuple[Any, Any]]:
-        """Return the entries, in the order in which they came."""
-        entries = self.data.get(address)
-        if entries is None:
-            return []
-        if self.codec.immutable:
-            return list(entries.items())
-        return [(key, self._thaw(address, key, frozen)) for key, frozen in list(entries.items())]
-
-    def keys(self, address: Address) -> list[Any]:
-        """Return the keys of the entries, in the order in which they came."""
-        return list(self.data.get(address, ()))
-
-    def freeze(self) -> None:
-        for address, hot in self.hot.items():
-            entries = self.data[address]
-            for key, value in hot.items():
-                frozen = self.codec.freeze(value)
-                before = entries[key]
-                if before.__class__ is not frozen.__class__ or before != frozen:
-                    entries[key] = frozen
-                    self._change(address).put[key] = None
-        self.hot.clear()
-
-    def forget(self) -> None:
-        self.data.clear()
-        self.hot.clear()
-        self.dirty.clear()
-
-    def take_changes(self) -> dict[Address, tuple[bool, list[Any], dict[Any, Frozen]]] | None:
-        self.freeze()
-        if not self.dirty:
-            return None
-        changes: dict[Address, tuple[bool, list[Any], dict[Any, Frozen]]] = {}
-        for address, change in self.dirty.items():
-            entries = self.data.get(address)
-            put = {key: entries[key] for key in change.put} if entries is not None else {}
-            if self._check is not None:
-                self._check(put.values())
-            changes[address] = (change.cleared, list(change.removed), put)
-        self.dirty.clear()
-        return changes
-
-    def apply(self, changes: dict[Address, tuple[bool, list[Any], dict[Any, Frozen]]]) -> None:
-        for address, (cleared, removed, put) in changes.items():
-            entries = self.data.setdefault(address, {})
-            if cleared:
-                entries.clear()
-            for key in removed:
-                entries.pop(key, None)
-            entries.update(put)
-            if not entries:
-                del self.data[address]
-
-    def dump(self) -> dict[Address, dict[Any, Frozen]]:
-        self.freeze()
-        return self.data
-
-    def addresses(self) -> list[Address]:
-        return list(self.data)
-
-    def fill(self, dumped: dict[Address, dict[Any, Frozen]]) -> None:
-        self.data.update(dumped)
 
     def is_empty(self) -> bool:
         return not self.data

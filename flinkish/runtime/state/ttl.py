@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from flinkish.datastream.state import StateTtlConfig
-from flinkish.runtime.state.tables import ListTable, MapTable, Table, ValueTable
+from flinkish.runtime.state.grouped import MapTable
+from flinkish.runtime.state.tables import ListTable, Table, ValueTable
 
 #: Entries looked at by each epoch's sweep, beside a few for each that the epoch changed: bounds what it adds to an epoch (0.3
 #: ms).

@@ -15,6 +15,7 @@ from flinkish.datastream.evictors import CountEvictor
 from flinkish.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,
+    GlobalWindows,
     PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -55,8 +56,11 @@ def by_any_trigger(windows: WindowedStream) -> WindowedStream:
     return windows.trigger(AnotherEventTimeTrigger())
 
 
-def run(before: Version, after: Version) -> list[Any]:
-    """Records 1, 4 and 8 in the one version, 9 and 12 in the other, to the end; return all results, without the key."""
+def run(before: Version, after: Version, settings: dict[str, Any] | None = None) -> list[Any]:
+    """Records 1, 4 and 8 in the one version, 9 and 12 in the other, to the end; return all results, without the key.
+
+    `settings` are those of the other.
+    """
 
     def build(version: Version) -> Callable[[DataStream], DataStream]:
         return lambda stream: version(by_key(stream)).uid("windows")
@@ -65,7 +69,7 @@ def run(before: Version, after: Version) -> list[Any]:
         for number in (1, 4, 8):
             first.process_element(("a", number), number)
         snapshot = first.snapshot()
-    harness = OneInputHarness(build(after), PAIRS, snapshot=snapshot, parallelism=2)
+    harness = OneInputHarness(build(after), PAIRS, snapshot=snapshot, parallelism=2, settings=settings)
     try:
         for number in (9, 12):
             harness.process_element(("a", number), number)
@@ -76,6 +80,7 @@ def run(before: Version, after: Version) -> list[Any]:
         harness.close()
 
 
+ONE_SESSION = [(1, 17, 34, 5)]
 SAME = [(0, 10, 22, 4), (10, 20, 12, 1)]
 OVERLAPPING = [(-5, 5, 5, 2), (0, 10, 22, 4), (5, 15, 29, 3), (10, 20, 12, 1)]
 
@@ -100,6 +105,10 @@ OVERLAPPING = [(-5, 5, 5, 2), (0, 10, 22, 4), (5, 15, 29, 3), (10, 20, 12, 1)]
             ],
         ),
         (lambda k: summed(sessions(k)), lambda k: summed(sessions(k, 9)), [(1, 21, 34, 5)]),
+        (lambda k: summed(sessions(k)), lambda k: summed(sessions(k).allowed_lateness(5)), ONE_SESSION),
+        (lambda k: summed(sessions(k).allowed_lateness(5)), lambda k: summed(sessions(k)), ONE_SESSION),
+        (lambda k: summed(sessions(k)), lambda k: summed(by_any_trigger(sessions(k))), ONE_SESSION),
+        (lambda k: summed(by_any_trigger(sessions(k))), lambda k: summed(sessions(k)), ONE_SESSION),
         (lambda k: summed(sliding(k)), lambda k: summed(sliding(k).allowed_lateness(3)), OVERLAPPING),
         # Panes of one length serve windows of any size; those that are new hold what panes hold.
         (
@@ -135,3 +144,37 @@ def test_open_windows_go_on(before: Version, after: Version, results: list[Any])
 def test_open_windows_are_not_forgotten_where_their_contents_are_kept_in_another_way(before: Version, after: Version) -> None:
     with pytest.raises(ForeignCheckpointError, match=r"operator windows"):
         run(before, after)
+
+
+def test_the_error_names_the_operator_and_both_ways_of_keeping_windows() -> None:
+    def before(keyed: KeyedStream) -> DataStream:
+        return summed(sliding(keyed))
+
+    with pytest.raises(ForeignCheckpointError) as error:
+        run(before, lambda keyed: summed(by_any_trigger(sliding(keyed))))
+    assert (
+        "operator windows cannot go on with its open windows: the checkpoint holds them in panes that overlapping windows share "
+        "(5 ms) (as window-panes-5), but this program keeps them window by window (as window-contents)" in str(error.value)
+    )
+    with pytest.raises(ForeignCheckpointError, match=r"in panes .* but this program keeps them window by window"):
+        run(before, before, {"execution.windows.share-panes": "false"})
+
+
+def test_windows_that_no_time_bounds_do_not_become_windows_of_time() -> None:
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows .* are not of time"):
+        run(lambda k: summed(k.window(GlobalWindows.create())), lambda k: summed(tumbling(k)))
+
+
+def test_a_session_that_has_fired_and_waits_for_late_records_is_done_when_none_are_allowed_any_more() -> None:
+    def build(lateness: int) -> Callable[[DataStream], DataStream]:
+        return lambda stream: summed(sessions(by_key(stream)).allowed_lateness(lateness)).uid("windows")
+
+    with OneInputHarness(build(50), PAIRS) as first:
+        first.process_element(("a", 1), 1)
+        first.process_watermark(20)
+        first.process_element(("a", 30), 30)
+        assert first.take_values() == [("a", 1, 6, 1, 1)]
+        snapshot = first.snapshot()
+    with OneInputHarness(build(0), PAIRS, snapshot=snapshot) as second:
+        second.end_input()
+        assert second.take_values() == [("a", 30, 35, 30, 1)]

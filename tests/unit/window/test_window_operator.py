@@ -11,7 +11,7 @@ from flinkish.common.errors import InvalidArgumentError, StateError
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import DataStream, ProcessWindowFunction, WindowFunction
+from flinkish.datastream import DataStream, ProcessWindowFunction, ReduceFunction, WindowFunction
 from flinkish.datastream.data_stream import KeyedStream
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from flinkish.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
@@ -26,6 +26,7 @@ from flinkish.datastream.window import (
     NeverTrigger,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
+    SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     Trigger,
     TriggerResult,
@@ -399,3 +400,77 @@ def test_wrong_arguments_are_refused_when_the_job_is_built() -> None:
     refused(lambda keyed: keyed.window(TEN).aggregate(Sum(), Sum()))  # type: ignore[arg-type]
     refused(lambda keyed: keyed.window(TEN).evictor(TEN))  # type: ignore[arg-type]
     refused(lambda keyed: keyed.window(TEN).side_output_late_data("late"))  # type: ignore[arg-type]
+
+
+# -- overlapping windows ---------------------------------------------------------------------------------------------------------
+
+
+def sliding_by_processing_time(keyed: KeyedStream) -> DataStream:
+    assigner = SlidingProcessingTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))
+    return keyed.window(assigner).aggregate(Sum(), WithWindow())
+
+
+@pytest.mark.parametrize("lose", ["nothing", "heap", "restore"])
+def test_sliding_processing_time_windows_fire_once_whatever_is_lost_between(lose: str) -> None:
+    window = harness(sliding_by_processing_time, parallelism=2)
+    outputs = []
+    try:
+        for time in (1, 6, 12, 16):
+            window.set_processing_time(time)
+            for key in "abc":
+                window.process_element((key, time))
+            outputs += window.take_output()
+            if lose == "heap":
+                window.lose_heap()
+            elif lose == "restore":
+                snapshot = window.snapshot()
+                window.close()
+                window = window.restored(snapshot, parallelism=1)
+        window.set_processing_time(50)
+        outputs += window.take_output()
+    finally:
+        window.close()
+    expected = [
+        *[((-5, 5, 1, 1), 4), ((0, 10, 7, 2), 9), ((5, 15, 18, 2), 14)],
+        *[((10, 20, 28, 2), 19), ((15, 25, 16, 1), 24)],
+    ]
+    for key in "abc":
+        assert [(value[1:], time) for value, time in outputs if value[0] == key] == expected
+
+
+def test_a_record_at_the_last_millisecond_of_a_fired_processing_time_window_is_in_the_next_where_windows_overlap() -> None:
+    with harness(sliding_by_processing_time) as window:
+        window.process_element(("a", 1))
+        window.set_processing_time(4)
+        assert window.take_output() == [(("a", -5, 5, 1, 1), 4)]
+        window.process_element(("a", 2))
+        window.set_processing_time(30)
+        assert window.take_output() == [(("a", 0, 10, 3, 2), 9), (("a", 5, 15, 2, 1), 14)]
+
+
+def test_a_record_at_the_last_millisecond_of_a_fired_tumbling_processing_time_window_fires_it_again() -> None:
+    assigner = TumblingProcessingTimeWindows.of(Time.milliseconds(10))
+    with harness(lambda keyed: keyed.window(assigner).aggregate(Sum(), WithWindow())) as window:
+        window.process_element(("a", 1))
+        window.set_processing_time(9)
+        window.process_element(("a", 2))
+        window.set_processing_time(30)
+        assert window.take_output() == [(("a", 0, 10, 1, 1), 9), (("a", 0, 10, 2, 1), 9)]
+
+
+class Doubling(ReduceFunction):
+    """Is not associative: what came before counts twice."""
+
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        return value2[0], value1[1] * 2 + value2[1]
+
+
+@pytest.mark.parametrize(("share", "expected"), [("true", [1, 8, 6]), ("false", [1, 10, 6])])
+def test_sharing_panes_can_be_turned_off_for_functions_that_are_not_associative(share: str, expected: list[int]) -> None:
+    assigner = SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))
+    settings = {"execution.windows.share-panes": share}
+    with harness(lambda keyed: keyed.window(assigner).reduce(Doubling()), settings=settings) as window:
+        for number, timestamp in ((1, 4), (2, 5), (2, 6)):
+            window.process_element(("a", number), timestamp)
+        window.end_input()
+        assert [number for _, number in window.take_values()] == expected

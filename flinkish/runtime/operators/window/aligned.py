@@ -1,322 +1,350 @@
 """Windows that begin at the same times for all keys, with the assigner's default trigger: the common case, made fast.
 
-What a trigger would decide for each record is decided here for all records of a window at once: whether it is late, has fired,
-and whether its timers are set already, which is so if it has contents.
+What a trigger would decide for each record and key is decided here for all keys of a window at once: whether it is late, has
+fired, is gone. State lies window by window, and which windows are due follows from it and from the time up to which windows have
+fired, so there are no timers.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any
 
+from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.state import MapStateDescriptor
-from flinkish.datastream.time_domain import TimeDomain
+from flinkish.datastream.state import ListStateDescriptor
 from flinkish.datastream.window import TimeWindow, no_timestamp
 from flinkish.runtime.elements import Records
-from flinkish.runtime.isolation import isolate
-from flinkish.runtime.operators.function import keyed
-from flinkish.runtime.operators.window.contents import (
-    Fold,
-    FoldedContents,
-    TimestampedContents,
-    contents_of,
-    panes_name,
-    refuse_other_contents,
-)
+from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.operators.window.contents import Fold
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
-from flinkish.runtime.protocol import MAX_WATERMARK
-from flinkish.runtime.state.tables import ListTable, MapTable, Namespaced
+from flinkish.runtime.operators.window.restored import CONTENTS, drop_timers, panes_name, refuse_other_windows
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
+from flinkish.runtime.state.grouped import GroupedLists, PaneTable
 
-#: Windows of which it is remembered how they stand, between two watermarks.
-_PLANS = 10_000
+_FIRED = "fired"
+#: Processing time (ms) up to which overlapping windows have fired, the same for all subtasks.
+_PROGRESS = ListStateDescriptor("_windows_fired", Types.LONG())
+
+#: Start and end of a window or pane: its namespace.
+Span = tuple[int, int]
+
+
+class _Pane:
+    """How a pane stands, while a run of records is handled."""
+
+    __slots__ = ("fired", "late", "span")
+
+    def __init__(self, span: Span, late: bool, fired: list[Span]) -> None:
+        self.span = span
+        #: All windows that it is in are gone.
+        self.late = late
+        #: Those windows that have fired but still take late records, the last one first.
+        self.fired = fired
 
 
 class AlignedWindowOperator(BaseWindowOperator):
-    """Time and timers in either domain."""
+    """What windows of all kinds of contents share: panes, time, firing.
 
-    def open(self) -> None:
-        super().open()
-        timers = self.timers
-        self._register = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
+    A pane is as long as the greatest common divisor of size and slide; a tumbling window is one pane. A window is its panes, and
+    a pane is dropped with its last window.
 
-    def passed(self) -> int:
-        """Return the time (ms) up to which windows have fired."""
-        # Timers of the present fire at the end of the epoch.
-        return self.current_watermark if self.event_time else self.context.time.now() - 1
-
-    def times(self, records: Records) -> Any:
-        """Return the records with the time that decides about their windows."""
-        if self.event_time:
-            return keyed(records)
-        now = self.context.time.now()
-        return ((value, now, key) for value, _, key in keyed(records))
-
-    def set_timer(self, namespace: Any, time: int) -> None:
-        """Set a timer of the current key."""
-        if time < MAX_WATERMARK:
-            self._register(self.backend.current_key, namespace, time)
-
-    def is_mine(self, domain: TimeDomain) -> bool:
-        """Return whether a timer is of the domain that windows go by."""
-        return (domain is TimeDomain.EVENT_TIME) == self.event_time
-
-
-class TumblingWindowOperator(AlignedWindowOperator):
-    """One accumulator or list for each key and window; state and timers as the general operator has them."""
-
-    def open(self) -> None:
-        super().open()
-        contents = contents_of(self.config, self.backend)
-        assert not isinstance(contents, TimestampedContents)
-        refuse_other_contents(self.context.state.uid, self.context.state.unclaimed())
-        self._contents = contents
-        self._size: int = self.assigner._size
-        self._offset: int = self.assigner._offset
-
-    def process_records(self, input_index: int, records: Records) -> None:
-        contents = self._contents
-        if not isinstance(contents, FoldedContents):
-            self._process_listed(contents.table, records)
-            return
-        backend, size, offset, lateness = (self.backend, self._size, self._offset, self.lateness)
-        table, convert = contents.table, contents.convert
-        get, put, first, add = (table.get, table.put, contents.fold.first, contents.fold.add)
-        passed = self.passed()
-        start = end = 0
-        namespace: tuple[int, int] | None = None
-        late = fired = False
-        for (value, time, key), timestamp in zip(self.times(records), _timestamps(records), strict=True):
-            backend.current_key = key
-            if time is None:
-                raise no_timestamp(self.assigner)
-            if namespace is None or not start <= time <= end:
-                start = time - (time - offset) % size
-                end = start + size - 1
-                namespace = start, start + size
-                late, fired = end + lateness <= passed, end <= passed
-            if late:
-                self.late(value, timestamp)
-                continue
-            address = Namespaced(key, namespace)
-            accumulator = get(address)
-            if accumulator is None:
-                accumulator = first(value)
-                self._set_timers(namespace, end, fired)
-            else:
-                accumulator = add(value, accumulator)
-                if lateness:
-                    # A watermark that a restore put back makes a window that has fired an open one again.
-                    self._set_timers(namespace, end, fired)
-            put(address, accumulator if convert is None else convert(accumulator))
-            if fired:
-                self._fire(namespace, timestamp)
-
-    def _process_listed(self, table: ListTable, records: Records) -> None:
-        backend, size, offset, lateness = (self.backend, self._size, self._offset, self.lateness)
-        passed = self.passed()
-        start = end = 0
-        namespace: tuple[int, int] | None = None
-        late = fired = False
-        for (value, time, key), timestamp in zip(self.times(records), _timestamps(records), strict=True):
-            backend.current_key = key
-            if time is None:
-                raise no_timestamp(self.assigner)
-            if namespace is None or not start <= time <= end:
-                start = time - (time - offset) % size
-                end = start + size - 1
-                namespace = start, start + size
-                late, fired = end + lateness <= passed, end <= passed
-            if late:
-                self.late(value, timestamp)
-                continue
-            address = Namespaced(key, namespace)
-            if lateness or address not in table.data:
-                self._set_timers(namespace, end, fired)
-            table.append(address, value)
-            if fired:
-                self._fire(namespace, timestamp)
-
-    def _set_timers(self, namespace: tuple[int, int], end: int, fired: bool) -> None:
-        if not fired:
-            self.set_timer(namespace, end)
-        if self.lateness:
-            self.set_timer(namespace, end + self.lateness)
-
-    def _fire(self, namespace: tuple[int, int], timestamp: int | None) -> None:
-        contents = self._contents
-        contents.scope.current_namespace = namespace
-        elements = contents.elements()
-        if elements is not None:
-            self.emit_window(TimeWindow(*namespace), namespace, elements, timestamp)
-
-    def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
-        self.backend.current_key = key
-        if not self.is_mine(domain):
-            return
-        end = namespace[1] - 1
-        if timestamp == end:
-            self._fire(namespace, timestamp)
-        if timestamp == end + self.lateness:
-            self._contents.scope.current_namespace = namespace
-            self._contents.clear()
-            self.clear_window_function(TimeWindow(*namespace), namespace)
-
-
-class SharedPanesOperator(AlignedWindowOperator):
-    """Sliding windows with reduce or aggregate: each record is folded once, into its pane; windows are merged from panes.
-
-    A pane is as long as the greatest common divisor of size and slide. The panes of a key are a map from their start to their
-    accumulator. A timer is set only for the first window of a pane that has not fired; a window that fires sets that of the next
-    if they share a pane with contents. So there are about as many timers as keys with open windows, not size/slide times as many.
-
-    A timer in no namespace fires the window that ends there; one in the namespace (start of a pane,) drops the pane.
+    In processing time, windows fire at the end of the epoch whose time is their last timestamp, or at the start of a later one.
+    A record that comes afterwards at that same time counts as a millisecond later where windows overlap: these have fired.
     """
 
+    _table: PaneTable | GroupedLists
+
+    def __init__(self, context: OperatorContext) -> None:
+        super().__init__(context)
+        assigner = self.assigner
+        self._size: int = assigner._size
+        self._slide: int = getattr(assigner, "_slide", assigner._size)
+        self._offset: int = assigner._offset
+        self._length: int = getattr(assigner, "_pane_size", assigner._size)
+        self._overlapping = self._slide < self._size
+        self._progress = context.state.internal("windows")
+        #: Processing time (ms) up to which overlapping windows have fired.
+        self._fired: int = self._progress.get(_FIRED, MIN_WATERMARK)
+        #: When something is to be done next, or a time before.
+        self._due = MIN_WATERMARK
+
     def open(self) -> None:
         super().open()
+        self._kept_progress = self.context.state.union_list_state(_PROGRESS)
+        if self.context.restored_checkpoint is not None:
+            self._fired = max(self._kept_progress.get(), default=MIN_WATERMARK)
+            # Those of windows that operator.py kept.
+            drop_timers(self.timers)
+            if any(span.__class__ is not tuple for span in self._table.data):
+                raise ForeignCheckpointError(
+                    f"operator {self.node.uid} cannot go on with its open windows: those of the checkpoint are not of time, but "
+                    f"those of {self.assigner!r} are",
+                    hint="go on with the same assigner, or give the operator another uid, to start without windows.",
+                )
+        refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), self.state_name)
+
+    @property
+    def state_name(self) -> str:
+        """Where the windows are kept: panes that are windows lie where those of operator.py do."""
+        return panes_name(self._length, self._offset) if self._overlapping else CONTENTS
+
+    def snapshot_state(self, barrier: Barrier) -> None:
+        super().snapshot_state(barrier)
+        self._kept_progress.update([] if self._fired == MIN_WATERMARK else [self._fired])
+
+    # -- time ----------------------------------------------------------------------------------------------------------------
+
+    def _times(self, records: Records) -> list[int]:
+        """Return the times that decide about the windows of records."""
+        if not self.event_time:
+            return [max(self.context.time.now(), self._fired + 1)] * len(records.values)
+        times = records.timestamps
+        if times is None or None in times:
+            raise no_timestamp(self.assigner)
+        return times  # type: ignore[return-value]
+
+    def watermark(self, timestamp: int) -> None:
+        before, self.current_watermark = self.current_watermark, timestamp
+        if self.event_time:
+            self._advance(before, timestamp)
+        self.output.watermark(timestamp)
+
+    def begin_epoch(self) -> None:
+        # Records of this epoch may still come into windows that end with the present.
+        self._advance_processing_time(self.context.time.now() - 1)
+
+    def before_barrier(self) -> None:
+        self._advance_processing_time(self.context.time.now())
+
+    def _by_clock(self) -> bool:
+        """Return whether windows fire by the time of epochs: in batch mode they fire when their key has ended."""
+        return not self.event_time and not self.context.batch and self.current_watermark < MAX_WATERMARK
+
+    def _advance_processing_time(self, now: int) -> None:
+        if self._by_clock():
+            self._advance(self._fired, now)
+            if self._overlapping and now > self._fired:
+                self._fired = now
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        if self._table.is_empty():
+            self._fired = MIN_WATERMARK
+        if self._fired != self._progress.get(_FIRED, MIN_WATERMARK):
+            self._progress[_FIRED] = self._fired
+
+    def end_key(self) -> None:
+        self.current_watermark = MAX_WATERMARK
+        self._advance(MIN_WATERMARK, MAX_WATERMARK)
+        self.current_watermark = MIN_WATERMARK
+
+    def next_timer(self) -> int | None:
+        return self._due if self._by_clock() and not self._table.is_empty() else None
+
+    # -- panes and windows ---------------------------------------------------------------------------------------------------
+
+    def _pane_at(self, time: int) -> _Pane:
+        """Return how the pane of a record stands."""
+        start = time - (time - self._offset) % self._length
+        span = start, start + self._length
+        windows = self._windows_of(span)
+        passed = self.current_watermark if self.event_time else MIN_WATERMARK
+        gone = passed - self.lateness
+        late = windows[0][1] - 1 <= gone
+        if not late:
+            self._due = min(self._due, self._next(windows, passed))
+        return _Pane(span, late, [window for window in windows if gone < window[1] - 1 <= passed])
+
+    def _windows_of(self, pane: Span) -> list[Span]:
+        """Return the windows that a pane is in, the last one first."""
+        if not self._overlapping:
+            # Also one of another size: windows that a restored job found stay as they are.
+            return [pane]
+        start, size = pane[0], self._size
+        last = start - (start - self._offset) % self._slide
+        return [(window, window + size) for window in range(last, start - size, -self._slide)]
+
+    def _next(self, windows: list[Span], passed: int) -> int:
+        """Return when the next of a pane's windows fires or, if all have, when the pane goes."""
+        for _, end in reversed(windows):
+            if end - 1 > passed:
+                return end - 1
+        return windows[0][1] - 1 + self.lateness
+
+    def _advance(self, fired: int, passed: int) -> None:
+        """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop panes that no window needs."""
+        if passed < self._due:
+            return
+        panes = sorted(self._table.data)
+        due: dict[Span, list[Span]] = {}
+        for pane in panes:
+            for window in self._windows_of(pane):
+                if fired < window[1] - 1 <= passed:
+                    due.setdefault(window, []).append(pane)
+        for window in sorted(due, key=_by_end):
+            self._fire(window, due[window])
+        self._due = MAX_WATERMARK
+        for pane in panes:
+            windows = self._windows_of(pane)
+            if windows[0][1] - 1 + self.lateness <= passed:
+                self._drop(pane)
+            else:
+                self._due = min(self._due, self._next(windows, passed))
+
+    def _fire(self, window: Span, panes: list[Span]) -> None:
+        """Emit the results of all keys of a window; `panes` are those of it that have something, in order of time."""
+        raise NotImplementedError
+
+    def _drop(self, pane: Span) -> None:
+        if self.lateness and self.clear_function is not None:
+            # Only of tumbling windows; see choice.py.
+            window = TimeWindow(*pane)
+            for key in self._table.data[pane]:
+                self.backend.current_key = key
+                self.clear_window_function(window, pane)
+        self._table.clear(pane)
+
+
+def _by_end(window: Span) -> Span:
+    return window[1], window[0]
+
+
+class FoldedWindowsOperator(AlignedWindowOperator):
+    """Windows with reduce or aggregate: each record is folded once, into its pane; windows are merged from panes."""
+
+    _table: PaneTable
+
+    def open(self) -> None:
         config = self.config
         assert config.fold is not None
         assert config.fold_type is not None
-        assigner = self.assigner
-        self._size: int = assigner._size
-        self._slide: int = assigner._slide
-        self._offset: int = assigner._offset
-        self._pane: int = assigner._pane_size
-        self._fold = Fold(config.fold, config.fold_type)
-        table, self._convert = self.backend.table_of(MapStateDescriptor(panes_name(self._pane), Types.LONG(), config.fold_type))
-        assert isinstance(table, MapTable)
+        self._fold = Fold(config.fold, config.fold_type, self.state_name)
+        table, self._convert = self.backend.grouped_table_of(self._fold.descriptor, "namespace")
+        assert isinstance(table, PaneTable)
         self._table = table
-        refuse_other_contents(self.context.state.uid, self.context.state.unclaimed())
-        self._isolate = not table.codec.immutable
-        self._plans: dict[int, _Plan] = {}
-        self._planned_at: int | None = None
+        super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
-        backend, pane, offset, convert = (self.backend, self._pane, self._offset, self._convert)
-        get, put, first, add = (self._table.get, self._table.put, self._fold.first, self._fold.add)
-        lateness = self.lateness
-        passed = self.passed()
-        if passed != self._planned_at or len(self._plans) > _PLANS:
-            self._plans.clear()
-            self._planned_at = passed
-        plans = self._plans
-        for (value, time, key), timestamp in zip(self.times(records), _timestamps(records), strict=True):
-            backend.current_key = key
-            if time is None:
-                raise no_timestamp(self.assigner)
-            start = time - (time - offset) % pane
-            plan = plans.get(start)
-            if plan is None:
-                plan = plans[start] = self._plan(start, passed)
-            if plan.late:
-                self.late(value, timestamp)
+        table, backend, convert = self._table, self.backend, self._convert
+        immutable, exact = table.codec.immutable, table.codec.exact
+        add, first = self._fold.add, self._fold.first
+        panes: dict[int, _Pane] = {}
+        offset, length = self._offset, self._length
+        start = end = 0
+        assert records.keys is not None
+        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+            if not start <= time < end:
+                start = time - (time - offset) % length
+                end = start + length
+                pane = panes.get(start)
+                if pane is None:
+                    pane = panes[start] = self._pane_at(time)
+                span, late, fired = pane.span, pane.late, pane.fired
+                if not late:
+                    live = table.data.setdefault(span, {})
+                    if immutable:
+                        dirty = table.dirty.setdefault(span, {})
+                    else:
+                        live = table.hot.setdefault(span, {})
+            if late:
+                self.late(value, time)
                 continue
-            accumulator = get(key, start)
-            if accumulator is None:
-                accumulator = first(value)
-                self._set_timers(start, plan)
-            else:
+            backend.current_key = key
+            accumulator = live.get(key)
+            if immutable:
+                accumulator = first(value) if accumulator is None else add(value, accumulator)
+                if convert is not None and accumulator.__class__ is not exact:
+                    accumulator = convert(accumulator)
+                live[key] = accumulator
+                dirty[key] = False
+            elif accumulator is not None:
                 accumulator = add(value, accumulator)
-                if lateness:
-                    # A watermark that a restore put back makes windows that have fired open ones again.
-                    self._set_timers(start, plan)
-            put(key, start, accumulator if convert is None else convert(accumulator))
-            for window in plan.fired:
-                self._emit(window, self._panes(window), timestamp)
-
-    def _plan(self, pane: int, passed: int) -> _Plan:
-        size = self._size
-        last = pane - (pane - self._offset) % self._slide
-        ends_after = passed - size + 1
-        windows = [start for start in range(last, pane - size, -self._slide) if start + self.lateness > ends_after]
-        return _Plan(
-            late=not windows,
-            fired=tuple(start for start in windows if start <= ends_after),
-            first_open=min((start for start in windows if start > ends_after), default=None),
-            last=last,
-        )
-
-    def _set_timers(self, pane: int, plan: _Plan) -> None:
-        if plan.first_open is not None:
-            self.set_timer(None, plan.first_open + self._size - 1)
-        else:
-            self.set_timer((pane,), plan.last + self._size - 1 + self.lateness)
-
-    def _emit(self, start: int, panes: list[int], timestamp: int | None) -> None:
-        result = self._merged(panes)
-        if result is None:
-            return
-        if self._passes_through:
-            self.emit(result, timestamp)
-        else:
-            end = start + self._size
-            self.emit_window(TimeWindow(start, end), (start, end), [result], timestamp)
-
-    def _panes(self, start: int) -> list[int]:
-        """Return the panes of a window that have contents, in order of time."""
-        there = self._table.data.get(self.backend.current_key)
-        if there is None:
-            return []
-        end = start + self._size
-        panes = [pane for pane in there if start <= pane < end]
-        if len(panes) > 1:
-            panes.sort()
-        return panes
-
-    def _merged(self, panes: list[int]) -> Any:
-        if not panes:
-            return None
-        get, key, fold = self._table.get, self.backend.current_key, self._fold
-        accumulator = get(key, panes[0])
-        if len(panes) > 1:
-            merge = fold.merge
-            if self._isolate:
-                # Functions may change what they are given, and a pane is needed again.
-                accumulator = isolate(accumulator)
-                for pane in panes[1:]:
-                    accumulator = merge(accumulator, isolate(get(key, pane)))
+                live[key] = accumulator if convert is None else convert(accumulator)
             else:
-                for pane in panes[1:]:
-                    accumulator = merge(accumulator, get(key, pane))
-        return fold.result(accumulator)
+                accumulator = table.get(span, key)
+                accumulator = first(value) if accumulator is None else add(value, accumulator)
+                table.put(span, key, accumulator if convert is None else convert(accumulator))
+            for window in fired:
+                self._fire_again(window, key, time)
 
-    def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
-        self.backend.current_key = key
-        if not self.is_mine(domain):
-            return
-        if namespace is not None:
-            self._table.remove(key, namespace[0])
-            return
-        start = timestamp - self._size + 1
-        panes = self._panes(start)
-        self._emit(start, panes, timestamp)
-        following = start + self._slide
-        if panes and panes[-1] >= following:
-            self.set_timer(None, timestamp + self._slide)
-        for pane in panes:
-            if pane >= following:
-                break
-            if self.lateness:
-                self.set_timer((pane,), timestamp + self.lateness)
-            else:
-                self._table.remove(key, pane)
-        if not self.lateness and self.clear_function is not None:
-            end = start + self._size
-            self.clear_window_function(TimeWindow(start, end), (start, end))
+    def _fire(self, window: Span, panes: list[Span]) -> None:
+        shown, timestamp = TimeWindow(*window), window[1] - 1
+        backend, result_of, emit = self.backend, self._fold.result, self.emit
+        clears = self.clear_function is not None and not self.lateness
+        for key, accumulator in self._merged(panes):
+            backend.current_key = key
+            result = result_of(accumulator)
+            if result is not None:
+                if self._passes_through:
+                    emit(result, timestamp)
+                else:
+                    self.emit_window(shown, window, [result], timestamp)
+            if clears:
+                self.clear_window_function(shown, window)
+
+    def _merged(self, panes: list[Span]) -> Iterable[tuple[Any, Any]]:
+        """Return the keys that have something in some panes, each with its accumulators merged."""
+        table, merge = self._table, self._fold.merge
+        if len(panes) == 1:
+            return table.copies(panes[0])
+        merged = dict(table.copies(panes[0]))
+        get = merged.get
+        for pane in panes[1:]:
+            for key, accumulator in table.copies(pane):
+                before = get(key)
+                merged[key] = accumulator if before is None else merge(before, accumulator)
+        return merged.items()
+
+    def _fire_again(self, window: Span, key: Any, timestamp: int) -> None:
+        """Emit the result of the current key for a window that has fired, because of a late record."""
+        spans = [(start, start + self._length) for start in range(window[0], window[1], self._length)]
+        accumulators = [copy for span in spans if (copy := self._table.copy(span, key)) is not None]
+        result = self._fold.result(functools.reduce(self._fold.merge, accumulators))
+        if result is not None:
+            self.emit_window(TimeWindow(*window), window, [result], timestamp)
 
 
-class _Plan:
-    """How the windows of a pane stand: whether all are gone, which have fired but still take late records (the last first),
-    the first that has not fired, and the last of all."""
+class ListedWindowsOperator(AlignedWindowOperator):
+    """Tumbling windows whose function gets all records."""
 
-    __slots__ = ("fired", "first_open", "last", "late")
+    _table: GroupedLists
 
-    def __init__(self, *, late: bool, fired: tuple[int, ...], first_open: int | None, last: int) -> None:
-        self.late = late
-        self.fired = fired
-        self.first_open = first_open
-        self.last = last
+    def open(self) -> None:
+        descriptor = ListStateDescriptor(self.state_name, self.config.input_type)
+        table, _ = self.backend.grouped_table_of(descriptor, "namespace")
+        assert isinstance(table, GroupedLists)
+        self._table = table
+        super().open()
 
+    def process_records(self, input_index: int, records: Records) -> None:
+        backend, append = self.backend, self._table.append
+        panes: dict[int, _Pane] = {}
+        offset, length = self._offset, self._length
+        assert records.keys is not None
+        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+            start = time - (time - offset) % length
+            pane = panes.get(start)
+            if pane is None:
+                pane = panes[start] = self._pane_at(time)
+            if pane.late:
+                self.late(value, time)
+                continue
+            # The type was checked by the operator before.
+            append(pane.span, key, value)
+            if pane.fired:
+                backend.current_key = key
+                self._emit(pane.span, key, time)
 
-def _timestamps(records: Records) -> Any:
-    return records.timestamps if records.timestamps is not None else [None] * len(records.values)
+    def _fire(self, window: Span, panes: list[Span]) -> None:
+        backend = self.backend
+        clears = self.clear_function is not None and not self.lateness
+        for key in self._table.data[window]:
+            backend.current_key = key
+            self._emit(window, key, window[1] - 1)
+            if clears:
+                self.clear_window_function(TimeWindow(*window), window)
+
+    def _emit(self, window: Span, key: Any, timestamp: int) -> None:
+        self.emit_window(TimeWindow(*window), window, self._table.thawed(self._table.data[window][key]), timestamp)

@@ -5,10 +5,9 @@ Each refers to the window that the operator has set as its scope's current names
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.evictors import TimestampedValue
@@ -16,40 +15,17 @@ from flinkish.datastream.functions import AggregateFunction, ReduceFunction
 from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
 from flinkish.runtime.operators.window.namespaces import Namespace
+from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
 from flinkish.runtime.state.keyed import Convert, KeyedStateBackend, NamespacedBackend
 from flinkish.runtime.state.tables import ListTable, ValueTable
-
-STATE_NAME = "window-contents"
-_TIMESTAMPED = f"{STATE_NAME}-timestamped"
-#: With the length of a pane behind it.
-_PANES = "window-panes"
-#: Which windows of a key there are, where they are merged.
-MERGING_SET = "merging-window-set"
-
-
-def panes_name(length: int) -> str:
-    """Return the name of the state of panes of a length in milliseconds: others hold other records."""
-    return f"{_PANES}-{length}"
-
-
-def refuse_other_contents(uid: str, unclaimed: Iterable[str]) -> None:
-    """Refuse to go on from a checkpoint that holds windows in a form that the operator does not read: they would be lost.
-
-    Raises ForeignCheckpointError.
-    """
-    for name in unclaimed:
-        if name in (STATE_NAME, _TIMESTAMPED, MERGING_SET) or name.startswith(_PANES):
-            raise ForeignCheckpointError(
-                f"operator {uid} keeps the contents of its windows in another way than the checkpoint holds them (as {name})",
-                hint="go on with the same assigner, trigger, evictor and kind of function; or give the operator another uid, to "
-                "start without windows.",
-            )
 
 
 class Contents(Protocol):
     """The contents of the current window."""
 
     scope: NamespacedBackend
+    #: Of the state.
+    name: str
 
     def add(self, value: Any, timestamp: int | None) -> None:
         """Add a record."""
@@ -70,12 +46,14 @@ class Fold:
     `add` (value, accumulator) -> accumulator; `merge` (accumulator, accumulator) -> accumulator; `result` of an accumulator.
     """
 
-    def __init__(self, function: ReduceFunction | AggregateFunction, fold_type: TypeInformation) -> None:
+    def __init__(
+        self, function: ReduceFunction | AggregateFunction, fold_type: TypeInformation, state_name: str = CONTENTS
+    ) -> None:
         self.function = function
         if isinstance(function, ReduceFunction):
             reduce = function.reduce
             self.descriptor: ReducingStateDescriptor | AggregatingStateDescriptor = ReducingStateDescriptor(
-                STATE_NAME, function, fold_type
+                state_name, function, fold_type
             )
             self.first: Callable[[Any], Any] = _itself
             self.add: Callable[[Any, Any], Any] = lambda value, accumulator: reduce(accumulator, value)
@@ -83,7 +61,7 @@ class Fold:
             self.result: Callable[[Any], Any] = _itself
         else:
             create, add = function.create_accumulator, function.add
-            self.descriptor = AggregatingStateDescriptor(STATE_NAME, function, fold_type)
+            self.descriptor = AggregatingStateDescriptor(state_name, function, fold_type)
             self.first = lambda value: add(value, create())
             self.add = add
             self.merge = function.merge
@@ -96,6 +74,8 @@ def _itself(value: Any) -> Any:
 
 class FoldedContents:
     """One accumulator for each window."""
+
+    name = CONTENTS
 
     def __init__(self, backend: KeyedStateBackend, fold: Fold) -> None:
         self.scope = backend.in_namespace()
@@ -128,9 +108,11 @@ class FoldedContents:
 class ListedContents:
     """All records of each window."""
 
+    name = CONTENTS
+
     def __init__(self, backend: KeyedStateBackend, input_type: TypeInformation) -> None:
         self.scope = backend.in_namespace()
-        descriptor = ListStateDescriptor(STATE_NAME, input_type)
+        descriptor = ListStateDescriptor(CONTENTS, input_type)
         self._state = self.scope.get_list_state(descriptor)
         self.table: ListTable = self.scope.table_of(descriptor)[0]
 
@@ -151,11 +133,13 @@ class ListedContents:
 class TimestampedContents:
     """All records of each window with their timestamps, for evictors."""
 
+    name = TIMESTAMPED_CONTENTS
+
     def __init__(self, backend: KeyedStateBackend, input_type: TypeInformation) -> None:
         self.scope = backend.in_namespace()
         # Rows, as tuples cannot hold None: neither timestamps nor records need be there.
         pairs = Types.ROW([Types.LONG(), input_type])
-        self._state = self.scope.get_list_state(ListStateDescriptor(_TIMESTAMPED, pairs))
+        self._state = self.scope.get_list_state(ListStateDescriptor(TIMESTAMPED_CONTENTS, pairs))
 
     def add(self, value: Any, timestamp: int | None) -> None:
         self._state.add(Row(timestamp, value))

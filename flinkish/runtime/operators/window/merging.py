@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from flinkish.common.errors import StateError
-from flinkish.common.typeinfo import Types
-from flinkish.datastream.state import MapStateDescriptor
 from flinkish.datastream.window import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
@@ -19,8 +17,8 @@ from flinkish.datastream.window import (
     MergingWindowAssigner,
     ProcessingTimeSessionWindows,
 )
-from flinkish.runtime.operators.window.contents import MERGING_SET
 from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
+from flinkish.runtime.operators.window.restored import merging_set
 from flinkish.runtime.state.keyed import KeyedStateBackend
 
 #: merged window, windows merged into it, namespace of its contents, namespaces whose contents have to be moved there
@@ -47,13 +45,16 @@ class MergingWindows:
         self._assigner = assigner
         self._namespaces = namespaces
         self._on_merge = on_merge
-        anything = Types.PICKLED_BYTE_ARRAY()
-        self._state = backend.get_map_state(MapStateDescriptor(MERGING_SET, anything, anything))
+        self._state = backend.get_map_state(merging_set())
         self._decide = self._decide_sessions if type(assigner) in _SESSIONS else self._decide_by_assigner
 
     def state_window(self, window: Namespace) -> Namespace | None:
         """Return the namespace of a window's contents; None if there is no such window."""
         return self._state.get(window)
+
+    def take(self, window: Namespace) -> None:
+        """Add a window of a checkpoint that does not touch others; its contents lie under itself."""
+        self._state.put(window, window)
 
     def retire(self, window: Namespace) -> None:
         """Forget a window."""

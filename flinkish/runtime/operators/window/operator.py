@@ -23,10 +23,11 @@ from flinkish.runtime.operators.base import OperatorContext, converting
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timed import TimedOperator
-from flinkish.runtime.operators.window.contents import Contents, Fold, TimestampedContents, contents_of, refuse_other_contents
+from flinkish.runtime.operators.window.contents import Contents, Fold, FoldedContents, TimestampedContents, contents_of
 from flinkish.runtime.operators.window.contexts import AssignerContext, EvictorContext, TriggerContext, WindowFunctionContext
 from flinkish.runtime.operators.window.merging import MergingWindows
 from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
+from flinkish.runtime.operators.window.restored import MERGING_SET, SESSIONS, drop_timers, refuse_other_windows, take_sessions
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
 #: Key, window, context, elements.
@@ -124,7 +125,41 @@ class WindowOperator(BaseWindowOperator):
         self._merging: MergingWindows | None = None
         if isinstance(self.assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self.assigner, self.backend, self.namespaces, self._on_merge)
-        refuse_other_contents(self.context.state.uid, self.context.state.unclaimed())
+        if self.context.restored_checkpoint is not None:
+            self._take_over()
+        own = MERGING_SET if self._merging is not None else self.contents.name
+        refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), own)
+
+    def _take_over(self) -> None:
+        """Go on with windows of a checkpoint that aligned.py or sessions.py kept, which set no such timers."""
+        config, backend = self.config, self.backend
+        if self._merging is not None:
+            if SESSIONS in self.context.state.unclaimed() and isinstance(self.contents, FoldedContents):
+                assert config.fold_type is not None
+                drop_timers(self.timers)
+                take_sessions(backend, config.fold_type, self._take_session)
+            return
+        if not self.timers.num_event_time_timers() and not self.timers.num_processing_time_timers():
+            for key, namespace in backend.keys_and_namespaces(self.contents.name):
+                backend.current_key = key
+                self._set_default_timers(namespace)
+
+    def _take_session(self, key: Any, start: int, end: int, accumulator: Any) -> None:
+        assert self._merging is not None
+        assert isinstance(self.contents, FoldedContents)
+        namespace = start, end
+        self._merging.take(namespace)
+        self.contents.scope.current_namespace = namespace
+        self.contents.table.put(self.contents.scope.address(), accumulator)
+        self._set_default_timers(namespace)
+
+    def _set_default_timers(self, namespace: Namespace) -> None:
+        """Set the timers that the assigner's default trigger and this operator would have set for a window with records."""
+        window = self.namespaces.window(namespace)
+        end: int = window.max_timestamp()
+        if not self.event_time or end > self.current_watermark:
+            self._register_cleanup(namespace, end)
+        self._register_cleanup(namespace, self._cleanup_time(window))
 
     # -- records -------------------------------------------------------------------------------------------------------------
 

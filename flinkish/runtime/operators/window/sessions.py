@@ -1,0 +1,111 @@
+"""Sessions with reduce or aggregate and the assigner's default trigger: the common case, made fast."""
+
+from __future__ import annotations
+
+import functools
+from operator import itemgetter
+from typing import Any
+
+from flinkish.datastream.time_domain import TimeDomain
+from flinkish.datastream.window import TimeWindow, no_timestamp
+from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.window.contents import Fold
+from flinkish.runtime.operators.window.operator import BaseWindowOperator
+from flinkish.runtime.operators.window.restored import (
+    MERGING_SET,
+    SESSIONS,
+    drop_timers,
+    refuse_other_windows,
+    sessions,
+    take_merged_windows,
+)
+from flinkish.runtime.state.codec import codec_of
+from flinkish.runtime.state.grouped import MapTable
+from flinkish.runtime.state.keyed import conversion
+
+
+class SessionWindowsOperator(BaseWindowOperator):
+    """The open sessions of each key; a session that grows stays where it is.
+
+    A session has a timer at the last timestamp that it had when it began. If it has grown by then, its timer is set anew: so a
+    record of a session moves no timer.
+    """
+
+    def open(self) -> None:
+        config, timers, assigner = self.config, self.timers, self.assigner
+        assert config.fold is not None
+        assert config.fold_type is not None
+        self._fold = Fold(config.fold, config.fold_type)
+        self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
+        self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or _itself
+        self._set_timer = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
+        #: None: it depends on the record.
+        self._gap: int | None = getattr(assigner, "_session_gap", None)
+        super().open()
+        if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
+            drop_timers(timers)
+            take_merged_windows(self.backend, self._fold.descriptor, self._take_session)
+        refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), SESSIONS)
+
+    def _take_session(self, key: Any, start: int, end: int, accumulator: Any) -> None:
+        """Go on with a session that operator.py kept, unless it has fired and was kept for late records."""
+        if not self.event_time or end - 1 > self.current_watermark:
+            self._table.put(key, start, (end, accumulator))
+            self._set_timer(key, None, end - 1)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        backend, entries, put = self.backend, self._table.entries, self._table.put
+        add, convert, gap = self._fold.add, self._convert, self._gap
+        assert records.keys is not None
+        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+            backend.current_key = key
+            end = time + gap if gap is not None else self.assigner._window(value, time).end
+            there = entries(key)
+            if len(there) == 1:
+                start, (last, accumulator) = there[0]
+                if start <= time <= last:
+                    put(key, start, (max(last, end), convert(add(value, accumulator))))
+                    continue
+            self._add(key, value, time, end, there)
+
+    def _times(self, records: Records) -> list[int]:
+        """Return the times that decide about the sessions of records."""
+        if not self.event_time:
+            return [self.context.time.now()] * len(records.values)
+        times = records.timestamps
+        if times is None or None in times:
+            raise no_timestamp(self.assigner)
+        return times  # type: ignore[return-value]
+
+    def _add(self, key: Any, value: Any, time: int, end: int, there: list[tuple[int, tuple[int, Any]]]) -> None:
+        """Add a record to the sessions that it touches, which become one, or begin one."""
+        fold = self._fold
+        touched = sorted([session for session in there if session[0] <= end and session[1][0] >= time], key=itemgetter(0))
+        if not touched:
+            if self.event_time and end - 1 <= self.current_watermark:
+                self.late(value, time)
+                return
+            self._table.put(key, time, (end, self._convert(fold.first(value))))
+            self._set_timer(key, None, end - 1)
+            return
+        accumulator = functools.reduce(fold.merge, [session[1][1] for session in touched])
+        for start, (last, _) in touched:
+            end = max(end, last)
+            self._table.remove(key, start)
+        self._table.put(key, min(time, touched[0][0]), (end, self._convert(fold.add(value, accumulator))))
+
+    def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
+        self.backend.current_key = key
+        for start, (end, accumulator) in self._table.entries(key):
+            if end - 1 > timestamp:
+                self._set_timer(key, None, end - 1)
+                continue
+            self._table.remove(key, start)
+            result = self._fold.result(accumulator)
+            if result is not None:
+                self.emit_window(TimeWindow(start, end), (start, end), [result], timestamp)
+            self.clear_window_function(TimeWindow(start, end), (start, end))
+
+
+def _itself(value: Any) -> Any:
+    return value

@@ -1,0 +1,422 @@
+"""State whose heap is a dict of dicts: maps by their key, windows that all keys share by window, lists of a key by timestamp.
+
+The outer dict's keys are called groups here, those of the inner ones members. A group without members is not there. Members keep
+the order in which they came, also when the log is replayed: users see the order of a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Any
+
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.runtime.state.codec import SCALARS, Codec, codec_of
+from flinkish.runtime.state.tables import (
+    MISSING,
+    Address,
+    Frozen,
+    Namespaced,
+    Table,
+    TableMeta,
+    pack,
+    pack_addresses,
+    unpack,
+    unpack_addresses,
+)
+
+
+class _Pending:
+    def __repr__(self) -> str:
+        return "PENDING"
+
+
+#: Stands for the frozen form of an object that was not frozen yet.
+PENDING: Any = _Pending()
+
+
+class GroupedValues(Table):
+    """A value for each member of each group, logged member by member."""
+
+    def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
+        super().__init__(meta)
+        self.codec: Codec = codec_of(value_type, ttl=meta.ttl)
+        self.data: dict[Any, dict[Any, Frozen]] = {}
+        #: Objects that were touched in this epoch; used only if values can change.
+        self.hot: dict[Any, dict[Any, Any]] = {}
+        #: Members that were put or removed in this epoch, in the order of the heap as far as they are new to it; True: removed,
+        #: and perhaps put again, at the end.
+        self.dirty: dict[Any, dict[Any, bool]] = {}
+        #: Groups that were cleared in this epoch; what is dirty of them came later.
+        self.cleared: set[Any] = set()
+        self._check = self.codec.check_all
+
+    def get(self, group: Any, member: Any) -> Any:
+        """Return a value, None if there is none."""
+        members = self.data.get(group)
+        if members is None:
+            return None
+        if self.codec.immutable:
+            return members.get(member)
+        frozen = members.get(member, MISSING)
+        return None if frozen is MISSING else self._thaw(group, member, frozen)
+
+    def _thaw(self, group: Any, member: Any, frozen: Frozen) -> Any:
+        hot = self.hot.get(group)
+        if hot is not None:
+            value = hot.get(member, MISSING)
+            if value is not MISSING:
+                return value
+        value = self.codec.thaw(frozen)
+        if value.__class__ not in SCALARS:
+            if hot is None:
+                hot = self.hot[group] = {}
+            hot[member] = value
+        return value
+
+    def put(self, group: Any, member: Any, value: Any) -> None:
+        """Set a value."""
+        members = self.data.get(group)
+        if members is None:
+            members = self.data[group] = {}
+        dirty = self.dirty.get(group)
+        if dirty is None:
+            dirty = self.dirty[group] = {}
+        if member not in members:
+            # Its place is at the end.
+            dirty[member] = dirty.pop(member, False)
+        elif member not in dirty:
+            dirty[member] = False
+        if self.codec.immutable:
+            members[member] = value
+        else:
+            # The place in the order is taken now; the value follows when objects are frozen.
+            members.setdefault(member, PENDING)
+            hot = self.hot.get(group)
+            if hot is None:
+                self.hot[group] = {member: value}
+            else:
+                hot[member] = value
+
+    def remove(self, group: Any, member: Any) -> None:
+        """Remove a value."""
+        members = self.data.get(group)
+        if members is None or members.pop(member, MISSING) is MISSING:
+            return
+        dirty = self.dirty.get(group)
+        if dirty is None:
+            self.dirty[group] = {member: True}
+        else:
+            dirty[member] = True
+        if self.hot:
+            hot = self.hot.get(group)
+            if hot is not None:
+                hot.pop(member, None)
+        if not members:
+            del self.data[group]
+            self.hot.pop(group, None)
+
+    def clear(self, group: Any) -> None:
+        """Remove all values of a group."""
+        self.hot.pop(group, None)
+        if self.data.pop(group, None) is not None:
+            self.dirty[group] = {}
+            self.cleared.add(group)
+
+    def changed(self) -> int:
+        return len(self.dirty)
+
+    def contains(self, group: Any, member: Any) -> bool:
+        """Return whether there is such a value."""
+        members = self.data.get(group)
+        return members is not None and member in members
+
+    def entries(self, group: Any) -> list[tuple[Any, Any]]:
+        """Return the members of a group with their values, in the order in which they came."""
+        members = self.data.get(group)
+        if members is None:
+            return []
+        if self.codec.immutable:
+            return list(members.items())
+        return [(member, self._thaw(group, member, frozen)) for member, frozen in list(members.items())]
+
+    def keys(self, group: Any) -> list[Any]:
+        """Return the members of a group, in the order in which they came."""
+        return list(self.data.get(group, ()))
+
+    def freeze(self) -> None:
+        freeze = self.codec.freeze
+        for group, hot in self.hot.items():
+            members = self.data[group]
+            dirty = self.dirty.get(group)
+            if dirty is None:
+                dirty = {}
+            for member, value in hot.items():
+                frozen = freeze(value)
+                before = members[member]
+                if before.__class__ is not frozen.__class__ or before != frozen:
+                    members[member] = frozen
+                    if member not in dirty:
+                        dirty[member] = False
+            if dirty:
+                self.dirty[group] = dirty
+        self.hot.clear()
+
+    def forget(self, *, logged: bool = False) -> None:
+        self.cleared = {*self.data, *self.dirty} if logged else set()
+        self.dirty = {group: {} for group in (*self.data, *self.dirty)} if logged else {}
+        self.data.clear()
+        self.hot.clear()
+
+    def take_changes(self) -> Any:
+        """Groups with members removed: None for all, else whether all that were there, and which; then what was put."""
+        self.freeze()
+        if not self.dirty:
+            return None
+        data, cleared = self.data, self.cleared
+        removed: list[tuple[Any, tuple[bool, list[Any]] | None]] = []
+        put: list[_Group] = []
+        for group, dirty in self.dirty.items():
+            members = data.get(group)
+            if members is None:
+                removed.append((group, None))
+                continue
+            names = list(dirty)
+            if group in cleared or True in dirty.values():
+                removed.append((group, (group in cleared, [member for member, gone in dirty.items() if gone])))
+                names = [member for member in dirty if member in members]
+            values = list(map(members.__getitem__, names))
+            if self._check is not None:
+                self._check(values)
+            put.append((group, names, values))
+        self.dirty.clear()
+        cleared.clear()
+        return removed, _pack_groups(put)
+
+    def apply(self, changes: Any) -> None:
+        removed, put = changes
+        for group, what in removed:
+            if what is None:
+                self.data.pop(group, None)
+                continue
+            cleared, gone = what
+            if cleared:
+                self.data.pop(group, None)
+            members = self.data.get(group, {})
+            for member in gone:
+                members.pop(member, None)
+        for group, members in _unpack_groups(put):
+            stored = self.data.get(group)
+            if stored is None:
+                if members:
+                    self.data[group] = members
+            else:
+                stored.update(members)
+
+    def dump(self) -> Any:
+        self.freeze()
+        return _pack_groups([(group, list(members), list(members.values())) for group, members in self.data.items()])
+
+    def fill(self, dumped: Any) -> None:
+        self.data.update(_unpack_groups(dumped))
+
+    def addresses(self) -> list[Any]:
+        return list(self.data)
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+#: A group, members of it, and what each has.
+_Group = tuple[Any, list[Any], list[Any]]
+
+
+def _pack_groups(groups: list[_Group]) -> Any:
+    """Return groups as four rows, which are pickled several times faster: a small dict takes a microsecond."""
+    return (
+        pack_addresses([group for group, _, _ in groups]),
+        pack([len(members) for _, members, _ in groups]),
+        pack(list(chain.from_iterable([members for _, members, _ in groups]))),
+        pack(list(chain.from_iterable([values for _, _, values in groups]))),
+    )
+
+
+def _unpack_groups(packed: Any) -> Iterator[tuple[Any, dict[Any, Any]]]:
+    addresses, counts, members, values = packed
+    pairs = zip(unpack(members), unpack(values), strict=True)
+    for group, count in zip(unpack_addresses(addresses), unpack(counts), strict=True):
+        yield group, dict(islice(pairs, count))
+
+
+class MapTable(GroupedValues):
+    """A map for each address. An empty map is no entry."""
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta, meta.types[1])
+        self.key_codec: Codec = codec_of(meta.types[0])
+
+
+class PaneTable(GroupedValues):
+    """Values by namespace and then by key: for windows that begin and end for all keys together.
+
+    In a checkpoint there is nothing of that: its rows are those of a ValueTable.
+    """
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta, meta.types[0])
+
+    def addresses(self) -> list[Address]:
+        return [Namespaced(key, namespace) for namespace, values in self.data.items() for key in values]
+
+    def rows(self) -> Iterator[tuple[Address, Frozen]]:
+        self.freeze()
+        return ((Namespaced(key, namespace), frozen) for namespace, values in self.data.items() for key, frozen in values.items())
+
+    def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
+        """Return the keys of a namespace with their values as objects of their own: changing them changes nothing here."""
+        if self.codec.immutable:
+            return self.data[namespace].items()
+        self.freeze()
+        thaw = self.codec.thaw
+        return [(key, thaw(frozen)) for key, frozen in self.data[namespace].items()]
+
+    def copy(self, namespace: Any, key: Any) -> Any:
+        """Return a value as an object of its own, None if there is none."""
+        value = self.hot.get(namespace, {}).get(key, MISSING)
+        if value is not MISSING:
+            return self.codec.thaw(self.codec.freeze(value))
+        frozen = self.data.get(namespace, {}).get(key, MISSING)
+        return None if frozen is MISSING else self.codec.thaw(frozen)
+
+    def load(self, addresses: Iterable[Address], frozen: Iterable[Frozen]) -> None:
+        data = self.data
+        for (key, namespace, _), value in zip(addresses, frozen, strict=True):
+            data.setdefault(namespace, {})[key] = value
+
+
+class GroupedLists(Table):
+    """A list for each key and namespace, grouped by one of them; elements are frozen when they are added.
+
+    In a checkpoint its rows are those of a ListTable.
+    """
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta)
+        self.codec: Codec = codec_of(meta.types[0])
+        self.data: dict[Any, dict[Any, list[Frozen]]] = {}
+        #: How many elements from the front of each list are as they were at the start of the epoch.
+        self.dirty: dict[Any, dict[Any, int]] = {}
+        #: Groups that were cleared in this epoch; what is dirty of them came later.
+        self.cleared: set[Any] = set()
+        self._by_namespace = meta.grouped_by == "namespace"
+        self._check = self.codec.check_all
+
+    def append(self, group: Any, member: Any, value: Any) -> None:
+        """Add one element."""
+        frozen = value if self.codec.immutable else self.codec.freeze(value)
+        members = self.data.get(group)
+        if members is None:
+            members = self.data[group] = {}
+        dirty = self.dirty.get(group)
+        if dirty is None:
+            dirty = self.dirty[group] = {}
+        elements = members.get(member)
+        if elements is None:
+            members[member] = [frozen]
+            dirty.setdefault(member, 0)
+        else:
+            if member not in dirty:
+                dirty[member] = len(elements)
+            elements.append(frozen)
+
+    def thawed(self, elements: list[Frozen]) -> list[Any]:
+        """Return the elements of a list of `data` as objects of their own."""
+        return list(elements) if self.codec.immutable else list(map(self.codec.thaw, elements))
+
+    def remove(self, group: Any, member: Any) -> None:
+        """Remove a whole list."""
+        members = self.data.get(group)
+        if members is None or members.pop(member, None) is None:
+            return
+        dirty = self.dirty.get(group)
+        if dirty is None:
+            self.dirty[group] = {member: 0}
+        else:
+            dirty[member] = 0
+        if not members:
+            del self.data[group]
+
+    def clear(self, group: Any) -> None:
+        """Remove all lists of a group."""
+        if self.data.pop(group, None) is not None:
+            self.dirty[group] = {}
+            self.cleared.add(group)
+
+    def changed(self) -> int:
+        return len(self.dirty)
+
+    def forget(self, *, logged: bool = False) -> None:
+        self.cleared = {*self.data, *self.dirty} if logged else set()
+        self.dirty = {}
+        self.data.clear()
+
+    def take_changes(self) -> Any:
+        """Groups that were cleared; lists that changed: how many elements of each are as they were, and which follow."""
+        if not self.dirty and not self.cleared:
+            return None
+        kept: list[_Group] = []
+        added: list[list[Frozen]] = []
+        for group, dirty in self.dirty.items():
+            members = self.data.get(group, {})
+            added += [members.get(member, [])[start:] for member, start in dirty.items()]
+            kept.append((group, list(dirty), list(dirty.values())))
+        flat = list(chain.from_iterable(added))
+        if self._check is not None:
+            self._check(flat)
+        changes = (list(self.cleared), _pack_groups(kept), pack(list(map(len, added))), pack(flat))
+        self.dirty.clear()
+        self.cleared.clear()
+        return changes
+
+    def apply(self, changes: Any) -> None:
+        cleared, kept, counts, flat = changes
+        for group in cleared:
+            self.data.pop(group, None)
+        sizes, elements = iter(unpack(counts)), iter(unpack(flat))
+        for group, starts in _unpack_groups(kept):
+            members = self.data.setdefault(group, {})
+            for member, start in starts.items():
+                stored = members.setdefault(member, [])
+                stored[start:] = islice(elements, next(sizes))
+                if not stored:
+                    del members[member]
+            if not members:
+                del self.data[group]
+
+    def dump(self) -> Any:
+        counts = [(group, list(members), list(map(len, members.values()))) for group, members in self.data.items()]
+        return _pack_groups(counts), pack(
+            [e for members in self.data.values() for elements in members.values() for e in elements]
+        )
+
+    def fill(self, dumped: Any) -> None:
+        counts, flat = dumped
+        elements = iter(unpack(flat))
+        for group, sizes in _unpack_groups(counts):
+            self.data[group] = {member: list(islice(elements, size)) for member, size in sizes.items()}
+
+    def addresses(self) -> list[Address]:
+        return [address for address, _ in self.rows()]
+
+    def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
+        for group, members in self.data.items():
+            for member, elements in members.items():
+                yield (Namespaced(member, group) if self._by_namespace else Namespaced(group, member)), elements
+
+    def load(self, addresses: Iterable[Address], frozen: Iterable[list[Frozen]]) -> None:
+        for (key, namespace, _), elements in zip(addresses, frozen, strict=True):
+            group, member = (namespace, key) if self._by_namespace else (key, namespace)
+            self.data.setdefault(group, {})[member] = elements
+
+    def is_empty(self) -> bool:
+        return not self.data
