@@ -58,6 +58,8 @@ def closed(name: str, length: int) -> FileCommittable:
         ([4, 6, 1], 2, strategy(size=10, checkpoints=2), False, [[4, 6], [1]], []),
         ([], 5, strategy(checkpoints=1), True, [], []),
         ([0, 0], 1, strategy(size=1), False, [], [0, 0]),
+        ([0, 5], 1, strategy(size=0), False, [[0], [5]], []),
+        ([4, 4], 2, strategy(size=-1, checkpoints=2), False, [[4, 4]], []),
     ],
 )
 def test_files_are_grouped_by_size_and_age(
@@ -305,11 +307,17 @@ def test_wrong_settings_are_refused() -> None:
     builder = FileCompactStrategy.builder
     with pytest.raises(InvalidProgramError, match="needs a size threshold, a number of checkpoints, or both"):
         builder().set_num_compact_threads(2).build()
-    for set_it in (builder().set_size_threshold, builder().set_num_compact_threads, builder().enable_compaction_on_checkpoint):
-        with pytest.raises(InvalidProgramError, match="must be more than 0"):
-            set_it(0)
+    for set_it, least in (
+        (builder().set_size_threshold, -1),
+        (builder().set_num_compact_threads, 1),
+        (builder().enable_compaction_on_checkpoint, 1),
+    ):
+        with pytest.raises(InvalidProgramError, match=f"must be at least {least}; got {least - 1}"):
+            set_it(least - 1)
         with pytest.raises(InvalidArgumentError, match="must be an int"):
             set_it("1")  # type: ignore[arg-type]
+    with pytest.raises(InvalidProgramError, match="needs a size threshold"):
+        builder().set_size_threshold(-1).build()
     with pytest.raises(InvalidArgumentError, match="must be bytes"):
         FileCompactor.concat_file_compactor("x")  # type: ignore[arg-type]
     row = FileSink.for_row_format("/tmp/x", Encoder.simple_string_encoder())

@@ -23,7 +23,7 @@ class FileCompactStrategy:
     FileCompactStrategy(size_threshold=1024, num_checkpoints_before_compaction=10, num_compact_threads=1)
     """
 
-    #: Bytes from which on files are merged; -1: however many they are.
+    #: Bytes from which on files are merged; -1: not for their size.
     size_threshold: int = -1
     #: Merge after so many checkpoints, whatever the size; -1: never for that reason.
     num_checkpoints_before_compaction: int = -1
@@ -42,18 +42,19 @@ class FileCompactStrategy:
 
         def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategy.Builder:
             """Merge what has waited for so many checkpoints."""
-            number = _positive(num_checkpoints_before_compaction, "num_checkpoints_before_compaction")
+            number = _at_least(1, num_checkpoints_before_compaction, "num_checkpoints_before_compaction")
             self._strategy = replace(self._strategy, num_checkpoints_before_compaction=number)
             return self
 
         def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
-            """Merge files that have so many bytes together."""
-            self._strategy = replace(self._strategy, size_threshold=_positive(size_threshold, "size_threshold"))
+            """Merge files that have so many bytes together; -1, the default: only for another reason."""
+            self._strategy = replace(self._strategy, size_threshold=_at_least(-1, size_threshold, "size_threshold"))
             return self
 
         def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
             """Set how many merges each subtask makes at the same time; 1 by default."""
-            self._strategy = replace(self._strategy, num_compact_threads=_positive(num_compact_threads, "num_compact_threads"))
+            number = _at_least(1, num_compact_threads, "num_compact_threads")
+            self._strategy = replace(self._strategy, num_compact_threads=number)
             return self
 
         def build(self) -> FileCompactStrategy:
@@ -67,11 +68,11 @@ class FileCompactStrategy:
             return strategy
 
 
-def _positive(value: Any, name: str) -> int:
+def _at_least(least: int, value: Any, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidArgumentError(f"{name} of FileCompactStrategy must be an int; got {value!r}")
-    if value <= 0:
-        raise InvalidProgramError(f"{name} of FileCompactStrategy must be more than 0; got {value}")
+    if value < least:
+        raise InvalidProgramError(f"{name} of FileCompactStrategy must be at least {least}; got {value}")
     return value
 
 

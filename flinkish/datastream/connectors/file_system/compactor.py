@@ -28,7 +28,7 @@ from flinkish.datastream.connectors.file_system.parts import FileCommittable, Pa
 COMPACTED_PREFIX: Final = "compacted-"
 
 #: Lets each file through by itself, at the next barrier.
-PASS_ON: Final = FileCompactStrategy(size_threshold=1, num_checkpoints_before_compaction=1)
+PASS_ON: Final = FileCompactStrategy(size_threshold=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def groups_to_merge(
     for file in waiting.files:
         group.append(file)
         size += file.length
-        if 0 < strategy.size_threshold <= size:
+        if 0 <= strategy.size_threshold <= size:
             groups.append(tuple(group))
             group, size = [], 0
     if group and (end_of_input or 0 < strategy.num_checkpoints_before_compaction <= waiting.checkpoints):

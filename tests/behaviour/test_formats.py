@@ -1,0 +1,324 @@
+"""Files of all formats in whole jobs: read and written once each, whenever a job fails; HybridSource and merged files as well."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flinkish.common import Encoder, Row, Types, WatermarkStrategy
+from flinkish.common.errors import JobExecutionError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.connectors.file_system import (
+    BucketAssigner,
+    BulkFormat,
+    FileCompactor,
+    FileCompactStrategy,
+    FileEnumeratorProvider,
+    FileSink,
+    FileSource,
+    RollingPolicy,
+    StreamFormat,
+)
+from flinkish.datastream.connectors.hybrid_source import HybridSource
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from flinkish.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema, GenericRecordAvroTypeInfo
+from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from flinkish.datastream.formats.parquet import (
+    AvroParquetReaders,
+    AvroParquetWriters,
+    ParquetBulkWriters,
+    ParquetColumnarRowInputFormat,
+)
+from flinkish.datastream.functions import MapFunction
+from flinkish.datastream.output_tag import OutputTag
+from flinkish.table import DataTypes
+from tests.behaviour.test_operators import collect
+from tests.conftest import MakeEnvironment
+
+NO_WATERMARKS = WatermarkStrategy.no_watermarks()
+ROWS = 200
+RESTARTING = {
+    "execution.checkpointing.interval": "10 ms",
+    "execution.epoch.max-records": 25,
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": 20,
+    "restart-strategy.fixed-delay.delay": "1 ms",
+}
+ROW = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
+TABLE_ROW = DataTypes.ROW([DataTypes.FIELD("id", DataTypes.BIGINT()), DataTypes.FIELD("name", DataTypes.STRING())])
+AVRO = AvroSchema(
+    {"type": "record", "name": "Named", "fields": [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]}
+)
+CSV = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header().set_strict_headers().build()
+
+
+def name_of(number: int) -> str:
+    return f'n "{number}",\n{number % 7}'
+
+
+RECORDS = [{"id": i, "name": name_of(i)} for i in range(ROWS)]
+
+
+class FailOnce(MapFunction):
+    """Fails at some ids, at each once in all attempts."""
+
+    def __init__(self, markers: Path, *ids: int) -> None:
+        self._markers = markers
+        self._ids = ids
+
+    def map(self, value: Any) -> Any:
+        number = value if isinstance(value, int) else value["id"]
+        if number in self._ids:
+            marker = self._markers / str(number)
+            if not marker.exists():
+                marker.touch()
+                raise RuntimeError(f"once at {number}")
+        return value
+
+
+def environment(make_env: MakeEnvironment, folder: Path) -> StreamExecutionEnvironment:
+    (folder / "failed").mkdir()
+    return make_env(settings={**RESTARTING, "execution.checkpointing.dir": folder / "checkpoints"})
+
+
+def visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+# Formats.
+
+
+@dataclass(frozen=True)
+class Case:
+    """How test data of a format is written and read without flinkish, and with it in a job."""
+
+    write: Callable[[Path], None]
+    source: Callable[[StreamExecutionEnvironment, str], DataStream]
+    type_info: TypeInformation
+    sink: Callable[[str], FileSink]
+    read: Callable[[Path], list[Any]]
+
+
+def write_csv(path: Path) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, ["id", "name"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(RECORDS)
+    path.write_text(text.getvalue(), newline="")
+
+
+def read_csv(path: Path) -> list[Any]:
+    with open(path, newline="") as file:
+        return [{**row, "id": int(row["id"])} for row in csv.DictReader(file)]
+
+
+def write_json(path: Path) -> None:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in RECORDS))
+
+
+def write_avro(path: Path) -> None:
+    with open(path, "wb") as file:
+        fastavro.writer(file, AVRO.parsed, RECORDS, sync_interval=300)
+
+
+def read_avro(path: Path) -> list[Any]:
+    with open(path, "rb") as file:
+        return list(fastavro.reader(file))
+
+
+def read_parquet(path: Path) -> list[Any]:
+    return list(pq.read_table(path).to_pylist())
+
+
+def from_files(kind: Any, format_: Any) -> Callable[[StreamExecutionEnvironment, str], DataStream]:
+    return lambda env, path: env.from_source(kind(format_, path).build(), NO_WATERMARKS, "files")
+
+
+def to_files(begin: Any, format_: Any) -> Callable[[str], FileSink]:
+    return lambda path: begin(path, format_).with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+
+
+RECORD = GenericRecordAvroTypeInfo(AVRO)
+STREAM, BULK = FileSource.for_record_stream_format, FileSource.for_bulk_file_format
+CASES = {
+    "csv": Case(
+        write_csv,
+        from_files(STREAM, CsvReaderFormat.for_schema(CSV)),
+        ROW,
+        to_files(FileSink.for_bulk_format, CsvBulkWriters.for_schema(CSV)),
+        read_csv,
+    ),
+    "json": Case(
+        write_json,
+        from_files(STREAM, StreamFormat.line_format(JsonRowDeserializationSchema.builder().type_info(ROW).build())),
+        ROW,
+        to_files(FileSink.for_row_format, Encoder.of_schema(JsonRowSerializationSchema.builder().with_type_info(ROW).build())),
+        lambda path: [json.loads(line) for line in path.read_text().splitlines()],
+    ),
+    "avro": Case(
+        write_avro,
+        lambda env, path: env.create_input(AvroInputFormat(path, AVRO)),
+        RECORD,
+        to_files(FileSink.for_bulk_format, AvroBulkWriters.for_generic_record(AVRO)),
+        read_avro,
+    ),
+    "parquet": Case(
+        lambda path: pq.write_table(pa.Table.from_pylist(RECORDS), path, row_group_size=30),
+        from_files(BULK, ParquetColumnarRowInputFormat(TABLE_ROW, batch_size=7, is_case_sensitive=False)),
+        ROW,
+        to_files(FileSink.for_bulk_format, ParquetBulkWriters.for_row_type(TABLE_ROW)),
+        read_parquet,
+    ),
+    "avro in parquet": Case(
+        lambda path: pq.write_table(pa.Table.from_pylist(RECORDS), path, row_group_size=30),
+        from_files(STREAM, AvroParquetReaders.for_generic_record(AVRO)),
+        RECORD,
+        to_files(FileSink.for_bulk_format, AvroParquetWriters.for_generic_record(AVRO)),
+        read_parquet,
+    ),
+}
+
+
+def run(env: StreamExecutionEnvironment, folder: Path, *names: str) -> None:
+    """Read and write files of some formats in one job that fails again and again; compare what came out."""
+    for name in names:
+        case = CASES[name]
+        (folder / name).mkdir()
+        case.write(folder / name / "in")
+        stream = case.source(env, str(folder / name / "in"))
+        assert stream.get_type() == case.type_info
+        stream.map(FailOnce(folder / "failed", 60, 150), case.type_info).sink_to(case.sink(str(folder / name / "out")))
+    env.execute()
+    assert {path.name for path in (folder / "failed").iterdir()} == {"60", "150"}
+    for name in names:
+        found = [record for path in visible(folder / name / "out") for record in CASES[name].read(path)]
+        assert sorted(found, key=lambda record: record["id"]) == RECORDS, name
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@pytest.mark.parametrize("name", CASES)
+def test_files_of_a_format_are_read_and_written_once_each_after_restarts(
+    make_env: MakeEnvironment, tmp_path: Path, name: str
+) -> None:
+    run(environment(make_env, tmp_path), tmp_path, name)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("engine", ["spark"], indirect=True)
+def test_files_of_all_formats_in_one_job_on_spark(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    run(environment(make_env, tmp_path), tmp_path, *CASES)
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_an_avro_file_is_shared_by_readers_and_its_damaged_block_goes_aside(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    path = tmp_path / "a.avro"
+    write_avro(path)
+    with open(path, "rb") as file:
+        blocks = list(fastavro.block_reader(file))
+    data = bytearray(path.read_bytes())
+    data[blocks[5].offset + 4] = 0xFF
+    path.write_bytes(data)
+    tag = OutputTag("bad", Types.STRING())
+    source = (
+        FileSource.for_bulk_file_format(BulkFormat.avro_format(AVRO), str(path))
+        .set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(500))
+        .on_record_error(RecordErrorPolicy.side_output(tag))
+        .build()
+    )
+    stream = make_env(parallelism=3).from_source(source, NO_WATERMARKS, "avro")
+    good = stream.map(lambda record: str(record["id"]), Types.STRING())
+    found = collect(good.union(stream.get_side_output(tag)))
+    bad = [text for text in found if not text.isdigit()]
+    assert len(bad) == 1
+    assert bad[0].startswith(f"{path}, block at byte {blocks[5].offset}: the block is damaged")
+    left = [record["id"] for index, block in enumerate(blocks) if index != 5 for record in block]
+    assert sorted(int(text) for text in found if text.isdigit()) == left
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+def test_a_record_that_is_not_of_its_avro_schema_fails_at_its_operator(make_env: MakeEnvironment) -> None:
+    numbers = make_env().from_collection([1, 2], Types.INT())
+    records = numbers.map(lambda number: {"id": number, "name": number}, RECORD).name("Wrong")
+    with pytest.raises(JobExecutionError, match=r"(?s)Wrong.*not of its Avro schema.*Named\.name"):
+        collect(records.map(lambda record: record["id"], Types.INT()))
+
+
+# Merged files.
+
+
+def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = environment(make_env, tmp_path)
+    base_path, on_checkpoint = BucketAssigner.base_path_bucket_assigner(), RollingPolicy.on_checkpoint_rolling_policy()
+    numbers = env.generate_sequence(0, ROWS - 1).map(FailOnce(tmp_path / "failed", 20, 60, 90, 130, 180), Types.LONG())
+    lines = (
+        FileSink.for_row_format(str(tmp_path / "lines"), Encoder.simple_string_encoder())
+        .with_bucket_assigner(base_path)
+        .with_rolling_policy(on_checkpoint)
+        .enable_compact(
+            FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).build(), FileCompactor.concat_file_compactor()
+        )
+        .build()
+    )
+    numbers.sink_to(lines).uid("lines")
+    rows = (
+        FileSink.for_bulk_format(str(tmp_path / "rows"), ParquetBulkWriters.for_row_type(ROW))
+        .with_bucket_assigner(base_path)
+        .enable_compact(
+            FileCompactStrategy.builder().set_size_threshold(10**9).set_num_compact_threads(2).build(),
+            FileCompactor.record_wise_file_compactor(),
+        )
+        .build()
+    )
+    numbers.map(lambda number: Row(id=number, name=name_of(number)), ROW).sink_to(rows)
+    env.execute()
+    assert len(list((tmp_path / "failed").iterdir())) == 5
+    files = visible(tmp_path / "lines")
+    assert sorted(int(line) for path in files for line in path.read_text().split()) == list(range(ROWS))
+    assert any(path.name.startswith("compacted-part-") for path in files)
+    # Of less than a gigabyte nothing is merged before the end; then all of both writers is, into one file.
+    (merged,) = visible(tmp_path / "rows")
+    assert sorted(read_parquet(merged), key=lambda record: record["id"]) == RECORDS
+
+
+# Sources one after the other.
+
+
+def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    env = environment(make_env, tmp_path)
+    (tmp_path / "in").mkdir()
+    for half in (100, 150):
+        text = "".join(f'{{"id": {number}}}\n' for number in range(half, half + 50))
+        (tmp_path / "in" / f"{half}.jsonl").write_text(text)
+    of_id = Types.ROW_NAMED(["id"], [Types.LONG()])
+    files = StreamFormat.json_lines_format(of_id)
+
+    def ids(path: Path, numbers: range) -> FileSource:
+        path.write_text("".join(f'{{"id": {number}}}\n' for number in numbers))
+        return FileSource.for_record_stream_format(files, str(path)).build()
+
+    source = (
+        HybridSource.builder(ids(tmp_path / "first.jsonl", range(100)))
+        .add_source(FileSource.for_record_stream_format(files, str(tmp_path / "in")).build())
+        .add_source(ids(tmp_path / "last.jsonl", range(200, 300)))
+        .build()
+    )
+    stream = env.from_source(source, NO_WATERMARKS, "hybrid")
+    found = collect(stream.map(FailOnce(tmp_path / "failed", 50, 99, 130, 180, 200, 260), of_id))
+    assert len(list((tmp_path / "failed").iterdir())) == 6
+    numbers = [row.id for row in found]
+    assert sorted(numbers) == list(range(300))
+    # One source after the other, and within a file in its order.
+    assert [number for number in numbers if number < 100] == numbers[:100]
+    assert [number for number in numbers if number >= 200] == numbers[200:] == list(range(200, 300))
