@@ -38,6 +38,7 @@ from flinkish.datastream.connectors.file_system import (
 )
 from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.state import ListStateDescriptor
+from flinkish.testing.tables import assert_delta_table_equal, assert_tables_equal
 from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
 from tests.recovery.processes import wait_until
@@ -185,14 +186,6 @@ FLIGHT = Types.ROW_NAMED(["origin", "year", "delay"], [Types.STRING(), Types.INT
 FLIGHTS = [("JFK", 2013, 1.5), ("JFK", 2014, None), ("EWR", 2013, -2.0), (None, 2013, 0.0), ("L G/A", 2013, 3.0)]
 
 
-def assert_holds(spark: SparkSession, path: str, schema: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Compare a table, as Spark reads it, with rows in any order."""
-    from chispa import assert_df_equality
-
-    expected = spark.createDataFrame(list(rows), schema)
-    assert_df_equality(spark.read.format("delta").load(path), expected, ignore_row_order=True, ignore_nullable=True)
-
-
 def test_rows_come_into_a_partitioned_delta_table(
     env: StreamExecutionEnvironment, engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -207,7 +200,7 @@ def test_rows_come_into_a_partitioned_delta_table(
     assert sorted([tuple(row.values()) for row in rows], key=str) == sorted(FLIGHTS * 2, key=str)
     if engine == "spark":
         spark: SparkSession = request.getfixturevalue("spark_session")
-        assert_holds(spark, path, "origin string, year int, delay double", FLIGHTS * 2)
+        assert_delta_table_equal(path, FLIGHTS * 2, "origin string, year int, delay double", spark=spark)
     # one commit that creates the table, one for each job
     assert [entry["operation"] for entry in table.history()].count("WRITE") == 2
 
@@ -224,8 +217,6 @@ EVERYTHING = Types.ROW_NAMED(
 
 @pytest.mark.spark
 def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: SparkSession, tmp_path: Path) -> None:
-    from chispa import assert_df_equality
-
     configuration = Configuration()
     configuration.set_string("execution.engine", "local")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -251,7 +242,7 @@ def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: Spark
         ],
         read.schema,
     )  # fmt: skip
-    assert_df_equality(read.sort("int"), expected.sort("int"))
+    assert_tables_equal(read, expected, ignore_column_order=False, ignore_nullable=False)
     types = {field.name: field.dataType.simpleString() for field in read.schema}
     assert types == {
         "bool": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint", "float": "float",
