@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ from flinkish.datastream.connectors.file_system import (
     StreamFormat,
 )
 from flinkish.datastream.connectors.hybrid_source import HybridSource
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema, GenericRecordAvroTypeInfo
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
@@ -46,6 +48,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.table import DataTypes
 from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.recovery.conftest import wait_for_checkpoints
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 ROWS = 200
@@ -258,10 +261,12 @@ def test_a_record_that_is_not_of_its_avro_schema_fails_at_its_operator(make_env:
 # Merged files.
 
 
-def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironment, tmp_path: Path) -> None:
+def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironment, engine: str, tmp_path: Path) -> None:
     env = environment(make_env, tmp_path)
+    # A restart on Spark takes seconds.
+    failures = (20, 60, 90, 130, 180) if engine == "local" else (60, 130)
     base_path, on_checkpoint = BucketAssigner.base_path_bucket_assigner(), RollingPolicy.on_checkpoint_rolling_policy()
-    numbers = env.generate_sequence(0, ROWS - 1).map(FailOnce(tmp_path / "failed", 20, 60, 90, 130, 180), Types.LONG())
+    numbers = env.generate_sequence(0, ROWS - 1).map(FailOnce(tmp_path / "failed", *failures), Types.LONG())
     lines = (
         FileSink.for_row_format(str(tmp_path / "lines"), Encoder.simple_string_encoder())
         .with_bucket_assigner(base_path)
@@ -283,7 +288,7 @@ def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironm
     )
     numbers.map(lambda number: Row(id=number, name=name_of(number)), ROW).sink_to(rows)
     env.execute()
-    assert len(list((tmp_path / "failed").iterdir())) == 5
+    assert len(list((tmp_path / "failed").iterdir())) == len(failures)
     files = visible(tmp_path / "lines")
     assert sorted(int(line) for path in files for line in path.read_text().split()) == list(range(ROWS))
     assert any(path.name.startswith("compacted-part-") for path in files)
@@ -295,8 +300,9 @@ def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironm
 # Sources one after the other.
 
 
-def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnvironment, tmp_path: Path) -> None:
+def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnvironment, engine: str, tmp_path: Path) -> None:
     env = environment(make_env, tmp_path)
+    failures = (50, 99, 130, 180, 200, 260) if engine == "local" else (50, 130, 260)
     (tmp_path / "in").mkdir()
     for half in (100, 150):
         text = "".join(f'{{"id": {number}}}\n' for number in range(half, half + 50))
@@ -315,10 +321,63 @@ def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnviro
         .build()
     )
     stream = env.from_source(source, NO_WATERMARKS, "hybrid")
-    found = collect(stream.map(FailOnce(tmp_path / "failed", 50, 99, 130, 180, 200, 260), of_id))
-    assert len(list((tmp_path / "failed").iterdir())) == 6
+    found = collect(stream.map(FailOnce(tmp_path / "failed", *failures), of_id))
+    assert len(list((tmp_path / "failed").iterdir())) == len(failures)
     numbers = [row.id for row in found]
     assert sorted(numbers) == list(range(300))
     # One source after the other, and within a file in its order.
     assert [number for number in numbers if number < 100] == numbers[:100]
     assert [number for number in numbers if number >= 200] == numbers[200:] == list(range(200, 300))
+
+
+class Slow(MapFunction):
+    """Takes its time, so that there is a middle to stop in."""
+
+    def map(self, value: int) -> int:
+        threading.Event().wait(0.0005)
+        return value
+
+
+Change = Callable[[FileSink.RowFormatBuilder], object]
+
+
+def merging(builder: FileSink.RowFormatBuilder) -> object:
+    strategy = FileCompactStrategy.builder().set_size_threshold(600).build()
+    return builder.enable_compact(strategy, FileCompactor.concat_file_compactor())
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@pytest.mark.parametrize(
+    ("before", "after", "parallelism"),
+    [
+        (merging, merging, 3),
+        (merging, FileSink.RowFormatBuilder.disable_compact, 1),
+        (lambda builder: builder, merging, 3),
+    ],
+    ids=["merging goes on", "merging ends", "merging begins"],
+)
+def test_a_job_goes_on_from_a_savepoint_with_its_files_and_sources(
+    make_env: MakeEnvironment, tmp_path: Path, before: Change, after: Change, parallelism: int
+) -> None:
+    def job(change: Change, parallelism: int, settings: dict[str, Any]) -> Any:
+        checkpoints = {"execution.checkpointing.interval": "10 ms", "execution.checkpointing.dir": tmp_path / "checkpoints"}
+        env = make_env(parallelism, {**checkpoints, "execution.epoch.max-records": 20, **settings})
+        source = HybridSource.builder(NumberSequenceSource(0, 299)).add_source(NumberSequenceSource(300, 999)).build()
+        builder = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder())
+        builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        builder.with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=100))
+        change(builder)
+        numbers = env.from_source(source, NO_WATERMARKS, "numbers").uid("numbers")
+        numbers.map(Slow(), Types.LONG()).uid("slow").sink_to(builder.build()).uid("files")
+        return env.execute_async("files")
+
+    def written() -> list[int]:
+        return sorted(int(line) for path in visible(tmp_path / "out") for line in path.read_text().split())
+
+    first = job(before, 2, {})
+    wait_for_checkpoints(first, 5)
+    savepoint = first.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+    first.get_job_execution_result().result(60)
+    assert 0 < len(written()) < 1000
+    job(after, parallelism, {"execution.state-recovery.path": savepoint}).get_job_execution_result().result(60)
+    assert written() == list(range(1000))
