@@ -32,7 +32,7 @@ HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
 			random.sample random.shuffle random.uniform) \
 		$(call banned,use common/pickling.py,pickle cloudpickle) }'
 # Examples in the documentation of what users call.
-DOCTESTS := --doctest-modules flinkish/common flinkish/datastream flinkish/metrics
+DOCTESTS := --doctest-modules flinkish/common flinkish/table flinkish/datastream flinkish/metrics
 CODE := flinkish tests jobs docs .ci
 
 # For a command that needs Java: found, or installed where that is possible, else one line that says what to install.
