@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import replace
 from typing import Any
 
@@ -72,7 +73,9 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         if self._parsers is None:
             self.open()
         assert self._parsers is not None
-        lines = (line for line in message.decode().splitlines(keepends=True) if not self._dialect.is_comment(line))
+        # Only line feeds and carriage returns end a line; str.splitlines knows more.
+        content = io.StringIO(message.decode(), newline="")
+        lines = (line for line in content if not self._dialect.is_comment(line))
         fields = next(self._dialect.reader(lines), [])
         names = self._row_type.field_names
         if not fields or len(fields) > len(names) or (len(fields) < len(names) and not self._ignore_parse_errors):

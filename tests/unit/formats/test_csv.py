@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,29 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         assert support.read(path, CsvReaderFormat.for_schema(schema.build()), credit=3, restart_readers=True) == rows
 
 
+def test_random_texts_are_read_back_in_all_dialects(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    for round_ in range(60):
+        schema = CsvSchema.builder().add_string_column("a").add_array_column("l", ":").add_string_column("b")
+        schema.set_column_separator(chance.choice(",;|\t")).set_line_separator(chance.choice(["\n", "\r\n"]))
+        schema.set_quote_char(chance.choice("\"'`")).set_use_header(chance.random() < 0.5)
+        if chance.random() < 0.5:
+            schema.set_escape_char(chance.choice("\\*"))
+        if chance.random() < 0.5:
+            schema.set_null_value("NULL")
+
+        def text() -> str:
+            return "x" + "".join(chance.choice("ab,;|\t\"'`\\*#\n ü") for _ in range(chance.randrange(8)))
+
+        rows = [
+            Row(a=text(), l=[text() for _ in range(chance.randrange(1, 4))], b=text()) for _ in range(chance.randrange(1, 20))
+        ]
+        factory = CsvBulkWriters.for_schema(schema.build())
+        path = support.write(tmp_path / str(round_), factory, rows, schema.build().row_type())
+        format_ = CsvReaderFormat.for_schema(schema.build())
+        assert support.read(path, format_, credit=chance.randrange(1, 6), restart_readers=True) == rows, f"round {round_}"
+
+
 def test_rows_dicts_and_tuples_are_written_and_checked(tmp_path: Path) -> None:
     assert write(tmp_path, columns(), [Row(b=True, s="x", n=1), {"n": 2}, (3, "y", False), [4, None, None]]) == (
         "1,x,true\n2,,\n3,y,false\n4,,\n"
@@ -232,6 +256,13 @@ def test_records_of_another_type_are_refused(tmp_path: Path, row: Any, error: ty
 def test_what_could_not_be_read_back_is_refused(tmp_path: Path, schema: CsvSchemaBuilder, row: Any, text: str) -> None:
     with pytest.raises(TypeMismatchError, match=text):
         write(tmp_path, schema, [row])
+
+
+def test_a_header_that_could_not_be_read_back_is_refused() -> None:
+    schema = CsvSchema.builder().add_string_column("a,b").disable_quote_char()
+    CsvBulkWriters.for_schema(schema.build())
+    with pytest.raises(InvalidProgramError, match="the header of CSV files cannot be written: 'a,b' holds a character"):
+        CsvBulkWriters.for_schema(schema.set_use_header().build())
 
 
 def test_csv_files_can_be_joined_unless_each_has_a_header(tmp_path: Path) -> None:
@@ -297,6 +328,7 @@ def reader(type_info: Any = PAIR, **settings: Any) -> CsvRowDeserializationSchem
         (b"1,x", (1, "x")), (b"1,x\n2,y\n", (1, "x")), (b'"1",x', (1, "x")), (b" 1 , x ", (1, " x ")), (b"1,", (1, "")),
         (b'1,a"b', (1, 'a"b')), (b"1,x\r\n", (1, "x")), (b'1, "q"', (1, ' "q"')), (b",x", (None, "x")),
         (b'1,"a\nb"', (1, "a\nb")), ("1,ü".encode(), (1, "ü")),
+        ("1,a\u2028b\x0bc".encode(), (1, "a\u2028b\x0bc")),
     ],
 )  # fmt: skip
 def test_a_line_is_read_as_a_row(message: bytes, row: Any) -> None:

@@ -212,8 +212,11 @@ class CsvWriterFactory(BulkPartWriterFactory):
     ) -> None:
         self._row_type = row_type
         self._make_lines = partial(CsvLines, row_type, dialect, line_separator=line_separator, separators=tuple(separators))
-        text = self._make_lines().header()
-        self._header = text.encode() if header else b""
+        lines = self._make_lines()
+        try:
+            self._header = lines.header().encode() if header else b""
+        except ValueError as error:
+            raise InvalidProgramError(f"the header of CSV files cannot be written: {error}") from error
         self.joinable = not header
 
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
