@@ -45,6 +45,7 @@ from flinkish.datastream.formats.parquet import (
 )
 from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.runtime import faults
 from flinkish.table import DataTypes
 from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
@@ -91,9 +92,9 @@ class FailOnce(MapFunction):
         return value
 
 
-def environment(make_env: MakeEnvironment, folder: Path) -> StreamExecutionEnvironment:
+def environment(make_env: MakeEnvironment, folder: Path, **settings: Any) -> StreamExecutionEnvironment:
     (folder / "failed").mkdir()
-    return make_env(settings={**RESTARTING, "execution.checkpointing.dir": folder / "checkpoints"})
+    return make_env(settings={**RESTARTING, "execution.checkpointing.dir": folder / "checkpoints", **settings})
 
 
 def visible(folder: Path) -> list[Path]:
@@ -295,6 +296,41 @@ def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironm
     # Of less than a gigabyte nothing is merged before the end; then all of both writers is, into one file.
     (merged,) = visible(tmp_path / "rows")
     assert sorted(read_parquet(merged), key=lambda record: record["id"]) == RECORDS
+
+
+#: Points of the protocol at which the job fails; see flinkish.runtime.faults.
+POINTS = {
+    "in the middle of an epoch": "P3:raise:nth=9",
+    "in the middle of a later level": "P4:raise:nth=9",
+    "files written, state not": "P6:raise:nth=9",
+    "state written, not committed": "P8:raise:nth=4",
+    "checkpoint committed, files not": "P10:raise:nth=3",
+    "files committed": "P11:raise:nth=3",
+}
+
+
+@pytest.mark.parametrize("engine", ["local"], indirect=True)
+@pytest.mark.parametrize("point", POINTS)
+def test_files_are_merged_once_wherever_the_job_fails(make_env: MakeEnvironment, tmp_path: Path, point: str) -> None:
+    env = environment(make_env, tmp_path, **{"execution.epoch.max-records": 3})
+    source = HybridSource.builder(NumberSequenceSource(0, 49)).add_source(NumberSequenceSource(50, ROWS - 1)).build()
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(2).build()
+    sink = (
+        FileSink.for_bulk_format(str(tmp_path / "out"), AvroBulkWriters.for_generic_record(AVRO))
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .enable_compact(strategy, FileCompactor.record_wise_file_compactor())
+        .build()
+    )
+    numbers = env.from_source(source, NO_WATERMARKS, "numbers")
+    numbers.map(lambda number: {"id": number, "name": name_of(number)}, RECORD).sink_to(sink)
+    faults.arm(f"{POINTS[point]}:once={tmp_path / 'reached'}")
+    try:
+        env.execute()
+    finally:
+        faults.arm(None)
+    assert (tmp_path / "reached").exists()
+    found = [record for path in visible(tmp_path / "out") for record in read_avro(path)]
+    assert sorted(found, key=lambda record: record["id"]) == RECORDS
 
 
 # Sources one after the other.
