@@ -158,7 +158,7 @@ def test_output_type_is_any_object_by_default_and_a_list_is_a_row(env: StreamExe
     assert numbers(env).map(abs, [Types.INT(), Types.STRING()]).get_type() == Types.ROW([Types.INT(), Types.STRING()])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("output_type", [Types.INT, "INT", int], ids=repr)
+@pytest.mark.parametrize("output_type", [Types.INT, "INT", int], ids=["method", "name", "class"])
 def test_an_output_type_that_is_none_is_refused(env: StreamExecutionEnvironment, output_type: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"output_type of map\(\) must be None, a list of TypeInformation"):
         numbers(env).map(abs, output_type)
