@@ -104,7 +104,8 @@ class JobHarness:
         self._engine = engine
         self._max_parallelism = max_parallelism
         self._settings = dict(settings or {})
-        self._timeout = timeout
+        #: How many seconds of real time a step may take.
+        self.timeout = timeout
         self._savepoint = savepoint
         self._job_id = random_id()
         self._clock = VirtualClock(self._job_id, start_time)
@@ -117,8 +118,10 @@ class JobHarness:
         #: Whether an end of the job was asked for and is none for the test.
         self._dying = False
         self._closed = False
-        self._release_session = _hold_session(self._configuration()) if engine == "spark" else lambda: None
+        self._release_session: Callable[[], None] = lambda: None
         try:
+            if engine == "spark":
+                self._release_session = _hold_session(self._configuration())
             self._launch()
         except BaseException:
             self.close()
@@ -138,6 +141,8 @@ class JobHarness:
             if self._started.is_set():
                 raise InvalidArgumentError(f"the program has no source {name!r}; it has {sorted(self._sources)}")
             source = self._sources[name] = ScriptedSource(name, type_info, splits, bounded)
+        elif not source.is_like(type_info, splits, bounded):
+            raise InvalidArgumentError(f"source {name!r} was made with another type, number of splits or boundedness before")
         return source
 
     def sink(self, name: str) -> CollectingSink:
@@ -222,7 +227,7 @@ class JobHarness:
         self.settle()
         path = self.client.stop_with_savepoint(drain, directory)
         self._settle()
-        return path.result(self._timeout)
+        return path.result(self.timeout)
 
     def crash(self, at: CrashPoint | None = None) -> None:
         """Have the driver's process die and the job be started anew, from its last checkpoint if there is one.
@@ -275,7 +280,7 @@ class JobHarness:
                 "the job has sources that are not those of the harness, and has not ended with these",
                 hint="stop() ends any job; a pause of a source lasts until the time is moved by advance().",
             )
-        return self.client.get_job_execution_result().result(self._timeout)
+        return self.client.get_job_execution_result().result(self.timeout)
 
     def play(self, script: Iterable[steps.Step]) -> None:
         """Do one step after the other; `Emit` and the like name the source. Raises InvalidArgumentError for `LoseHeap`."""
@@ -390,8 +395,8 @@ class JobHarness:
 
     def _settle(self) -> None:
         result = self.client.job_master.result
-        if not self._clock.settle(result.done, self._timeout):
-            raise TimeoutError(f"the job has not come to rest within {self._timeout:g} s; it is at\n{self._stack()}")
+        if not self._clock.settle(result.done, self.timeout):
+            raise TimeoutError(f"the job has not come to rest within {self.timeout:g} s; it is at\n{self._stack()}")
         if result.done():
             self._await_end()
             error = result.exception()
@@ -406,7 +411,7 @@ class JobHarness:
     def _await_end(self) -> None:
         """Wait for a job that has ended or is about to; the signal handlers are given back by that."""
         with suppress(Exception):
-            self.client.get_job_execution_result().result(self._timeout)
+            self.client.get_job_execution_result().result(self.timeout)
 
     def _suspend(self, why: str) -> None:
         self._dying = True

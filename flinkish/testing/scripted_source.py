@@ -154,6 +154,11 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
     # -- the harness ---------------------------------------------------------------------------------------------------------
 
+    def is_like(self, type_info: TypeInformation | None, splits: int, bounded: bool) -> bool:
+        """Return whether what is given agrees with the source; defaults agree with any."""
+        same_type = type_info is None or type_info == self._type_info
+        return same_type and splits in (1, self.splits) and bounded in (False, self._bounded)
+
     def release(self, now: int) -> bool:
         """Let what the test said up to the next pause go to the job; returns whether there is any."""
         if self.resumes_at is not None and self.resumes_at <= now:

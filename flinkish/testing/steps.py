@@ -127,8 +127,10 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Everything is stopped and started anew, perhaps at another parallelism: a job from its last checkpoint, an operator from
-    one that is taken."""
+    """Everything is stopped and started anew, perhaps at another parallelism.
+
+    A job goes on from its last checkpoint, an operator from one that is taken for it.
+    """
 
     parallelism: int | None = None
 

@@ -535,11 +535,13 @@ def test_a_job_that_does_not_come_to_rest_is_shown_with_its_stack() -> None:
         env.from_source(job.source("source"), NO_WATERMARKS, "source").process(Stuck()).sink_to(job.sink("out"))
 
     Stuck.release.clear()
-    with JobHarness(program, timeout=0.3) as job:
+    with JobHarness(program) as job:
         job.source("source").emit(1)
+        job.timeout = 0.3
         with pytest.raises(TimeoutError, match=r"not come to rest within 0.3 s(.|\n)*process_element"):
             job.settle()
         Stuck.release.set()
+        job.timeout = 60
         assert job.sink("out").take_values() == [1]
 
 
@@ -568,6 +570,8 @@ def test_a_program_that_does_not_end_is_named() -> None:
     ("wrong", "message"),
     [
         (lambda job: job.source("nothing"), r"no source 'nothing'; it has \['source'\]"),
+        (lambda job: job.source("source", splits=2), "made with another type"),
+        (lambda job: job.source("source", Types.LONG()), "made with another type"),
         (lambda job: job.sink("nothing"), r"no sink 'nothing'; it has \['out'\]"),
         (lambda job: job.source("source").emit(1, split=1), "has splits 0 to 0"),
         (lambda job: job.source("source").pause(-1), "can pause"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import importlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -74,15 +75,12 @@ def test_an_error_within_a_package_is_not_taken_for_its_absence(tmp_path: Path, 
         need("broken_package", "this")
 
 
-def test_the_entry_point_bears_the_name_of_its_module() -> None:
-    """Else naming the plugin in a conftest.py, where it is loaded already, would be an error."""
+def entry_point() -> str:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     lines = [line.strip() for line in setup["options.entry_points"]["pytest11"].splitlines()]
     (entry,) = [line for line in lines if line and not line.startswith("#")]
-    name, _, module = entry.partition(" = ")
-    assert name == module == "flinkish.testing.pytest_plugin"
-    assert importlib.import_module(module)
+    return entry
 
 
 SUITE = """
@@ -123,13 +121,29 @@ SUITE = """
 
 
 def test_the_fixtures_of_the_plugin_serve_a_suite(tmp_path: Path) -> None:
-    (tmp_path / "test_suite.py").write_text(textwrap.dedent(SUITE), encoding="utf-8")
-    # Twice named, by the entry point where flinkish is installed anew, and here: as in our own conftest.py.
-    command = [sys.executable, "-m", "pytest", "-p", "flinkish.testing.pytest_plugin", "-W", "error", "--strict-markers"]
+    suite, installed = tmp_path / "suite", tmp_path / "installed"
+    suite.mkdir()
+    (suite / "test_suite.py").write_text(textwrap.dedent(SUITE), encoding="utf-8")
+    # Named twice, by the entry point and as in our own conftest.py.
+    (suite / "conftest.py").write_text('pytest_plugins = ["flinkish.testing.pytest_plugin"]\n', encoding="utf-8")
+    install(installed)
     result = subprocess.run(
-        [*command, "-q", "-p", "no:cacheprovider", str(tmp_path)], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-m", "pytest", "-W", "error", "--strict-markers", "-q", "-p", "no:cacheprovider", str(suite)],
+        capture_output=True,
+        text=True,
+        cwd=suite,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), str(ROOT)])},
+        check=False,
     )
     assert "4 passed" in result.stdout, result.stdout + result.stderr
+
+
+def install(folder: Path) -> None:
+    """Make what pip makes of our entry points, in a folder to be put on the path."""
+    metadata = folder / "plugin_of_flinkish-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin-of-flinkish\nVersion: 1\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(f"[pytest11]\n{entry_point()}\n", encoding="utf-8")
 
 
 def test_without_its_own_engine_a_suite_runs_on_both(tmp_path: Path) -> None:
