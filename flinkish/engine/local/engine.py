@@ -54,7 +54,7 @@ class LocalEngine:
                     for slot in slots:
                         slot.close()
             finally:
-                program.remove_folders()
+                shutil.rmtree(program.scratch, ignore_errors=True)
 
     @staticmethod
     def _run_epoch(
