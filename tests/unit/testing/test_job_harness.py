@@ -25,6 +25,7 @@ from flinkish.datastream import (
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
+from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
@@ -429,6 +430,26 @@ def test_sources_of_other_kinds_are_read_without_being_asked() -> None:
         job.sink("out").assert_output(4)
         job.finish()
         job.sink("out").assert_committed(1, 2, 3, 4)
+
+
+def test_what_sources_do_in_threads_of_their_own_is_waited_for_and_keeps_to_the_virtual_time(tmp_path: Path) -> None:
+    def program(env: Environment, job: JobHarness) -> None:
+        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))
+        files = source.monitor_continuously(Duration.of_hours(1)).build()
+        env.from_source(files, NO_WATERMARKS, "files").sink_to(job.sink("out"))
+
+    (tmp_path / "first").write_text("a\nb\n", encoding="utf-8")
+    with JobHarness(program) as job:
+        assert job.sink("out").take_values() == ["a", "b"]
+        (tmp_path / "second").write_text("c\n", encoding="utf-8")
+        job.advance(3_599_999)
+        assert job.sink("out").take_values() == []
+        job.advance(1)
+        assert job.sink("out").take_values() == ["c"]
+        job.crash(CrashPoint.AFTER_COMMIT)
+        (tmp_path / "third").write_text("d\n", encoding="utf-8")
+        job.advance(3_600_000)
+        assert job.sink("out").take_values() == ["d"]
 
 
 def test_in_batch_mode_everything_comes_out_at_the_end() -> None:
