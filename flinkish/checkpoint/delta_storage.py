@@ -15,6 +15,7 @@ happened.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -326,6 +327,7 @@ class DeltaCheckpointStorage:
             found = None if log is None else log.transaction(self._job_id)
             named = log is not None and manifest_path in log.files()
         except Exception as error:
+            self._withdraw_lone_entry()
             self._refuse_gone()
             self._unknown.add(checkpoint_id)
             raise CommitOutcomeUnknownError(
@@ -455,6 +457,18 @@ class DeltaCheckpointStorage:
                 f"{self._generation}",
                 hint="another driver process has taken over the job and ended it, or the folder was removed; this one must end.",
             )
+
+    def _withdraw_lone_entry(self) -> None:
+        """Remove a log that holds only our last commit: on its way when the table was deleted, it made the folder anew."""
+        log = self._root / paths.LOG
+        if self._handle is None or not log.is_dir():
+            return
+        entry = log / f"{self._handle.version + 1:020}.json"
+        if list(log.iterdir()) == [entry]:
+            with contextlib.suppress(OSError):
+                entry.unlink()
+                log.rmdir()
+                self._root.rmdir()
 
     def _refuse_stale(self, log: DeltaLog) -> None:
         found = (log.transaction(self._job_id) or 0) // _IDS_PER_GENERATION

@@ -165,6 +165,32 @@ def test_a_driver_whose_table_is_deleted_between_its_check_and_its_commit_is_ref
     assert not old.root.exists()
 
 
+def test_a_driver_whose_table_is_deleted_while_its_commit_is_on_the_way_is_refused_and_leaves_no_log(tmp_path: Path) -> None:
+    """Writing the entry makes the folder anew: a log with one entry, which nothing can read."""
+    new = make_storage(tmp_path)
+
+    class LateLog(DeltaLog):
+        def replace_files(self, *arguments: object, **options: object) -> None:
+            new.claim()
+            entry = new.root / "_delta_log" / f"{self.version + 1:020}.json"
+            content = entry.read_text()
+            new.delete_all()
+            entry.parent.mkdir(parents=True)
+            entry.write_text(content)
+
+        @staticmethod
+        def open(root: Path, version: int | None = None) -> DeltaLog | None:
+            log = DeltaLog.open(root, version)
+            return None if log is None else LateLog(log._table)
+
+    old = make_storage(tmp_path, delta_log=LateLog)
+    old.claim()
+    draft = make_draft(old, 1)
+    with pytest.raises(StaleGenerationError, match="gone"):
+        old.commit(draft)
+    assert not old.root.exists()
+
+
 def test_a_stale_driver_deletes_nothing_of_its_successor(tmp_path: Path) -> None:
     old = make_storage(tmp_path)
     old.claim()
