@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -321,14 +322,20 @@ def test_files_are_merged_once_wherever_the_job_fails(make_env: MakeEnvironment,
         .enable_compact(strategy, FileCompactor.record_wise_file_compactor())
         .build()
     )
-    numbers = env.from_source(source, NO_WATERMARKS, "numbers")
-    numbers.map(lambda number: {"id": number, "name": name_of(number)}, RECORD).sink_to(sink)
-    faults.arm(f"{POINTS[point]}:once={tmp_path / 'reached'}")
+    reached = tmp_path / "reached"
+
+    def record_of(number: int) -> dict[str, Any]:
+        if not reached.exists():
+            time.sleep(0.02)  # the point comes after some checkpoints, before the input ends
+        return {"id": number, "name": name_of(number)}
+
+    env.from_source(source, NO_WATERMARKS, "numbers").map(record_of, RECORD).sink_to(sink)
+    faults.arm(f"{POINTS[point]}:once={reached}")
     try:
         env.execute()
     finally:
         faults.arm(None)
-    assert (tmp_path / "reached").exists()
+    assert reached.exists()
     found = [record for path in visible(tmp_path / "out") for record in read_avro(path)]
     assert sorted(found, key=lambda record: record["id"]) == RECORDS
 

@@ -16,6 +16,7 @@ def test_every_error_is_on_the_page() -> None:
 
 
 def test_no_error_on_the_page_is_unknown() -> None:
-    headings = [line.removeprefix("### ") for line in (PAGES_FOLDER / "errors.md").read_text().splitlines() if line.startswith("### ")]
+    lines = (PAGES_FOLDER / "errors.md").read_text().splitlines()
+    headings = [line.removeprefix("### ") for line in lines if line.startswith("### ")]
 
     assert [heading for heading in headings if not hasattr(errors, heading)] == []
