@@ -79,7 +79,7 @@ check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 mi
 	$(BIN)/ruff format $(RUFF_FORMAT) --check $(CODE)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: docs
 docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it while it is written)
