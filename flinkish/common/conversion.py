@@ -51,11 +51,12 @@ def converter(type_info: TypeInformation) -> Convert | None:
     """Return the function that brings an operator's output to its declared type; None if there is nothing to do (pickled values).
 
     A value of the right type comes back as it is or as a copy with equal content; None stays None. Numbers are converted as
-    PyFlink's coders do (1.7 is 1 as an INT, True is 1); FLOAT is rounded to 32 bits, SQL_TIME and SQL_TIMESTAMP are cut to
-    milliseconds. A TUPLE must be a tuple, a ROW a Row, a STRING a str. None is allowed in the fields of a row, in lists, in
-    arrays that are not primitive, and as the value of a map.
+    PyFlink's coders do (1.7 is 1 as an INT, True is 1, 5 is True); FLOAT is rounded to 32 bits, SQL_TIME and SQL_TIMESTAMP are
+    cut to milliseconds. A TUPLE must be a tuple, a ROW a Row, a STRING a str, a LIST or array a list. None is allowed in the
+    fields of a row, in lists, in arrays that are not primitive, and as the value of a map.
 
-    Differs from Flink: a tuple or row with too many fields is refused, where PyFlink cuts off the rest.
+    Differs from Flink: a tuple or row with too many fields is refused, where PyFlink cuts off the rest, and a row with too few,
+    of which PyFlink makes up the rest; a CHAR is one character; a BIG_INT may have more than 64 bits.
 
     The function raises TypeMismatchError, which names the field, what it must be and what was got.
 
@@ -79,8 +80,9 @@ def lenient_converter(type_info: TypeInformation) -> Convert | None:
     """Return the function that brings an element of a collection to its declared type; None if there is nothing to do.
 
     As `converter`, but a row may be given as a Row, dict, list, tuple or object with attributes (keys and attributes that are
-    not fields are left out, missing ones are None), a tuple as a list or Row, a text as a number or boolean, an array of bytes
-    as a list of numbers, and whole numbers of up to 64 bits wrap around as in Java (43878 as a SHORT is -21658).
+    not fields are left out, missing ones are None), a tuple as a list or Row, a list or array as a tuple or array, a text as a
+    number or boolean, an array of bytes as a list of numbers, and whole numbers of up to 64 bits wrap around as in Java (43878
+    as a SHORT is -21658).
 
     Differs from Flink: other numbers are converted if nothing is lost (1 as a DOUBLE), and what cannot be converted raises
     TypeMismatchError, where PyFlink makes it null and fails later with a NullPointerException.
@@ -246,7 +248,7 @@ class _Builder:
     def _basic(self, type_info: BasicTypeInfo, path: str) -> Convert:
         basic = type_info.basic_type
         expected = _EXPECTED[basic]
-        fail = self._fail
+        fail, lenient = self._fail, self._lenient
         if basic in _INTEGER_BITS:
             return self._integer(_INTEGER_BITS[basic], path, expected)
         match basic:
@@ -268,9 +270,15 @@ class _Builder:
                     if value is True or value is False:
                         return value
                     try:
-                        return bool(_as_int(value))
+                        number = _as_int(value)
                     except (TypeError, ValueError, OverflowError) as error:
                         fail(path, expected, value, error)
+                    # PyFlink's coder takes a number that fits into a byte.
+                    if number not in (0, 1) if lenient else not 0 <= number <= 255:
+                        fail(path, expected, value)
+                    if lenient and number != value:
+                        fail(path, expected, value)
+                    return bool(number)
 
                 return convert_boolean
             case BasicType.FLOAT if self._round_floats:
@@ -301,9 +309,12 @@ class _Builder:
 
                 def convert_big_int(value: Any) -> Any:
                     try:
-                        return _as_int(value)
+                        number = _as_int(value)
                     except (TypeError, ValueError, OverflowError) as error:
                         fail(path, expected, value, error)
+                    if lenient and number != value:
+                        fail(path, expected, value)
+                    return number
 
                 return convert_big_int
             case _:
@@ -385,6 +396,8 @@ class _Builder:
         fail, time = self._fail, datetime.time
 
         def convert_time(value: Any) -> Any:
+            if isinstance(value, datetime.datetime):
+                value = value.time()
             if not isinstance(value, time):
                 fail(path, "a datetime.time", value)
             excess = value.microsecond % 1000
@@ -434,17 +447,19 @@ class _Builder:
         return convert_bytes
 
     def _sequence(self, element_type: TypeInformation, type_info: TypeInformation, path: str, nullable: bool) -> Convert:
-        fail = self._fail
+        fail, lenient = self._fail, self._lenient
         convert = self.build(element_type, f"an element of {path}" if path else "an element")
         expected = f"a list ({type_info!r})"
         null_expected = f"without None ({type_info!r})"
 
         def checked(value: Any) -> Sequence[Any]:
-            if isinstance(value, (list, tuple)):
+            if isinstance(value, list):
                 return value
-            # array.array and numpy arrays are fine; text, bytes, sets and dicts are mistakes.
-            if isinstance(value, (str, bytes, bytearray, set, frozenset, dict)) or not hasattr(value, "tolist"):
-                fail(path, expected, value)
+            if lenient and isinstance(value, tuple):
+                return value
+            # In a collection array.array and numpy arrays are fine; text, bytes, sets and dicts are mistakes.
+            if not lenient or isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "tolist"):
+                fail(path, expected, value, hint=None if lenient else "return a list: list(value), or value.tolist().")
             result: Sequence[Any] = value.tolist()
             return result
 

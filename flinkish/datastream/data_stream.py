@@ -640,7 +640,7 @@ class KeyedStream(DataStream):
 
     def get_type(self) -> TypeInformation:
         """Return the type of a row of key and record."""
-        return Types.ROW([self._key_type, self._record_type])
+        return Types.ROW_NAMED(["f0", "f1"], [self._key_type, self._record_type])
 
     def _key_fields(self) -> dict[str, Any]:
         return {"key_selector": self._key_selector, "key_type": self._key_type}

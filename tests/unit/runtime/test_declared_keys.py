@@ -28,7 +28,7 @@ KEYS: list[tuple[TypeInformation | None, list[Any], Any]] = [
     (NAMED, [Row(x=1, y="a"), Row(1, "a"), Row(y="a", x=1)], Row(x=1, y="a")),
     (PAIR, [Row(None, None)], Row(f0=None, f1=None)),
     (T.TUPLE([T.LONG(), T.ROW([T.LONG()])]), [(1, Row(2)), (1, Row(f0=2))], (1, Row(f0=2))),
-    (T.LIST(T.LONG()), [[1, 2], (1, 2)], [1, 2]),
+    (T.LIST(T.LONG()), [[1, 2], [1.0, True + 1]], [1, 2]),
     (T.PRIMITIVE_ARRAY(T.BYTE()), [b"a", bytearray(b"a")], b"a"),
     (T.SQL_DATE(), [MOMENT, MOMENT.date(), MOMENT.replace(hour=7)], MOMENT.date()),
     (T.SQL_TIMESTAMP(), [MOMENT, MOMENT.replace(microsecond=678_000)], MOMENT.replace(microsecond=678_000)),
