@@ -159,13 +159,18 @@ class Job:
 
 @contextmanager
 def running(
-    *arguments: str, log: Path, fault: str | None = None, launcher: Sequence[str] = (), temporary: Path | None = None
+    *arguments: str,
+    log: Path,
+    fault: str | None = None,
+    launcher: Sequence[str] = (),
+    temporary: Path | None = None,
+    script: str = "keyed_timers_job.py",
 ) -> Iterator[Job]:
-    """Run the job of the recovery tests, by plain python unless another launcher is given; what is left of it is killed.
+    """Run a job of the recovery tests, by plain python unless another launcher is given; what is left of it is killed.
 
     `temporary`: a temporary folder that it shares with others, and that is left to the caller.
     """
-    script = str(Path(__file__).with_name("keyed_timers_job.py"))
+    script = str(Path(__file__).with_name(script))
     command = [*(launcher or [sys.executable]), script, *arguments]
     job = Job(command, log, {"FLINKISH_FAULT": fault} if fault else None, temporary)
     try:
