@@ -118,6 +118,18 @@ RUNTIME_MODE = _option(
     "STREAMING",
     "BATCH: sorted input and one final result for each key, for input that ends; AUTOMATIC: BATCH if all sources are bounded.",
 )
+SORTED_INPUTS_MEMORY = _option(
+    "execution.sorted-inputs.memory",
+    in_range(MEMORY, 1),
+    128 << 20,
+    "Batch mode: about how much memory the records take that an operator's subtask sorts or holds back; more go to disk.",
+)
+SORTED_INPUTS_ENABLED = _option(
+    "execution.sorted-inputs.enabled", BOOLEAN, True, "Batch mode: keyed input is sorted; false is refused."
+)
+BATCH_STATE_BACKEND_ENABLED = _option(
+    "execution.batch-state-backend.enabled", BOOLEAN, True, "Batch mode: state is forgotten key by key; false is refused."
+)
 BUFFER_TIMEOUT = _option(
     "execution.buffer-timeout.interval",
     in_range(DURATION, -1),

@@ -122,7 +122,7 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     _prepare_caches(program, mode)
     # Built once without regard to a checkpoint, so that a wrong program is refused before storage is touched or claimed.
     build_job_graph(generate(program))
-    check_supported(program)
+    check_supported(program, mode)
     dependencies = Dependencies.of(program)
     disk = DiskFolder(configuration.get(options.TMP_DIRS), "flinkish-job")
     engine = surroundings.make_engine(configuration, clock, ids)
@@ -148,7 +148,8 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
         if restored is not None:
             ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
             recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
-        setup = job_setup(execution_plan, configuration, identity.job_id, dependencies)
+        spill = disk.path() / "spill" if is_batch(configuration) else None
+        setup = job_setup(execution_plan, configuration, identity.job_id, dependencies, spill)
         cluster = identity.cluster
         released = threading.Event()
         job: list[EmbeddedJobClient] = []

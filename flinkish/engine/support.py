@@ -10,15 +10,22 @@ from urllib.parse import unquote, urlsplit
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.program import Program
 
 
-def check_supported(program: Program) -> None:
+def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
     """Raise UnsupportedError, naming the setting, for a program that would not run as it says.
 
     Raises InvalidProgramError for jars that are not there.
     """
     _check_jars(program.configuration)
+    for option in (options.SORTED_INPUTS_ENABLED, options.BATCH_STATE_BACKEND_ENABLED):
+        if mode is RuntimeExecutionMode.BATCH and not program.configuration.get(option):
+            raise UnsupportedError(
+                f"{option.key} is false: a batch without sorted input would need the state of all keys at once.",
+                hint="leave it out, or set execution.runtime-mode to STREAMING.",
+            )
     python = program.python_executable
     if python is not None and program.configuration.get(options.ENGINE) == "local":
         found = shutil.which(python)

@@ -144,6 +144,8 @@ class Attempt:
         self._poll_delay = setup.poll_interval
         self._carry_over: dict[int, bytes] = {}
         self._next_timer: int | None = None
+        #: Tasks of a batch have records that they held back.
+        self._held = False
         self._finished: set[Subtask] = set()
         self._final_due: int | None = None
         self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
@@ -303,7 +305,7 @@ class Attempt:
             farewell=self._farewell,
             barrier_due=trigger is not None,
             next_checkpoint=min(looks, default=None),
-            input_ready=any(source.input_ready for source in sources),
+            input_ready=self._held or any(source.input_ready for source in sources),
             back_pressured=back_pressured,
             next_timer=self._next_timer,
             next_poll=self._ended + self._poll_delay if any(source.wants_poll for source in sources) else None,
@@ -329,6 +331,7 @@ class Attempt:
             completed_checkpoints=() if notices is None else notices.completed_checkpoints,
             aborted_checkpoints=() if notices is None else notices.aborted_checkpoints,
             restore=self._restored.to_restore() if first and self._restored is not None else None,
+            release=credit,
             drain=trigger is not None and trigger.drain,
             farewell=self._farewell,
         )
@@ -397,11 +400,13 @@ class Attempt:
                 self._sources[uid].apply(subtask, reader)
                 total += reader.records
                 most = max(most, reader.records)
+            most = max(most, report.released)
             for metrics in report.metrics:
                 if metrics.finished:
                     self._finished.add(Subtask(metrics.vertex, metrics.subtask))
             for uid, subtask, committables in report.final_committables:
                 self._prepared.extend(Committable(operator_uid=uid, subtask=subtask, data=data) for data in committables)
+        self._held = any(report.holds for report in reports)
         self._alignment.update()
         self._next_timer = min((report.next_timer for report in reports if report.next_timer is not None), default=None)
         return total, most

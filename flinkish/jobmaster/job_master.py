@@ -264,6 +264,7 @@ class JobMaster:
                     job_name=setup.job_name,
                     attempt_id=attempt_id,
                     scratch=self._engine.scratch_root() / attempt_id,
+                    spill=None if setup.spill is None else setup.spill / attempt_id,
                     dependencies=setup.dependencies,
                     python_executable=setup.python_executable,
                 )

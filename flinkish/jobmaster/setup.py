@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 from flinkish.checkpoint.settings import CheckpointSettings
 from flinkish.common import options
@@ -37,6 +38,8 @@ class JobSetup:
     #: Files for user functions, and the interpreter that runs them; see TaskProgram.
     dependencies: Dependencies = NO_DEPENDENCIES
     python_executable: str | None = None
+    #: Folder on disk that all tasks reach; see TaskProgram.
+    spill: Path | None = None
 
     @property
     def checkpointing(self) -> bool:
@@ -50,7 +53,11 @@ class JobSetup:
 
 
 def job_setup(
-    plan: ExecutionPlan, configuration: Configuration, job_id: str, dependencies: Dependencies = NO_DEPENDENCIES
+    plan: ExecutionPlan,
+    configuration: Configuration,
+    job_id: str,
+    dependencies: Dependencies = NO_DEPENDENCIES,
+    spill: Path | None = None,
 ) -> JobSetup:
     """Read all settings of a job. Raises ConfigurationError for a malformed value."""
     checkpoints = CheckpointSettings.from_configuration(configuration)
@@ -71,6 +78,7 @@ def job_setup(
         idle_interval=configuration.get(options.EPOCH_IDLE_INTERVAL) if engine == "spark" else None,
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
+        spill=spill,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
 import enum
 import math
 import numbers
@@ -115,6 +116,38 @@ def as_key(key: Any) -> Any:
 def original_key(key: Any) -> Any:
     """Return the key as the user gave it; of an UnhashableKey a copy, so that it stays as it is."""
     return isolate(key.value) if key.__class__ is UnhashableKey else key
+
+
+def sort_key(key: Any) -> tuple[Any, ...]:
+    """Return what keys of any kinds can be sorted by: numbers, texts, times and tuples of these in their own order, kind by kind.
+
+    Equal for equal keys only. All others stand behind, in an order that is the same in every process.
+    """
+    kind = key.__class__
+    if kind is int:
+        return 1, key
+    if kind is str:
+        return 2, key
+    if kind is tuple:
+        return 9, tuple(map(sort_key, key))
+    if key is None:
+        return (0,)
+    if key == key:
+        if isinstance(key, numbers.Real | decimal.Decimal):
+            return 1, key
+        if isinstance(key, str):
+            return 2, str.__str__(key)
+        if isinstance(key, bytes):
+            return 3, key
+        if isinstance(key, datetime.datetime):
+            return 4 if key.utcoffset() is None else 5, key
+        if kind is datetime.date:
+            return 6, key
+        if kind is datetime.time:
+            return 7 if key.utcoffset() is None else 8, key
+        if isinstance(key, tuple):
+            return 9, tuple(map(sort_key, key))
+    return 10, stable_hash(key), _canonical(key)
 
 
 def may_be_wrapped(key_type: TypeInformation) -> bool:

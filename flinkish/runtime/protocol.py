@@ -6,6 +6,7 @@ attempt.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,10 +40,18 @@ class TaskProgram:
     attempt_id: AttemptId
     #: Segment files go here; every slot must reach it. Removed by the engine when the attempt ends.
     scratch: Path
+    #: The same on disk, for records of a batch that do not fit into memory; None: they have to.
+    spill: Path | None = None
     #: Files for user functions.
     dependencies: Dependencies = NO_DEPENDENCIES
     #: The Python interpreter of the tasks where they have processes of their own; None: that of the engine.
     python_executable: str | None = None
+
+    def remove_folders(self) -> None:
+        """Remove what the attempt has written; for the engine, when it has ended."""
+        for folder in (self.scratch, self.spill):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class Frame(NamedTuple):
@@ -143,6 +152,8 @@ class EpochCommand:
     completed_checkpoints: tuple[CheckpointId, ...] = ()
     aborted_checkpoints: tuple[CheckpointId, ...] = ()
     restore: Restore | None = None
+    #: About so many of the records that a task of a batch holds back may go on in this epoch; None: all.
+    release: int | None = None
     #: Stop-with-savepoint --drain: sources end here, as if their input had.
     drain: bool = False
     #: The job has ended with its last checkpoint: nothing runs, functions only learn that it is complete.
@@ -247,6 +258,10 @@ class EpochReport:
     final_committables: tuple[tuple[OperatorUid, int, tuple[bytes, ...]], ...] = ()
     driver_values: tuple[DriverValues, ...] = ()
     metrics: tuple[VertexMetrics, ...] = ()
+    #: Most records that a task of a batch held back before and handed on in this epoch.
+    released: int = 0
+    #: A task holds back records that may go on in the next epoch.
+    holds: bool = False
     #: When the earliest processing-time timer is due, in milliseconds.
     next_timer: int | None = None
     #: State of level 0, to be handed back in the next command.

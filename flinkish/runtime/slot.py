@@ -202,6 +202,8 @@ class SlotTask:
             final_committables=tuple(final for report in reports for final in report.final_committables),
             driver_values=tuple(values for report in reports for values in report.driver_values),
             metrics=tuple(vertex_task.metrics() for vertex_task in task.tasks),
+            released=max((report.released for report in reports), default=0),
+            holds=any(report.holds for report in reports),
             next_timer=min(timers, default=None),
             carry_over=blob if level == 0 else None,
             process=process,

@@ -56,6 +56,8 @@ class TaskReport:
     declines: list[Decline] = field(default_factory=list)
     final_committables: list[tuple[OperatorUid, int, tuple[bytes, ...]]] = field(default_factory=list)
     driver_values: list[DriverValues] = field(default_factory=list)
+    released: int = 0
+    holds: bool = False
 
 
 class VertexTask:
@@ -139,6 +141,7 @@ class VertexTask:
             restored_checkpoint=None if self._restored is None else int(self._restored),
             rebuilt=self._rebuilt,
             batch=self._batch,
+            spill=program.spill,
         )
 
     def _to_driver(self, uid: OperatorUid, channel: str, values: list[Any]) -> None:
@@ -243,6 +246,7 @@ class VertexTask:
             for (edge, sender), elements in inputs.items():
                 self._gate.offer(edge, sender, elements)
             self._gate.process(self)
+            self._release(command.release)
         if not self._barrier_taken:
             self._before_barrier()
 
@@ -312,7 +316,20 @@ class VertexTask:
     def on_end_of_input(self, input_index: int) -> None:
         assert self._gate is not None
         self._input.end_of_input(input_index)
-        if self._gate.ended:
+        self._end_if_nothing_waits()
+
+    def _release(self, most: int | None) -> None:
+        """Hand on what a batch has held back, as far as its turn has come."""
+        assert self._gate is not None
+        if self._input.holds:
+            self.report.released = self._input.release(most, ended=self._gate.ended)
+            self.report.holds = self._gate.ended and self._input.holds
+            self._end_if_nothing_waits()
+
+    def _end_if_nothing_waits(self) -> None:
+        assert self._gate is not None
+        if self._gate.ended and not self._input.holds:
+            self._input.finish()
             self.head.end_of_input()
             self._finish()
 

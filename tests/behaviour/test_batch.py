@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Time, Types, WatermarkStrategy
-from flinkish.common.errors import CheckpointError, ConfigurationError, InvalidProgramError
+from flinkish.common import Configuration, Time, Types, WatermarkStrategy
+from flinkish.common.errors import CheckpointError, ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -33,6 +33,7 @@ from tests.conftest import MakeEnvironment
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RECORDS = [("b", 5), ("a", 3), ("c", 1), ("a", 1), ("b", 2), ("a", 2)]
+PAIR_OF_LONGS = Types.TUPLE([Types.LONG(), Types.LONG()])
 LAST = 2**63 - 1
 
 
@@ -44,7 +45,7 @@ class Second(TimestampAssigner):
 @pytest.fixture
 def batch(make_env: MakeEnvironment) -> StreamExecutionEnvironment:
     # Small epochs: what is sorted comes in several.
-    return make_env(2, {"execution.epoch.max-records": 2}).set_runtime_mode(RuntimeExecutionMode.BATCH)
+    return make_env(2, {"execution.epoch.max-records": 4}).set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
 def timed(env: StreamExecutionEnvironment, records: list[Any] = RECORDS) -> DataStream:
@@ -193,6 +194,40 @@ def test_the_broadcast_side_is_read_first(batch: StreamExecutionEnvironment) -> 
     assert sorted(collect(numbers.key_by(lambda value: value).connect(rules()).process(Keyed()))) == [(1, 9), (2, 9), (3, 9)]
 
 
+class Sizes(KeyedBroadcastProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
+        yield value, len(ctx.get_broadcast_state(RULES).keys())
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any:
+        ctx.get_broadcast_state(RULES).put(value, value)
+
+
+def test_what_does_not_fit_into_memory_goes_to_disk_and_is_released_in_parts(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    settings = {
+        "execution.runtime-mode": "BATCH",
+        "execution.sorted-inputs.memory": "20 kb",
+        "execution.epoch.max-records": 300,
+        "io.tmp.dirs": tmp_path / "tmp",
+    }
+    env = make_env(2, settings)
+    written = tmp_path / "written"
+
+    class Note(MapFunction):
+        def map(self, value: Any) -> Any:
+            if value[0] == 999:
+                files = list((tmp_path / "tmp").rglob("*.run"))
+                written.write_text(str(len(files)), encoding="utf-8")
+            return value
+
+    numbers = env.from_collection(list(range(1000)), Types.LONG())
+    rules = env.from_collection(list(range(700)), Types.LONG()).broadcast(RULES)
+    sized = numbers.key_by(lambda value: value % 7, Types.LONG()).connect(rules).process(Sizes(), PAIR_OF_LONGS)
+    result = collect(sized.map(Note(), PAIR_OF_LONGS).key_by(lambda value: 0, Types.LONG()).sum(0))
+    assert result == [(499_500, 700)]
+    assert int(written.read_text(encoding="utf-8")) > 2
+    assert list((tmp_path / "tmp").rglob("*.run")) == []
+
+
 def test_without_keys_there_is_one_watermark_at_the_end(batch: StreamExecutionEnvironment) -> None:
     class Watermark(ProcessFunction):
         def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
@@ -219,6 +254,15 @@ def test_an_unbounded_source_is_refused_in_batch_mode_by_name(batch: StreamExecu
     batch.from_collection([1]).union(endless(batch, "clicks")).print()
     with pytest.raises(InvalidProgramError, match="'clicks' is unbounded"):
         batch.execute()
+
+
+@pytest.mark.parametrize("key", ["execution.sorted-inputs.enabled", "execution.batch-state-backend.enabled"])
+def test_a_batch_without_sorted_input_is_refused(key: str) -> None:
+    configuration = Configuration.from_dict({"execution.engine": "local", "execution.runtime-mode": "BATCH", key: "false"})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.from_collection([1]).print()
+    with pytest.raises(UnsupportedError, match=key):
+        env.execute()
 
 
 def test_automatic_is_batch_if_all_sources_are_bounded_else_streaming(make_env: MakeEnvironment) -> None:

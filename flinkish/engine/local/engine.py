@@ -54,7 +54,7 @@ class LocalEngine:
                     for slot in slots:
                         slot.close()
             finally:
-                shutil.rmtree(program.scratch, ignore_errors=True)
+                program.remove_folders()
 
     @staticmethod
     def _run_epoch(

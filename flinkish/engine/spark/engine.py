@@ -183,7 +183,7 @@ class _Attempt:
         """End the slot hosts and remove the scratch folder."""
         _unlink(self._program_file)  # from now on no shim starts a host, and hosts on other machines end
         hosts.close_hosts(self._program.attempt_id, grace_ms=grace_ms)
-        shutil.rmtree(self._program.scratch, ignore_errors=True)
+        self._program.remove_folders()
 
     def _start(self) -> None:
         program = self._program

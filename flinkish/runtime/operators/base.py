@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -70,6 +71,8 @@ class OperatorContext:
     rebuilt: bool = False
     #: The job runs in batch mode.
     batch: bool = False
+    #: Where records of a batch go that do not fit into memory; None: nowhere.
+    spill: Path | None = None
 
 
 def discard(value: Any, timestamp: int | None) -> None:

@@ -5,28 +5,29 @@ When a key has no more, its timers fire with the watermark at Long.MAX, and its 
 Beside a broadcast input, records wait until all of that was read. All else sees its records as they come, and one watermark at
 the end.
 
-Records wait in the state of their subtask, so that a lost process costs nothing; they must fit into its memory.
+Records wait in memory and on disk (runtime/held.py). Once they may go on they are released in parts, over several epochs: what
+they become must fit into memory, too. The watermark and the end of the input wait for the last of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
+from flinkish.common import options
 from flinkish.datastream.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.runtime.elements import Records
-from flinkish.runtime.key_groups import key_group, stable_hash
+from flinkish.runtime.held import Piece, QueuedRecords, SortedRecords, SpillSettings, Waiting
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.broadcast import BROADCAST_INPUT
-from flinkish.runtime.operators.function import FunctionOperator, keyed
+from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
-from flinkish.runtime.state.tables import InternalTable
 
-_BROADCAST_READ = "broadcast read"
-
-#: Timestamp, input, value.
-_Waiting = tuple[int | None, int, Any]
+#: Records that are released before it is looked how many bytes they have become.
+_LOOK_RECORDS = 256
+_READ = "broadcast read"
 
 
 class HeadInput:
@@ -46,119 +47,137 @@ class HeadInput:
     def end_of_input(self, input_index: int) -> None:
         """Learn that one of the inputs has ended."""
 
+    @property
+    def holds(self) -> bool:
+        """Whether records wait for their turn."""
+        return False
 
-class BroadcastFirstInput(HeadInput):
-    """Holds back the records of an operator without keys until its broadcast input was read."""
+    def release(self, most: int | None, *, ended: bool) -> int:
+        """Hand on about `most` records whose turn it is (None: all); returns how many. `ended`: all inputs have."""
+        return 0
 
-    def __init__(self, head: Operator, table: InternalTable) -> None:
+    def finish(self) -> None:
+        """All inputs have ended and nothing waits any more: hand on what waited for that."""
+
+
+class _HoldingInput(HeadInput):
+    """Keeps the watermark of the end back until all records are handed on."""
+
+    def __init__(self, head: Operator) -> None:
         super().__init__(head)
-        self._table = table
-
-    def process_records(self, input_index: int, records: Records) -> None:
-        if input_index == BROADCAST_INPUT or _BROADCAST_READ in self._table:
-            self._head.process_records(input_index, records)
-        else:
-            self._table[len(self._table)] = (input_index, records)
+        self._max_bytes = head.context.configuration.get(options.EPOCH_MAX_BYTES)
 
     def watermark(self, timestamp: int) -> None:
-        if timestamp == MAX_WATERMARK:
-            self._release()
-        self._head.watermark(timestamp)
+        """A batch has no other watermark than that of the end, which `finish` hands on."""
+
+    def finish(self) -> None:
+        self._head.watermark(MAX_WATERMARK)
+
+    def _room(self, released: int, most: int | None) -> bool:
+        """Whether more may be released in this epoch."""
+        return (most is None or released < most) and self._head.context.outflow() < self._max_bytes
+
+
+def _settings(head: Operator) -> SpillSettings:
+    context = head.context
+    return SpillSettings(folder=context.spill, memory=context.configuration.get(options.SORTED_INPUTS_MEMORY))
+
+
+class BroadcastFirstInput(_HoldingInput):
+    """Holds back the records of an operator without keys until its broadcast input was read."""
+
+    def __init__(self, head: Operator) -> None:
+        super().__init__(head)
+        self._held = QueuedRecords(head.context.state.internal("batch"), _settings(head))
+        self._progress = head.context.state.internal("broadcast")
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        if input_index == BROADCAST_INPUT or (_READ in self._progress and not self._held):
+            self._head.process_records(input_index, records)
+        else:
+            self._held.add(input_index, records)
 
     def end_of_input(self, input_index: int) -> None:
         if input_index == BROADCAST_INPUT:
-            self._release()
+            self._progress[_READ] = True
 
-    def _release(self) -> None:
-        table = self._table
-        if _BROADCAST_READ not in table:
-            waiting = list(table.values())
-            table.clear()
-            table[_BROADCAST_READ] = True
-            for input_index, records in waiting:
-                self._head.process_records(input_index, records)
+    def release(self, most: int | None, *, ended: bool) -> int:
+        released = 0
+        while _READ in self._progress and self._held and self._room(released, most):
+            input_index, records = self._held.take()
+            self._head.process_records(input_index, records)
+            released += len(records.values)
+        return released
 
 
-class SortedInput(HeadInput):
+class SortedInput(_HoldingInput):
     """Gives a keyed operator its records key by key when the input has ended; broadcast elements at once."""
 
-    def __init__(self, head: FunctionOperator[Any], table: InternalTable) -> None:
+    def __init__(self, head: FunctionOperator[Any]) -> None:
         assert head.backend is not None
         super().__init__(head)
         self._backend = head.backend
-        self._table = table
+        self._held = SortedRecords(head.context.state.internal("batch"), _settings(head))
+        self._pieces: Iterator[Piece] | None = None
         self._broadcast = isinstance(head.node.operator, KeyedBroadcastProcessConfig)
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
 
     def process_records(self, input_index: int, records: Records) -> None:
         if self._broadcast and input_index == BROADCAST_INPUT:
             self._head.process_records(input_index, records)
         else:
-            self._table[len(self._table)] = (input_index, records)
+            self._held.add(input_index, records)
 
-    def watermark(self, timestamp: int) -> None:
-        if timestamp == MAX_WATERMARK:
-            self._replay()
-        self._head.watermark(timestamp)
+    def release(self, most: int | None, *, ended: bool) -> int:
+        if not ended or not self._held or most == 0:
+            return 0
+        if self._pieces is None:
+            self._pieces = self._held.pieces()
+        self._head.current_watermark = MIN_WATERMARK
+        released = looked = 0
+        logged = False
+        for pieces, piece in enumerate(self._pieces, 1):
+            # A key that goes on from the epoch before has state in the log: its end is noted there, and kept when others end.
+            logged = logged or (pieces == 1 and not piece.first)
+            self._process(piece, logged=logged)
+            released += len(piece.waiting)
+            if released >= looked:
+                looked = released + _LOOK_RECORDS
+                if not self._room(released, most):
+                    self._held.released += pieces
+                    return released
+        self._held.clear()
+        return released
 
-    def _replay(self) -> None:
+    def _process(self, piece: Piece, *, logged: bool) -> None:
         head, backend = self._head, self._backend
-        by_key = _by_key(self._table.values())
-        self._table.clear()
-        head.current_watermark = MIN_WATERMARK
-        for key in _ordered(by_key, head.context.max_parallelism):
-            for input_index, records in _runs(key, by_key.pop(key)):
-                head.process_records(input_index, records)
-            backend.current_key = key
+        for input_index, records in _runs(piece):
+            head.process_records(input_index, records)
+        if piece.last:
+            backend.current_key = piece.key
             head.end_key()
-            backend.forget()
+            backend.forget(logged=logged)
 
 
-def _by_key(runs: Iterable[tuple[int, Records]]) -> dict[Any, list[_Waiting]]:
-    by_key: dict[Any, list[_Waiting]] = {}
-    for input_index, records in runs:
-        for value, timestamp, key in keyed(records):
-            waiting = by_key.get(key)
-            if waiting is None:
-                by_key[key] = [(timestamp, input_index, value)]
-            else:
-                waiting.append((timestamp, input_index, value))
-    return by_key
-
-
-def _ordered(keys: Iterable[Any], max_parallelism: int) -> list[Any]:
-    """Return keys in an order that does not depend on that of the records: their own if they have one, else that of a hash."""
-    given = list(keys)
-    try:
-        return sorted(given)
-    except TypeError:
-        return sorted(given, key=lambda key: (key_group(key, max_parallelism), stable_hash(key)))
-
-
-def _runs(key: Any, waiting: list[_Waiting]) -> Iterable[tuple[int, Records]]:
-    """Sort the records of a key by timestamp, then input, then arrival; cut them into runs of one input."""
-    waiting.sort(key=_order)
-    start = 0
-    while start < len(waiting):
-        input_index = waiting[start][1]
-        end = start + 1
-        while end < len(waiting) and waiting[end][1] == input_index:
-            end += 1
-        run = waiting[start:end]
-        yield input_index, Records(list(map(itemgetter(2), run)), list(map(itemgetter(0), run)), [key] * len(run))
-        start = end
-
-
-def _order(waiting: _Waiting) -> tuple[int, int]:
-    timestamp, input_index, _ = waiting
-    return (MIN_WATERMARK if timestamp is None else timestamp), input_index
+def _runs(piece: Piece) -> Iterator[tuple[int, Records]]:
+    """Cut a piece into runs of one input."""
+    for input_index, group in itertools.groupby(piece.waiting, key=itemgetter(1)):
+        run: list[Waiting] = list(group)
+        yield input_index, Records(list(map(itemgetter(2), run)), list(map(itemgetter(0), run)), [piece.key] * len(run))
 
 
 def input_of(head: Operator) -> HeadInput:
     """Return what stands before the first operator of a vertex."""
     if head.context.batch:
-        table = head.context.state.internal("batch")
         if isinstance(head, FunctionOperator) and head.backend is not None:
-            return SortedInput(head, table)
+            return SortedInput(head)
         if isinstance(head.node.operator, BroadcastProcessConfig):
-            return BroadcastFirstInput(head, table)
+            return BroadcastFirstInput(head)
     return HeadInput(head)

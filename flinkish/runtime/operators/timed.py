@@ -58,14 +58,16 @@ class TimedOperator(FunctionOperator[ConfigT]):
         self.current_watermark = MIN_WATERMARK
 
     def begin_epoch(self) -> None:
-        if self.current_watermark < MAX_WATERMARK:
+        # In batch mode they fire when their key has ended.
+        if self.current_watermark < MAX_WATERMARK and not self.context.batch:
             self.timers.advance_processing_time(self.context.time.processing_time, self._fire_processing_time)
 
     def before_barrier(self) -> None:
         self.begin_epoch()
 
     def next_timer(self) -> int | None:
-        return self.timers.next_processing_time() if self.current_watermark < MAX_WATERMARK else None
+        due = self.current_watermark < MAX_WATERMARK and not self.context.batch
+        return self.timers.next_processing_time() if due else None
 
 
 class UserTimerOperator(TimedOperator[ConfigT]):

@@ -225,15 +225,15 @@ class KeyedStateBackend:
         """Return where a state that was asked for has something: keys as in `current_key`, and namespaces."""
         return [(key_of(address), namespace_of(address)) for address in self._tables[name].addresses()]
 
-    def forget(self) -> None:
-        """Drop all that came into state and timers in this epoch, as if it had never been; there must be nothing else.
+    def forget(self, *, logged: bool) -> None:
+        """Drop all state and timers: those of the one key there is, in batch mode, which is done for good.
 
-        For batch mode, where a key is done for good within one epoch: nothing of it needs to be logged.
+        `logged` says whether the key began in an epoch before; else nothing of it needs to be logged.
         """
         for table in self._tables.values():
-            table.forget()
+            table.forget(logged=logged)
         for service in self._timers.values():
-            service.forget()
+            service.forget(logged=logged)
 
     def get(self, descriptor: StateDescriptor) -> State:
         """Return the state of a descriptor of any kind."""

@@ -123,8 +123,8 @@ class Table(ABC):
     def freeze(self) -> None:  # noqa: B027 - most tables have nothing to do here
         """Turn objects that were touched into their encodings."""
 
-    def forget(self) -> None:
-        """Drop all, with what changed, in place."""
+    def forget(self, *, logged: bool) -> None:
+        """Drop all, in place: with what changed, or, where some of it is in the log already, as a change."""
         raise AssertionError(f"a {type(self).__name__} holds no keyed state")
 
     def changed(self) -> int:
@@ -245,10 +245,13 @@ class ValueTable(Table):
                     dirty[address] = None
             hot.clear()
 
-    def forget(self) -> None:
+    def forget(self, *, logged: bool) -> None:
+        if logged:
+            self.dirty.update(dict.fromkeys(self.data))
+        else:
+            self.dirty.clear()
         self.data.clear()
         self.hot.clear()
-        self.dirty.clear()
 
     def take_changes(self) -> tuple[Any, Any, Any] | None:
         """Addresses and values that were set; addresses that were removed."""
@@ -353,9 +356,9 @@ class ListTable(Table):
         if self.data.pop(address, None) is not None:
             self.dirty[address] = 0
 
-    def forget(self) -> None:
+    def forget(self, *, logged: bool) -> None:
+        self.dirty = dict.fromkeys((*self.data, *self.dirty), 0) if logged else {}
         self.data.clear()
-        self.dirty.clear()
 
     def take_changes(self) -> tuple[Any, Any, Any, Any] | None:
         """Addresses; how many elements of each are as they were, and how many follow; these in one row."""

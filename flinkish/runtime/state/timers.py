@@ -111,11 +111,14 @@ class TimerQueue:
                     self._remove(time, alive, address)
                     fire(time, key_of(address), namespace_of(address))
 
-    def forget(self) -> None:
-        """Drop all timers, with what changed."""
+    def forget(self, *, logged: bool) -> None:
+        """Drop all timers: with what changed, or, where some are in the log already, as a change."""
+        if logged:
+            self._changes += [(False, timestamp, address) for timestamp, address in self]
+        else:
+            self._changes.clear()
         self.by_time.clear()
         self._heap.clear()
-        self._changes.clear()
         self.size = 0
 
     def __iter__(self) -> Iterator[tuple[int, Address]]:
@@ -237,7 +240,7 @@ class InternalTimerService:
         """Return how many processing-time timers there are."""
         return self._processing_time.size
 
-    def forget(self) -> None:
+    def forget(self, *, logged: bool) -> None:
         """Drop all timers, with what changed, as if they had never been."""
-        self._event_time.forget()
-        self._processing_time.forget()
+        self._event_time.forget(logged=logged)
+        self._processing_time.forget(logged=logged)

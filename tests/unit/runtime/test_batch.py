@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from flinkish.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from flinkish.runtime.protocol import EpochCommand
 from flinkish.testing import OneInputHarness, TwoInputHarness
 
 BATCH = {"execution.runtime-mode": "BATCH"}
@@ -34,6 +36,47 @@ def test_a_keyed_operator_emits_nothing_before_the_end_and_loses_nothing_with_it
         assert harness.take_output() == []
         harness.end_input()
         assert harness.take_output() == [(("a", 2), None), (("b", 4), None)]
+
+
+class Counted(KeyedProcessFunction):
+    """Emits the records of a key with their number, and with a timer at its end how many they were."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        ctx.timer_service().register_event_time_timer(100)
+        # Long due, but not before the key has ended.
+        ctx.timer_service().register_processing_time_timer(-1)
+        yield value, self.count.value()
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield ctx.get_current_key(), ctx.time_domain().name, self.count.value()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_was_sorted_is_handed_on_over_several_epochs_also_within_a_key(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+    monkeypatch.setattr("flinkish.runtime.held._PIECE", 2)
+    monkeypatch.setattr("flinkish.runtime.operators.batch._LOOK_RECORDS", 1)
+    monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=2))
+    expected: list[Any] = []
+    for key, count in (("a", 1), ("b", 5), ("c", 2), ("d", 1)):
+        expected += [((key, number), number + 1) for number in range(count)]
+        expected += [(key, "EVENT_TIME", count), (key, "PROCESSING_TIME", count)]
+    with OneInputHarness(lambda stream: stream.key_by(lambda pair: pair[0]).process(Counted()), settings=BATCH) as harness:
+        for key, count in (("d", 1), ("b", 5), ("a", 1), ("c", 2)):
+            for number in reversed(range(count)):
+                harness.process_element((key, number), number)
+        harness.end_input()
+        parts = [harness.take_values()]
+        while parts[-1]:
+            if lost:
+                harness.lose_heap()
+            harness.set_processing_time(len(parts))
+            parts.append(harness.take_values())
+    assert [value for part in parts for value in part] == expected
+    assert len(parts) == 5
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -63,7 +106,8 @@ def test_records_wait_for_the_end_of_the_broadcast_input(lost: bool) -> None:
         assert harness.take_values() == []
 
 
-def test_state_of_every_kind_starts_empty_for_each_key() -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_state_of_every_kind_starts_empty_for_each_key(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
     class All(KeyedProcessFunction):
         def open(self, runtime_context: RuntimeContext) -> None:
             self.value = runtime_context.get_state(ValueStateDescriptor("value", Types.PICKLED_BYTE_ARRAY()))
@@ -80,11 +124,20 @@ def test_state_of_every_kind_starts_empty_for_each_key() -> None:
             self.map.put(value, [value])
             self.sum.add(value)
 
+    if cut:
+        # One record in each epoch, and a new process for each.
+        monkeypatch.setattr("flinkish.runtime.held._PIECE", 1)
+        monkeypatch.setattr("flinkish.testing.piece_harness.EpochCommand", functools.partial(EpochCommand, release=1))
     with OneInputHarness(lambda stream: stream.key_by(lambda value: value % 3).process(All()), settings=BATCH) as harness:
         harness.process_elements(range(3))
         harness.process_element(3)
         harness.end_input()
-        assert harness.take_values() == [
+        values = harness.take_values()
+        for epoch in range(3 if cut else 0):
+            harness.lose_heap()
+            harness.set_processing_time(epoch)
+            values += harness.take_values()
+        assert values == [
             (None, [], [], None),
             ([0], [0], [(0, [0])], 0),
             (None, [], [], None),
