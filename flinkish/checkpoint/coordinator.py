@@ -369,12 +369,7 @@ class CheckpointCoordinator:
         """Look whether another driver has taken over the job, without waiting for the next checkpoint to be refused."""
         with self._lock:
             if not self._shut_down:
-                try:
-                    self._storage.check_generation()
-                except StaleGenerationError as error:
-                    self._superseded(error)
-                except Exception as error:  # the storage is not to be reached: the next checkpoint will tell
-                    _log.info("Whether job %s belongs to this driver could not be learned: %s", self._job_id, _text(error))
+                self._find_superseded()
         self._deliver()
 
     def take_notifications(self) -> Notifications:
@@ -611,7 +606,9 @@ class CheckpointCoordinator:
             self._outbox.calls.append(lambda: future.set_exception(error))
         match self._failures.failed(failure):
             case FailJob(message=message):
-                self._outbox.calls.append(lambda: self._listener.fail_job(CheckpointError(message)))
+                # A driver that took over also removes what the tasks of this one write.
+                if not self._find_superseded():
+                    self._outbox.calls.append(lambda: self._listener.fail_job(CheckpointError(message)))
             case Tolerate(failures=failures):
                 _log.warning(
                     "%d of at most %d tolerated checkpoint failures in a row of job %s.",
@@ -621,6 +618,17 @@ class CheckpointCoordinator:
                 pass
             case unexpected:
                 assert_never(unexpected)
+
+    def _find_superseded(self) -> bool:
+        """Return whether another driver has taken over the job; if so, this one ends."""
+        try:
+            self._storage.check_generation()
+        except StaleGenerationError as error:
+            self._superseded(error)
+            return True
+        except Exception as error:  # the storage is not to be reached: the next checkpoint will tell
+            _log.info("Whether job %s belongs to this driver could not be learned: %s", self._job_id, _text(error))
+        return False
 
     def _superseded(self, error: StaleGenerationError) -> None:
         self._next_due = None

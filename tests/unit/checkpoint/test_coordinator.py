@@ -593,6 +593,15 @@ def test_a_driver_that_is_superseded_learns_it_when_it_triggers() -> None:
     assert isinstance(world.listener.failures[0], StaleGenerationError)
 
 
+def test_a_driver_whose_checkpoint_fails_because_it_is_superseded_says_so() -> None:
+    """Its successor removes the folder into which its tasks write: what they report is not the reason."""
+    world = World(CheckpointSettings(interval=100))
+    world.trigger()
+    world.storage.fail["check_generation"] = StaleGenerationError("generation 2 has taken over")
+    world.decline(1)
+    assert [type(failure) for failure in world.listener.failures] == [StaleGenerationError]
+
+
 def test_what_sinks_prepared_for_a_failed_checkpoint_goes_into_the_next_one() -> None:
     world = World(CheckpointSettings(interval=100, tolerable_failures=9))
     world.trigger()
