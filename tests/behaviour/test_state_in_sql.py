@@ -62,7 +62,7 @@ def test_the_statements_of_the_documentation_read_state_and_history(
     by_state, as_of, history = [session.sql(statement).collect() for statement in statements]
 
     assert [tuple(row) for row in by_state] == [("count", "count", "value", 2)]
-    assert [row.key for row in as_of] == ["even", "odd"]
+    assert [row.key for row in as_of] == ['"even"', '"odd"']
     assert all(row["count"] > 0 for row in as_of)
     assert {"checkpoint completed"} <= {row.event for row in history}
     # Another version is another checkpoint.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,10 +21,11 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import floor, keyed_count, naive
+from tests.bench import floor, keyed_count, naive, peer, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
+from tests.bench.programs import PROGRAMS, seconds
 
 _MILLION = 1_000_000
 
@@ -49,7 +48,7 @@ class Report:
 
 def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
     """number sequence -> map -> key_by -> ValueState process -> discard, parallelism 2, 100,000 keys."""
-    bare = max(floor.records_per_second(int(4 * _MILLION * scale)) for _ in range(2))
+    bare, lean = (max(run(int(4 * _MILLION * scale)) for _ in range(2)) for run in (floor.records, floor.columns))
     peak = MemoryPeak()
     peak.start()
     warm, whole = keyed_count.records_per_second("spark", int(2 * _MILLION * scale), int(10 * _MILLION * scale))
@@ -59,8 +58,10 @@ def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
     report.add("keyed count on Spark, after warm-up", f"{warm:,.0f}/s", "300,000/s", warm >= 300_000)
     report.add("keyed count on Spark, from end to end", f"{whole:,.0f}/s")
     report.add("keyed count on the local engine", f"{local:,.0f}/s")
-    report.add("floor: two bare Python processes and a pipe", f"{bare:,.0f}/s")
+    report.add("floor: two bare Python processes, a pipe, frames of records with time and key", f"{bare:,.0f}/s")
     report.add("Spark / floor", f"{warm / bare:.2f}", "0.30", warm / bare >= 0.3)
+    report.add("the same with two bare columns, values and keys", f"{lean:,.0f}/s")
+    report.add("Spark / that", f"{warm / lean:.2f}", "0.30", warm / lean >= 0.3)
     report.add("plain applyInPandasWithState by key", f"{plain:,.0f}/s")
     report.add("Spark / plain", f"{warm / plain:,.0f}", "20", warm / plain >= 20)
     for name, value in memory.items():
@@ -139,28 +140,36 @@ def bench_checkpoints(report: Report, spark: Any, scale: float) -> None:
     report.add("a checkpoint every 10 s costs", f"{cost:.1%}", "15 %", cost <= 0.15)
 
 
+def bench_windows(report: Report, spark: Any, scale: float) -> None:
+    """Windows and joins, parallelism 2, 100,000 keys."""
+    for name, program in windows.BENCHED.items():
+        for engine, large in (("spark", 6), ("local", 2)):
+            rate = windows.records_per_second(program, engine, int(_MILLION * scale), int(large * _MILLION * scale))
+            goal = windows.GOALS.get(name) if engine == "spark" else None
+            met = None if goal is None else rate >= goal
+            report.add(f"{name}, {engine}", f"{rate:,.0f}/s", "" if goal is None else f"{goal:,}/s", met)
+
+
 def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
-    """The same job on PyFlink, from end to end, if PYFLINK_PYTHON names its Python."""
-    python = os.environ.get("PYFLINK_PYTHON")
-    if not python:
+    """The same programs on PyFlink, from end to end, if PYFLINK_PYTHON names its Python."""
+    if peer.python() is None:
         report.add("PyFlink", "PYFLINK_PYTHON not set")
         return
-    records = int(300_000 * scale)
-    ours = keyed_count.seconds("spark", records)
-    environment_of_peer = {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}"}
-    for mode, goal in (("process", 20), ("thread", 5)):
-        script = Path(__file__).with_name("peer_pyflink.py")
-        done = subprocess.run(
-            [python, str(script), mode, str(records)], env=environment_of_peer, capture_output=True, text=True, check=False
-        )
-        line = next((line for line in done.stdout.splitlines() if line.startswith("SECONDS")), None)
-        if line is None:
-            report.add(f"PyFlink, {mode} mode", "failed")
-            print(done.stderr[-2_000:], file=sys.stderr)
-            continue
-        theirs = float(line.split()[1])
-        report.add(f"PyFlink, {mode} mode, {records:,} records", f"{theirs:.1f} s; flinkish {ours:.1f} s")
-        report.add(f"flinkish / PyFlink {mode} mode", f"{theirs / ours:.1f}", str(goal), theirs / ours >= goal)
+    _compare(report, "count", "process", int(300_000 * scale), 20)
+    _compare(report, "count", "thread", int(300_000 * scale), 5)
+    for name in windows.BENCHED:
+        if name in PROGRAMS:
+            _compare(report, name, "process", int(100_000 * scale), windows.PEER_GOAL)
+
+
+def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> None:
+    ours = seconds(PROGRAMS[name], records, {"execution.engine": "spark"})
+    theirs = peer.seconds(name, records, mode)
+    what = f"{name}, {records:,} records: flinkish / PyFlink {mode} mode"
+    if theirs is None:
+        report.add(what, "PyFlink failed")
+    else:
+        report.add(what, f"{ours:.1f} s / {theirs:.1f} s: {theirs / ours:.0f}", str(goal), theirs / ours >= goal)
 
 
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
@@ -169,6 +178,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "idle": bench_idle,
     "state": bench_state,
     "checkpoints": bench_checkpoints,
+    "windows": bench_windows,
     "pyflink": bench_pyflink,
 }
 

@@ -193,15 +193,33 @@ def _only_scalars(chunk: pa.Array) -> bool:
 
 def json_column(codec: Codec, frozen: Sequence[Any], encoded: pa.Array) -> pa.Array:
     """Return the readable forms of values, null where there is none."""
-    if _batch_of(codec, frozen) == "long":
+    quick = _JSON_COLUMNS.get(_batch_of(codec, frozen))
+    if quick is not None and frozen:
         try:
-            return pa.array(frozen, pa.int64()).cast(pa.large_string())
-        except (pa.ArrowException, OverflowError, TypeError):
-            pass
-    return pa.array(
-        [json_of(codec, data) for data in encoded.to_pylist()],
-        pa.large_string(),
-    )
+            column = quick(frozen)
+        except (pa.ArrowException, OverflowError, TypeError, UnicodeError):
+            column = None
+        if column is not None:
+            return column
+    return pa.array([json_of(codec, data) for data in encoded.to_pylist()], pa.large_string())
+
+
+def _longs_as_json(values: Sequence[Any]) -> pa.Array:
+    return pa.array(values, pa.int64()).cast(pa.large_string())
+
+
+def _texts_as_json(values: Sequence[Any]) -> pa.Array | None:
+    """None if there are characters that JSON escapes, or long texts."""
+    texts = pa.array(values, pa.large_string())
+    if pc.max(pc.binary_length(texts)).as_py() > _JSON_LIMIT - 5 or pc.any(pc.match_substring_regex(texts, _ESCAPED)).as_py():
+        return None
+    quote = pa.scalar('"', pa.large_string())
+    return pc.binary_join_element_wise(quote, texts, quote, pa.scalar("", pa.large_string()))
+
+
+#: What JSON escapes in texts, as a regular expression.
+_ESCAPED = r'["\\\x00-\x1f]'
+_JSON_COLUMNS: dict[str, Callable[[Sequence[Any]], pa.Array | None]] = {"long": _longs_as_json, "string": _texts_as_json}
 
 
 def json_of(codec: Codec, encoding: bytes) -> str | None:

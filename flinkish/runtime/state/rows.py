@@ -4,6 +4,7 @@ One row for each value, map entry, list, timer or element of operator state, and
 what the state was declared to be. All binary columns are encodings of codec.py: `key` by the operator's key type, `user_key` by
 the map's, `value` by the state's; `namespace` as an untyped value, null for void. An element of operator state has [subtask,
 index] as its `user_key`; an entry of broadcast state has the number of the subtask whose copy it is in as its `namespace`.
+Columns `..._json` are for people, null where a value has no such form, and never read back.
 """
 
 from __future__ import annotations
@@ -34,8 +35,11 @@ COLUMNS = (
     "state_kind",
     "key_group",
     "key",
+    "key_json",
     "namespace",
+    "namespace_json",
     "user_key",
+    "user_key_json",
     "value",
     "value_json",
     "checkpoint_id",

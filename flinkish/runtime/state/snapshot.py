@@ -8,16 +8,17 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common.ids import IdSource
+from flinkish.common.typeinfo import Types
 from flinkish.runtime.key_groups import may_be_wrapped, original_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
@@ -37,6 +38,14 @@ from flinkish.runtime.state.timers import TimerQueue, TimerTable
 
 #: Rows of one Parquet row group, and of the Arrow batch it is made from: bounds the memory that a snapshot takes.
 _BATCH_ROWS = 1 << 17
+_UNTYPED = codec_of(Types.PICKLED_BYTE_ARRAY())
+
+
+class Column(NamedTuple):
+    """Encodings, and their readable forms if there are any."""
+
+    encoded: pa.Array
+    json: pa.Array | None = None
 
 
 @dataclass(slots=True)
@@ -45,11 +54,10 @@ class Rows:
 
     kind: str
     key_groups: pa.Array
-    keys: pa.Array | None
-    namespaces: pa.Array | None
-    user_keys: pa.Array | None
-    values: pa.Array
-    json: pa.Array | None
+    keys: Column | None
+    namespaces: Column | None
+    user_keys: Column | None
+    values: Column
 
 
 class _HashingFile:
@@ -137,26 +145,20 @@ class SnapshotWriter:
 
     def write(self, uid: str, name: str, batch: Rows) -> None:
         """Add rows of one state."""
-        count = len(batch.values)
+        count = len(batch.key_groups)
         if count == 0:
             return
         if self._file is None:
             self._open()
-        empty = pa.nulls(count, pa.binary())
-
-        def binary(column: pa.Array | None) -> pa.Array:
-            return empty if column is None else column.cast(pa.binary())
-
         columns = [
             _repeat(uid, count),
             _repeat(name, count),
             _repeat(batch.kind, count),
             batch.key_groups,
-            binary(batch.keys),
-            binary(batch.namespaces),
-            binary(batch.user_keys),
-            binary(batch.values),
-            pa.nulls(count, pa.string()) if batch.json is None else batch.json.cast(pa.string()),
+            *_both(batch.keys, count),
+            *_both(batch.namespaces, count),
+            *_both(batch.user_keys, count),
+            *_both(batch.values, count),
             pa.repeat(pa.scalar(int(self._barrier.checkpoint_id), pa.int64()), count),
         ]
         self._parquet.write_table(pa.Table.from_arrays(columns, schema=rows.state_schema()), row_group_size=_BATCH_ROWS)
@@ -177,8 +179,7 @@ class SnapshotWriter:
                 None,
                 None,
                 None,
-                binary_column([declaration.encode()]),
-                pa.array([declaration.to_json()], pa.large_string()),
+                Column(binary_column([declaration.encode()]), pa.array([declaration.to_json()], pa.large_string())),
             ),
         )
 
@@ -199,24 +200,14 @@ class SnapshotWriter:
             for start in range(0, len(chosen), _BATCH_ROWS):
                 part = chosen.slice(start, _BATCH_ROWS)
                 columns = {name: part[name].combine_chunks() for name in part.column_names}
+                groups = columns.pop("key_group")
                 if kind in (tables.OPERATOR_LIST, tables.OPERATOR_UNION):
                     positions = range(start, start + len(part))
                     columns["user_key"] = binary_column([encode_untyped([subtask, position]) for position in positions])
                 elif kind == tables.OPERATOR_BROADCAST:
                     columns["namespace"] = binary_column([encode_untyped(subtask)] * len(part))
-                self.write(
-                    uid,
-                    name,
-                    Rows(
-                        row_kind,
-                        columns["key_group"],
-                        columns["key"],
-                        columns["namespace"],
-                        columns["user_key"],
-                        columns["value"],
-                        None,
-                    ),
-                )
+                passed_on = (Column(columns[each]) for each in ("key", "namespace", "user_key", "value"))
+                self.write(uid, name, Rows(row_kind, groups, *passed_on))
 
     def finish(self) -> tuple[StateFile, ...]:
         """Close the file and return what the manifest says of it; nothing if there were no rows."""
@@ -245,6 +236,14 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _both(column: Column | None, count: int) -> tuple[pa.Array, pa.Array]:
+    encoded, json = (None, None) if column is None else column
+    return (
+        pa.nulls(count, pa.binary()) if encoded is None else encoded.cast(pa.binary()),
+        pa.nulls(count, pa.string()) if json is None else json.cast(pa.string()),
+    )
 
 
 def _repeat(text: str, count: int) -> pa.Array:
@@ -292,17 +291,29 @@ class _Keys:
         self._wrapped = may_be_wrapped(meta.key_type)
         self._max_parallelism = meta.max_parallelism
 
-    def columns(self, addresses: Sequence[Address]) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-        namespaces: pa.Array | None = None
+    def columns(self, addresses: Sequence[Address]) -> tuple[pa.Array, Column, Column | None]:
+        namespaces: Column | None = None
         keys: Sequence[Any] = addresses
         if Namespaced in set(map(type, addresses)):
             keys = [key_of(address) for address in addresses]
-            encode = cache(encode_untyped)  # most windows are those of many keys
-            namespaces = binary_column([encode(a.namespace) if a.__class__ is Namespaced else None for a in addresses])
+            namespaces = _namespaces([a.namespace if a.__class__ is Namespaced else None for a in addresses])
         groups = key_groups_of(keys, self._max_parallelism)
         if self._wrapped:
             keys = list(map(original_key, keys))
-        return groups, encode_all(self._codec, keys, frozen=False), namespaces
+        return groups, _column(self._codec, keys, frozen=False), namespaces
+
+
+def _column(codec: Codec, values: Sequence[Any], *, frozen: bool) -> Column:
+    encoded = encode_all(codec, values, frozen=frozen)
+    return Column(encoded, json_column(codec, values, encoded))
+
+
+def _namespaces(namespaces: Sequence[Any]) -> Column:
+    encode = cache(encode_untyped)  # most windows are those of many keys
+    encodings = [None if namespace is None else encode(namespace) for namespace in namespaces]
+    json = cache(partial(json_of, _UNTYPED))
+    texts = [None if encoding is None else json(encoding) for encoding in encodings]
+    return Column(binary_column(encodings), pa.array(texts, pa.large_string()))
 
 
 def key_codec(meta: TableMeta) -> Codec:
@@ -321,10 +332,7 @@ def _value_rows(table: tables.ValueTable | PaneTable) -> Iterator[Rows]:
     keys = _Keys(table.meta)
     for batch in _batches(table.rows()):
         addresses, values = zip(*batch, strict=True)
-        encoded = encode_all(table.codec, values, frozen=True)
-        groups, key_column, namespaces = keys.columns(addresses)
-        json = json_column(table.codec, values, encoded)
-        yield Rows(table.meta.kind, groups, key_column, namespaces, None, encoded, json)
+        yield Rows(table.meta.kind, *keys.columns(addresses), None, _column(table.codec, values, frozen=True))
 
 
 def _list_rows(table: tables.ListTable | GroupedLists) -> Iterator[Rows]:
@@ -332,16 +340,9 @@ def _list_rows(table: tables.ListTable | GroupedLists) -> Iterator[Rows]:
     for batch in _batches(table.rows()):
         addresses, lists = zip(*batch, strict=True)
         encodings = [[encode(element) for element in elements] for elements in lists]
-        groups, key_column, namespaces = keys.columns(addresses)
-        yield Rows(
-            table.meta.kind,
-            groups,
-            key_column,
-            namespaces,
-            None,
-            binary_column([join_list(elements) for elements in encodings]),
-            pa.array([_json_list(table.codec, elements) for elements in encodings], pa.large_string()),
-        )
+        joined = binary_column([join_list(elements) for elements in encodings])
+        json = pa.array([_json_list(table.codec, elements) for elements in encodings], pa.large_string())
+        yield Rows(table.meta.kind, *keys.columns(addresses), None, Column(joined, json))
 
 
 def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
@@ -354,10 +355,14 @@ def _operator_list_rows(table: tables.ListTable, subtask: int) -> Iterator[Rows]
     elements = table.data.get(tables.OPERATOR_ADDRESS, [])
     for start in range(0, len(elements), _BATCH_ROWS):
         batch = elements[start : start + _BATCH_ROWS]
-        encoded = encode_all(table.codec, batch, frozen=True)
-        positions = binary_column([encode_untyped([subtask, start + index]) for index in range(len(batch))])
+        positions = _position_column(subtask, start, len(batch))
         groups = pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch))
-        yield Rows(table.meta.kind, groups, None, None, positions, encoded, json_column(table.codec, batch, encoded))
+        yield Rows(table.meta.kind, groups, None, None, positions, _column(table.codec, batch, frozen=True))
+
+
+def _position_column(subtask: int, start: int, count: int) -> Column:
+    encodings = [encode_untyped([subtask, start + index]) for index in range(count)]
+    return Column(binary_column(encodings), pa.array([json_of(_UNTYPED, encoding) for encoding in encodings], pa.large_string()))
 
 
 def _map_rows(table: MapTable) -> Iterator[Rows]:
@@ -366,28 +371,22 @@ def _map_rows(table: MapTable) -> Iterator[Rows]:
     flat = ((address, key, frozen) for address, entries in table.data.items() for key, frozen in entries.items())
     for batch in _batches(flat):
         addresses, user_keys, values = zip(*batch, strict=True)
-        encoded = encode_all(table.codec, values, frozen=True)
-        groups, key_column, namespaces = keys.columns(addresses)
-        user_key_column = binary_column(list(map(table.key_codec.encode, user_keys)))
-        json = json_column(table.codec, values, encoded)
-        yield Rows(table.meta.kind, groups, key_column, namespaces, user_key_column, encoded, json)
+        user_key_column = _column(table.key_codec, user_keys, frozen=False)
+        yield Rows(table.meta.kind, *keys.columns(addresses), user_key_column, _column(table.codec, values, frozen=True))
 
 
 def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
     table.freeze()
     entries = table.data.get(tables.OPERATOR_ADDRESS, {})
-    owner = encode_untyped(subtask)
     for batch in _batches(entries.items()):
         user_keys, values = zip(*batch, strict=True)
-        encoded = encode_all(table.codec, values, frozen=True)
         yield Rows(
             table.meta.kind,
             pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch)),
             None,
-            binary_column([owner] * len(batch)),
-            binary_column(list(map(table.key_codec.encode, user_keys))),
-            encoded,
-            json_column(table.codec, values, encoded),
+            _namespaces([subtask] * len(batch)),
+            _column(table.key_codec, user_keys, frozen=False),
+            _column(table.codec, values, frozen=True),
         )
 
 
@@ -395,6 +394,4 @@ def _timer_rows(table: TimerTable, queue: TimerQueue, kind: str) -> Iterator[Row
     keys = _Keys(table.meta)
     for batch in _batches(queue):
         timestamps, addresses = zip(*batch, strict=True)
-        encoded = encode_all(tables.LONG_CODEC, timestamps, frozen=True)
-        groups, key_column, namespaces = keys.columns(addresses)
-        yield Rows(kind, groups, key_column, namespaces, None, encoded, json_column(tables.LONG_CODEC, timestamps, encoded))
+        yield Rows(kind, *keys.columns(addresses), None, _column(tables.LONG_CODEC, timestamps, frozen=True))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import random
 import subprocess
@@ -61,16 +62,28 @@ def test_rows_are_readable_by_anyone(slot: Slot) -> None:
     declared = {(row["state_name"], row["key_group"]) for row in rows if row["state_kind"] == "schema"}
     assert declared == {(name, -1) for name in ("long", "map", "list", "timers", "buffer")}
     shown = {
-        row["state_name"]: (row["state_kind"], row["key_group"], row["key"], row["namespace"], row["user_key"], row["value_json"])
+        row["state_name"]: (row["state_kind"], row["key_group"], row["key"], row["namespace"], row["user_key"])
         for row in rows
         if row["state_kind"] != "schema"
     }
     assert shown == {
-        "long": ("value", group, b"\x07", None, None, "300"),
-        "map": ("map", group, b"\x07", None, b"\xa1a", "1"),
-        "list": ("list", group, b"\x07", None, None, '[1,"b"]'),
-        "timers": ("timer_event", group, b"\x07", b"\xc7\x03\x02\x92\x00\x05", None, "99"),
-        "buffer": ("operator_list", -1, None, None, b"\x92\x00\x00", '"x"'),
+        "long": ("value", group, b"\x07", None, None),
+        "map": ("map", group, b"\x07", None, b"\xa1a"),
+        "list": ("list", group, b"\x07", None, None),
+        "timers": ("timer_event", group, b"\x07", b"\xc7\x03\x02\x92\x00\x05", None),
+        "buffer": ("operator_list", -1, None, None, b"\x92\x00\x00"),
+    }
+    readable = {
+        row["state_name"]: tuple(row[f"{column}_json"] for column in ("key", "namespace", "user_key", "value"))
+        for row in rows
+        if row["state_kind"] != "schema"
+    }
+    assert readable == {
+        "long": ("7", None, None, "300"),
+        "map": ("7", None, '"a"', "1"),
+        "list": ("7", None, None, '[1,"b"]'),
+        "timers": ("7", "[0,5]", None, "99"),
+        "buffer": (None, None, "[0,0]", '"x"'),
     }
     assert {row["checkpoint_id"] for row in rows} == {5}
     assert {row["operator_uid"] for row in rows} == {UID}
@@ -81,6 +94,18 @@ def test_rows_are_readable_by_anyone(slot: Slot) -> None:
     assert file.path.startswith("files/state-5-7-0-")
     read = pq.read_table(slot.folder / "table" / file.path).schema
     assert read.equals(state_schema())
+
+
+@pytest.mark.parametrize("keys", [["a", "ö", ""], ["a", 'say "x"', "back\\slash"], ["line\nfeed", "b"], ["x" * 5_000, "b"]])
+def test_texts_are_readable_one_by_one_and_all_at_once(tmp_path: Path, keys: list[str]) -> None:
+    slot = Slot(tmp_path, key_type=Types.STRING())
+    slot.begin()
+    for key in keys:
+        slot.key(key)
+        slot.backend.get_state(LONG).update(1)
+    rows = [row for row in table_rows(slot, slot.snapshot(1)) if row["state_kind"] == "value"]
+    found = sorted(row["key_json"] or "" for row in rows)
+    assert found == sorted("" if len(key) > 4_096 else json.dumps(key, ensure_ascii=False) for key in keys)
 
 
 def test_no_state_makes_no_file(slot: Slot) -> None:

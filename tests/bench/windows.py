@@ -1,0 +1,43 @@
+"""Windows and joins over 100,000 keys: records/s on both engines, and beside PyFlink's process mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common import Time, Types
+from flinkish.datastream.functions import ProcessJoinFunction
+from tests.bench.programs import PROGRAMS, EventTime, drop, keyed, numbers, seconds
+
+Program = Callable[[Any, int], None]
+
+#: Records/s on two cores, and how many times PyFlink's process mode.
+GOALS = {"tumbling": 200_000, "sliding": 150_000}
+PEER_GOAL = 20
+
+
+class Sum(ProcessJoinFunction):
+    """Adds up the two records of a pair."""
+
+    def process_element(self, left: int, right: int, ctx: ProcessJoinFunction.Context) -> tuple[int]:
+        return (left + right,)
+
+
+def interval_join(env: Any, records: int) -> None:
+    """Two streams with one record of each key in a second; a record meets about two of the other. PyFlink has no such join."""
+    half = records // 2
+    left, right = (keyed(numbers(env, half, EventTime(half, 1))) for _ in range(2))
+    drop(left.interval_join(right).between(Time.seconds(-1), Time.seconds(1)).process(Sum(), Types.LONG()))
+
+
+BENCHED: dict[str, Program] = {
+    **{name: program for name, program in PROGRAMS.items() if name != "count"},
+    "interval join": interval_join,
+}
+
+
+def records_per_second(program: Program, engine: str, small: int, large: int) -> float:
+    """Return the rate after warm-up, by the difference of two runs."""
+    settings = {"execution.engine": engine}
+    short = seconds(program, small, settings)
+    return (large - small) / (seconds(program, large, settings) - short)
