@@ -18,6 +18,11 @@ _HINTS = (
         "the executors do not have flinkish: install it there, or send it with --py-files.",
     ),
     (
+        re.compile(r"No module named '"),
+        "Spark's Python workers run another interpreter, or the executors lack a package: set PYSPARK_PYTHON to the driver's "
+        "before the session is made, install the package there, or send it with add_python_file.",
+    ),
+    (
         re.compile(r"PYTHON_VERSION_MISMATCH|different minor version"),
         "driver and executors must run the same minor version of Python: set PYSPARK_PYTHON.",
     ),

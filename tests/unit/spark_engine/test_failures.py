@@ -37,6 +37,7 @@ def test_an_empty_text_gives_an_empty_gist() -> None:
 
 def test_a_missing_package_gets_a_hint() -> None:
     assert "--py-files" in (hint_for("ModuleNotFoundError: No module named 'flinkish'") or "")
+    assert "PYSPARK_PYTHON" in (hint_for("ModuleNotFoundError: No module named 'psutil'") or "")
 
 
 def test_a_killed_worker_gets_a_hint() -> None:
