@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MakeEnvironment = Callable[..., StreamExecutionEnvironment]
+
+# spark-submit looks for Spark, and Spark starts its workers, with the Python of the tests, whatever is on the PATH.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # Where flinkish is installed with its entry points, pytest has loaded it already.
 pytest_plugins = ["flinkish.testing.pytest_plugin"]

@@ -134,8 +134,8 @@ def _assert_quiet(output: str) -> None:
         assert word not in output, output
 
 
-@pytest.mark.parametrize("kind", ["busy", "idle"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+# Each kind of job and each signal once under both: a start of Spark for each is dear.
+@pytest.mark.parametrize(("kind", "number"), [("busy", signal.SIGTERM), ("idle", signal.SIGINT)])
 def test_under_python_a_signal_ends_the_job_quietly(start: Start, kind: str, number: signal.Signals) -> None:
     run = start(_PYTHON, kind)
     began = _clock.monotonic()
@@ -147,8 +147,7 @@ def test_under_python_a_signal_ends_the_job_quietly(start: Start, kind: str, num
     _assert_quiet(run.output())
 
 
-@pytest.mark.parametrize("kind", ["busy", "idle"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("kind", "number"), [("busy", signal.SIGINT), ("idle", signal.SIGTERM)])
 def test_under_spark_submit_a_signal_ends_driver_and_hosts(start: Start, kind: str, number: signal.Signals) -> None:
     run = start(_SUBMIT, kind)
     began = _clock.monotonic()
