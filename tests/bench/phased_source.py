@@ -112,8 +112,10 @@ class _Reader(SourceReader[int, Phase]):
         if stop >= split.end:
             output.split_finished(split.split_id)
             self._splits.pop(0)
-        output.credit = 0
-        return InputStatus.MORE_AVAILABLE
+        if filling or not self._splits:
+            return InputStatus.MORE_AVAILABLE
+        # That is all for this epoch: the next one begins after execution.epoch.poll-interval.
+        return InputStatus.NOTHING_AVAILABLE
 
     def snapshot_state(self) -> Sequence[Phase]:
         return tuple(self._splits)

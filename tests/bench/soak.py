@@ -20,11 +20,11 @@ from rich.table import Table
 
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import epoch_times, median, memory_mb
-from tests.bench.phased_source import PhasedSource
 
 
 def _look(spark: Any, scratch: Path) -> dict[str, float]:
@@ -52,10 +52,11 @@ def main() -> None:
     held = hold_session(SparkSettings.of(None))
     try:
         with epoch_times() as times, Progress() as progress, tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
-            env = environment("spark", settings={"io.tmp.dirs": folder})
+            # Of each of the two subtasks.
+            env = environment("spark", settings={"io.tmp.dirs": folder, "execution.epoch.max-records": "50"})
             # A few more: the last look is at a running job.
-            source = PhasedSource(fill=0, small=50, end=100 * arguments.epochs + 2_000)
-            numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+            source = NumberSequenceSource(0, 100 * arguments.epochs + 2_000)
+            numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
             keyed = numbers.key_by(lambda value: value % 10_000, key_type=Types.LONG())
             keyed.process(CountPerKey(), Types.LONG()).sink_to(DiscardingSink())
             client: Any = env.execute_async("soak")
