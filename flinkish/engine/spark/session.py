@@ -25,6 +25,7 @@ from pyspark.sql.utils import is_remote
 import flinkish
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
+from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.spark import settings as spark_settings
 from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
 from flinkish.engine.spark.scratch import make_scratch_folder
@@ -63,6 +64,8 @@ _quiet_after_stop = contextlib.ExitStack()
 _socket_folder: Path | None = None
 #: The address of a Unix socket has 103 bytes at most; Spark adds a name of 42.
 _LONGEST_SOCKET_FOLDER = 60
+#: Where they are if the folder for scratch data has a long path, and what their names begin with.
+_SHORT, _SHORT_PREFIX = Path("/tmp"), "flinkish"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +235,8 @@ def _make_socket_folder() -> Path:
         folder = make_scratch_folder(None)
         if len(str(folder)) > _LONGEST_SOCKET_FOLDER:
             folder.rmdir()
-            folder = Path(tempfile.mkdtemp(prefix="flinkish-", dir="/tmp"))
+            remove_orphans(_SHORT, _SHORT_PREFIX)
+            folder = make_folder(_SHORT, _SHORT_PREFIX)
         _socket_folder = folder
         atexit.register(remove_socket_folder)
     return _socket_folder

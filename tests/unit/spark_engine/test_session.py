@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.common.errors import EngineError
+from flinkish.engine.scratch import make_folder
+from flinkish.engine.spark import session
 from flinkish.engine.spark.session import check_java, java_version, refuse_connect
 
 
@@ -50,3 +52,22 @@ def test_spark_connect_is_refused_by_name(environment: dict[str, str]) -> None:
 
 def test_classic_spark_is_accepted() -> None:
     refuse_connect({"SPARK_API_MODE": "classic"})
+
+
+def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_if_one_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = tmp_path / "s", tmp_path / ("l" * 80)
+    short.mkdir()
+    long.mkdir()
+    alive = make_folder(short, "flinkish")
+    _, user, _, *rest = alive.name.split("-")
+    killed = short / "-".join(["flinkish", user, str(2**30), *rest])
+    killed.mkdir()
+    monkeypatch.setattr(session, "_socket_folder", None)
+    monkeypatch.setattr(session, "_SHORT", short)
+    monkeypatch.setattr(session, "make_scratch_folder", lambda _: long)
+
+    made = session._make_socket_folder()
+
+    assert (made.parent, long.exists(), killed.exists(), alive.exists()) == (short, False, False, True)
