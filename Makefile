@@ -73,7 +73,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 
 .PHONY: test
 test: setup $(CLASSES) ## Run all tests (PYTEST_ARGS='-k name' for some)
-	@$(WITH_JAVA) SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+	@$(WITH_JAVA) SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes

@@ -23,6 +23,15 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 pytest_plugins = ["flinkish.testing.pytest_plugin"]
 
 
+#: Folders whose tests start processes of their own, and take tens of seconds.
+_SLOW = ("tests/recovery/", "tests/spark/", "tests/jobs/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests first: several test processes are busy to the end then."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_SLOW))
+
+
 @pytest.fixture(scope="session")
 def spark_session(flinkish_spark: SparkSession) -> SparkSession:
     """The one Spark session of a test run."""
