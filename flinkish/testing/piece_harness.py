@@ -214,6 +214,7 @@ class PieceHarness:
             raise InvalidArgumentError("a checkpoint cannot be taken while an epoch is put together", hint="take it after it.")
         self._checkpoint_id += 1
         root = self._folder / "checkpoints"
+        root.mkdir(exist_ok=True)
         barrier = Barrier(
             checkpoint_id=CheckpointId(self._checkpoint_id),
             timestamp=self._processing_time,

@@ -128,7 +128,8 @@ class SnapshotWriter:
             self._path.unlink(missing_ok=True)
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Not its parents: a table that was deleted, by a driver that took over and ended the job, is not made anew.
+        self._path.parent.mkdir(exist_ok=True)
         self._file = self._path.open("xb")
         self._sink = _HashingFile(self._file)
         # Keys and values are mostly different from row to row: a dictionary of them would be built in vain.

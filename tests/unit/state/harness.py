@@ -75,6 +75,7 @@ class Slot:
 
     def barrier(self, checkpoint_id: int = 1) -> Barrier:
         directory = self.folder / "table" / "files"
+        directory.mkdir(parents=True, exist_ok=True)
         return Barrier(
             checkpoint_id=CheckpointId(checkpoint_id), timestamp=0, directory=str(directory), root=str(self.folder / "table")
         )

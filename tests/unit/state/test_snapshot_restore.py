@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -106,6 +107,15 @@ def test_texts_are_readable_one_by_one_and_all_at_once(tmp_path: Path, keys: lis
     rows = [row for row in table_rows(slot, slot.snapshot(1)) if row["state_kind"] == "value"]
     found = sorted(row["key_json"] or "" for row in rows)
     assert found == sorted("" if len(key) > 4_096 else json.dumps(key, ensure_ascii=False) for key in keys)
+
+
+def test_a_table_that_was_deleted_is_not_made_anew(slot: Slot) -> None:
+    put_longs(slot, 3)
+    barrier = slot.barrier()
+    shutil.rmtree(slot.folder / "table")
+    with pytest.raises(FileNotFoundError):
+        slot.state.snapshot([UID], barrier, "late")
+    assert not (slot.folder / "table").exists()
 
 
 def test_no_state_makes_no_file(slot: Slot) -> None:
