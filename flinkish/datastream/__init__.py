@@ -20,7 +20,8 @@ from flinkish.datastream.checkpoint_storage import (
 )
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
-from flinkish.datastream.data_stream import ConnectedStreams, DataStream, DataStreamSink, KeyedStream
+from flinkish.datastream.connected_streams import ConnectedStreams
+from flinkish.datastream.data_stream import DataStream, DataStreamSink
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from flinkish.datastream.functions import (
@@ -51,6 +52,7 @@ from flinkish.datastream.functions import (
     SourceFunction,
     WindowFunction,
 )
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from flinkish.datastream.state_backend import (

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
-from flinkish.common.time import Duration, Time
+from flinkish.common.errors import InvalidProgramError, UnsupportedError
 
 MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
@@ -41,21 +40,3 @@ def refused(reason: str, *, see: str | None = None) -> Callable[[MethodT], Metho
         return refuse  # type: ignore[return-value]
 
     return mark
-
-
-def check(condition: bool, message: str, *, hint: str | None = None) -> None:
-    """Raise InvalidProgramError unless the condition holds."""
-    if not condition:
-        raise InvalidProgramError(message, hint=hint)
-
-
-def milliseconds(value: object, argument: str) -> int:
-    """Return an amount of time in milliseconds; raises InvalidArgumentError for what is neither a Time nor a Duration."""
-    if isinstance(value, Time):
-        return value.to_milliseconds()
-    if isinstance(value, Duration):
-        return value.to_millis()
-    raise InvalidArgumentError(
-        f"{argument} must be a Time or a Duration; got {value!r} of type {type(value).__name__}.",
-        hint="for example Time.seconds(5), or Time.milliseconds(-100).",
-    )

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
-from flinkish.datastream import data_stream as streams
-from flinkish.datastream._support import milliseconds
+from flinkish.datastream.arguments import check_kind, int_of, milliseconds, type_of
 from flinkish.datastream.async_retry_strategies import NO_RETRY_STRATEGY, NoRetryStrategy
+from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from flinkish.datastream.operators import AsyncWaitConfig
 
 if TYPE_CHECKING:
     from flinkish.common.time import Time
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.data_stream import DataStream
 
 __all__ = ["AsyncDataStream"]
 
@@ -102,17 +101,17 @@ def _wait(
     ordered: bool,
 ) -> DataStream:
     method = "ordered_wait" if ordered else "unordered_wait"
-    if not isinstance(data_stream, streams.DataStream):
+    if not isinstance(data_stream, DataStream):
         raise InvalidArgumentError(f"{method}() needs a DataStream; got {data_stream!r}.")
     _check_function(function, method)
     milli = milliseconds(timeout, f"timeout of {method}()")
     _check_strategy(strategy, milli)
-    if streams._int(capacity, "capacity") < 1:
+    if int_of(capacity, "capacity") < 1:
         raise InvalidArgumentError(f"capacity must be at least 1; got {capacity}.")
     config = AsyncWaitConfig(
         function=function, timeout=max(milli, 0), capacity=capacity, retry_strategy=strategy, ordered=ordered
     )
-    return data_stream._one_input("async wait operator", config, streams._type(output_type, method), keyed=False)
+    return data_stream._one_input("async wait operator", config, type_of(output_type, method), keyed=False)
 
 
 def _check_function(function: object, method: str) -> None:
@@ -122,7 +121,7 @@ def _check_function(function: object, method: str) -> None:
             f"Method 'async_invoke' of class '{type(function)}' should be declared as 'async def'.",
             hint="what blocks goes into a MapFunction, or `await asyncio.to_thread(...)`.",
         )
-    streams._check_kind(function, AsyncFunction, method, hint="a class with `async def async_invoke(self, value)`.")
+    check_kind(function, AsyncFunction, method, hint="a class with `async def async_invoke(self, value)`.")
     for name in ("open", "close", "timeout"):
         if inspect.iscoroutinefunction(getattr(function, name)):
             raise InvalidArgumentError(

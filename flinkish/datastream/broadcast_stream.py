@@ -9,9 +9,11 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import operators
-from flinkish.datastream.data_stream import DataStream, KeyedStream, _check_kind, _type
+from flinkish.datastream.arguments import check_kind, type_of
+from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.function_wrappers import describe
 from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import MapStateDescriptor
 from flinkish.datastream.transformations import BroadcastStateTransformation
 
@@ -88,7 +90,7 @@ class BroadcastConnectedStream:
         BroadcastProcessFunction.
         """
         stream = self.non_broadcast_stream
-        result_type = _type(output_type, "process")
+        result_type = type_of(output_type, "process")
         descriptors = _checked(self.broadcast_state_descriptors)
         check_serializable(descriptors, "the state descriptors of broadcast()")
         if isinstance(stream, KeyedStream):
@@ -97,7 +99,7 @@ class BroadcastConnectedStream:
                     f"process() got the BroadcastProcessFunction {describe(func)}, but the stream is keyed.",
                     hint="on a KeyedStream it is a KeyedBroadcastProcessFunction.",
                 )
-            _check_kind(func, KeyedBroadcastProcessFunction, "process")
+            check_kind(func, KeyedBroadcastProcessFunction, "process")
             keyed = operators.KeyedBroadcastProcessConfig(function=func, state_descriptors=descriptors)
             return self._add("Keyed-Co-Process-Broadcast", keyed, result_type, stream._key_fields())
         if isinstance(func, KeyedBroadcastProcessFunction):
@@ -105,7 +107,7 @@ class BroadcastConnectedStream:
                 f"process() got the KeyedBroadcastProcessFunction {describe(func)}, but the stream is not keyed.",
                 hint="call key_by() on it before connect().",
             )
-        _check_kind(func, BroadcastProcessFunction, "process")
+        check_kind(func, BroadcastProcessFunction, "process")
         operator = operators.BroadcastProcessConfig(function=func, state_descriptors=descriptors)
         return self._add("Co-Process-Broadcast", operator, result_type, {})
 

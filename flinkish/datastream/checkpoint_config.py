@@ -9,7 +9,7 @@ from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.time import Duration
-from flinkish.datastream._support import check
+from flinkish.datastream.arguments import check
 from flinkish.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage, configuration_of_storage
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention

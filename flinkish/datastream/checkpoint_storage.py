@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
-from flinkish.datastream._support import check
+from flinkish.datastream.arguments import check
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 

@@ -8,45 +8,28 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.pickling import check_serializable, own_copy
-from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
-from flinkish.common.types import Row
+from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream import operators
-from flinkish.datastream._support import refused
-from flinkish.datastream.aggregations import Aggregation, aggregating_function
+from flinkish.datastream.arguments import check_function, check_kind, check_strategy, int_of, text_of, type_of
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.function_wrappers import (
     describe,
     filter_function,
     flat_map_function,
-    function_behind,
     map_function,
-    reduce_function,
 )
-from flinkish.datastream.function_wrappers import (
-    key_selector as as_key_selector,
-)
-from flinkish.datastream.function_wrappers import (
-    partitioner as as_partitioner,
-)
+from flinkish.datastream.function_wrappers import key_selector as as_key_selector
+from flinkish.datastream.function_wrappers import partitioner as as_partitioner
 from flinkish.datastream.functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
-    KeyedCoProcessFunction,
-    KeyedProcessFunction,
     KeySelector,
     MapFunction,
     ProcessFunction,
-    ReduceFunction,
-    RuntimeContext,
     SinkFunction,
 )
-from flinkish.datastream.functions import (
-    Partitioner as PartitionerFunction,
-)
+from flinkish.datastream.functions import Partitioner as PartitionerFunction
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.program_builder import VIRTUAL
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
@@ -61,10 +44,8 @@ from flinkish.datastream.transformations import (
     SinkTransformation,
     Transformation,
     TransformationId,
-    TwoInputTransformation,
     UnionTransformation,
 )
-from flinkish.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
     from typing import Self
@@ -72,15 +53,16 @@ if TYPE_CHECKING:
     from flinkish.common.execution_config import ExecutionConfig
     from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from flinkish.datastream.cached_stream import CachedDataStream
+    from flinkish.datastream.connected_streams import ConnectedStreams
     from flinkish.datastream.connectors.base import Sink
-    from flinkish.datastream.interval_join import IntervalJoin
+    from flinkish.datastream.keyed_stream import KeyedStream
     from flinkish.datastream.state import MapStateDescriptor
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.window import WindowAssigner
     from flinkish.datastream.window_join import CoGroupedStreams, JoinedStreams
-    from flinkish.datastream.windowed_stream import AllWindowedStream, WindowedStream
+    from flinkish.datastream.windowed_stream import AllWindowedStream
 
-__all__ = ["CloseableIterator", "ConnectedStreams", "DataStream", "DataStreamSink", "KeyedStream"]
+__all__ = ["CloseableIterator", "DataStream", "DataStreamSink"]
 
 #: Flink's KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM.
 _UPPER_BOUND_MAX_PARALLELISM = 1 << 15
@@ -109,32 +91,32 @@ class _OperatorSettings:
 
     def name(self, name: str) -> Self:
         """Set the name of this operator, for logs, metrics and the plan."""
-        return self._set("name", name=_text(name, "name"))
+        return self._set("name", name=text_of(name, "name"))
 
     def uid(self, uid: str) -> Self:
         """Set the id of this operator in checkpoints and savepoints; unique within the job, and the same in every version of it.
 
         Without one it is derived from the structure of the program, so that state is lost when the structure changes.
         """
-        return self._set("uid", uid=_text(uid, "uid"))
+        return self._set("uid", uid=text_of(uid, "uid"))
 
     def set_uid_hash(self, uid_hash: str) -> Self:
         """Set the id of this operator in checkpoints as it is stored there: 32 hexadecimal digits, such as from an old log."""
-        text = _text(uid_hash, "uid_hash")
+        text = text_of(uid_hash, "uid_hash")
         if len(text) != 32 or not _HEX_DIGITS.issuperset(text):
             raise InvalidProgramError(f"uid_hash must be 32 hexadecimal digits; got {uid_hash!r}.", hint="use uid() for a name.")
         return self._set("set_uid_hash", uid_hash=text)
 
     def set_description(self, description: str) -> Self:
         """Set a longer text about this operator, for the plan."""
-        return self._set("set_description", description=_text(description, "description"))
+        return self._set("set_description", description=text_of(description, "description"))
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Set how many subtasks run this operator; -1 goes back to the environment's.
 
         Raises InvalidProgramError for less than 1, and for what can only run with one subtask, such as from_collection.
         """
-        number = _int(parallelism, "parallelism")
+        number = int_of(parallelism, "parallelism")
         if number != -1 and number < 1:
             raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the environment's; got {number}.")
         if number not in (1, -1) and not self._operator("set_parallelism").can_be_parallel:
@@ -217,7 +199,7 @@ class DataStream(_OperatorSettings):
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups of this operator, 1 to 32768: the most subtasks that it can ever be scaled to."""
-        number = _int(max_parallelism, "max_parallelism")
+        number = int_of(max_parallelism, "max_parallelism")
         if not 1 <= number <= _UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidProgramError(f"max_parallelism must be 1 to {_UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
         if number != 1 and not self._operator("set_max_parallelism").can_be_parallel:
@@ -233,7 +215,7 @@ class DataStream(_OperatorSettings):
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
         """
-        timeout = _int(timeout_millis, "timeout_millis")
+        timeout = int_of(timeout_millis, "timeout_millis")
         if timeout < -1:
             raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
         return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)
@@ -247,35 +229,37 @@ class DataStream(_OperatorSettings):
     def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Make one record of each."""
         function = map_function(func, "map")
-        _check_function(func, "map")
-        return self._one_input("Map", operators.MapConfig(function=function), _type(output_type, "map"))
+        check_function(func, "map")
+        return self._one_input("Map", operators.MapConfig(function=function), type_of(output_type, "map"))
 
     def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Make none, one or many records of each; the function returns, or yields, an iterable."""
         function = flat_map_function(func, "flat_map")
-        _check_function(func, "flat_map")
-        return self._one_input("FlatMap", operators.FlatMapConfig(function=function), _type(output_type, "flat_map"))
+        check_function(func, "flat_map")
+        return self._one_input("FlatMap", operators.FlatMapConfig(function=function), type_of(output_type, "flat_map"))
 
     def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
         """Keep the records for which the function returns something true."""
         function = filter_function(func, "filter")
-        _check_function(func, "filter")
+        check_function(func, "filter")
         return self._one_input("Filter", operators.FilterConfig(function=function), self._record_type)
 
     def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Handle each record with a ProcessFunction, which may also emit to side outputs."""
-        _check_kind(func, ProcessFunction, "process", hint="call key_by() first to use a KeyedProcessFunction.")
-        return self._one_input("PROCESS", operators.ProcessConfig(function=func), _type(output_type, "process"))
+        check_kind(func, ProcessFunction, "process", hint="call key_by() first to use a KeyedProcessFunction.")
+        return self._one_input("PROCESS", operators.ProcessConfig(function=func), type_of(output_type, "process"))
 
     def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None) -> KeyedStream:
         """Bring together the records of each key in one subtask, for state and timers of its own.
 
         The same number is one key whatever its type (1, 1.0 and True). Keys need not be hashable.
         """
+        from flinkish.datastream.keyed_stream import KeyedStream
+
         selector = as_key_selector(key_selector, "key_by")
-        _check_function(key_selector, "key_by", "key_selector")
+        check_function(key_selector, "key_by", "key_selector")
         partition = self._partition(Partitioner(partitioning=Partitioning.HASH, key_selector=selector), "key_by()")
-        return KeyedStream(partition._environment, partition._id, self, selector, _type(key_type, "key_by", "key_type"))
+        return KeyedStream(partition._environment, partition._id, self, selector, type_of(key_type, "key_by", "key_type"))
 
     def union(self, *streams: DataStream) -> DataStream:
         """Merge streams of the same type into one; a stream given twice counts twice."""
@@ -303,6 +287,7 @@ class DataStream(_OperatorSettings):
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Connect two streams, of any types, so that one operator reads both."""
         from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+        from flinkish.datastream.connected_streams import ConnectedStreams
 
         if isinstance(ds, BroadcastStream):
             self._check_other(ds.input_stream, "connect")
@@ -342,7 +327,7 @@ class DataStream(_OperatorSettings):
         if not field_indexes:
             raise InvalidProgramError("project() needs at least one field.")
         for index in field_indexes:
-            if not 0 <= _int(index, "field index") < len(fields):
+            if not 0 <= int_of(index, "field index") < len(fields):
                 raise InvalidProgramError(f"project({index}): the records have {len(fields)} fields, 0 to {len(fields) - 1}.")
         return self._one_input(
             "Projection",
@@ -356,7 +341,7 @@ class DataStream(_OperatorSettings):
 
         Watermarks are emitted every pipeline.auto-watermark-interval, except by generators that emit with each event.
         """
-        _check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
+        check_strategy(watermark_strategy, "assign_timestamps_and_watermarks")
         if watermark_strategy.alignment is not None:
             raise UnsupportedError(
                 "assign_timestamps_and_watermarks(): what is between here and the source cannot be held back by "
@@ -463,8 +448,8 @@ class DataStream(_OperatorSettings):
         """Send each record to the subtask that `partitioner` (key, number of subtasks) chooses for its key."""
         function = as_partitioner(partitioner, "partition_custom")
         selector = as_key_selector(key_selector, "partition_custom")
-        _check_function(partitioner, "partition_custom", "partitioner")
-        _check_function(key_selector, "partition_custom", "key_selector")
+        check_function(partitioner, "partition_custom", "partitioner")
+        check_function(key_selector, "partition_custom", "key_selector")
         return self._partition(
             Partitioner(partitioning=Partitioning.CUSTOM, key_selector=selector, function=function), "partition_custom()"
         )
@@ -486,7 +471,7 @@ class DataStream(_OperatorSettings):
 
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
-        _check_kind(sink_func, SinkFunction, "add_sink", hint="pass a Sink to sink_to().")
+        check_kind(sink_func, SinkFunction, "add_sink", hint="pass a Sink to sink_to().")
         return self._sink("Unnamed", SinkFunctionSink(own_copy(sink_func, f"the sink function {describe(sink_func)}")))
 
     def sink_to(self, sink: Sink[Any, Any]) -> DataStreamSink:
@@ -515,7 +500,7 @@ class DataStream(_OperatorSettings):
         Without a limit as an iterator, whose closing cancels the job; with one as a list of at most so many records, after which
         the job is cancelled.
         """
-        if limit is not None and _int(limit, "limit") <= 0:
+        if limit is not None and int_of(limit, "limit") <= 0:
             raise InvalidProgramError(f"limit must be greater than 0; got {limit}.")
         self._collected()
         iterator = self._environment._execute_and_collect(job_execution_name or "DataStream Collect")
@@ -605,262 +590,6 @@ class DataStreamSink(_OperatorSettings):
         return transformation.id if writes else None
 
 
-_NO_PARTITIONING = "A KeyedStream has a partitioning that must not be changed: that by its key."
-
-
-def _not_on_keyed(what: str) -> str:
-    return f"{what} of a KeyedStream cannot be set: key_by() runs no operator."
-
-
-_ON_RESULT = "call it on the stream before key_by(), or on the result of the operator after it."
-
-
-class KeyedStream(DataStream):
-    """A stream of which all records with the same key reach the same subtask; its operators have state and timers for each key.
-
-    Functions get the records themselves; `get_type()` is that of a row of key and record, as PyFlink shows it, and so are the
-    records of `execute_and_collect`.
-
-    Differs from Flink: `print` honours its identifier, `sink_to` writes the records without their keys, and
-    `execute_and_collect` shows a key without type as it is, not as pickled bytes.
-    """
-
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        transformation_id: TransformationId,
-        origin: DataStream,
-        key_selector: Callable[[Any], Any],
-        key_type: TypeInformation,
-    ) -> None:
-        super().__init__(environment, transformation_id)
-        self._origin = origin
-        self._key_selector = key_selector
-        self._key_type = key_type
-
-    def get_type(self) -> TypeInformation:
-        """Return the type of a row of key and record."""
-        return Types.ROW_NAMED(["f0", "f1"], [self._key_type, self._record_type])
-
-    def _key_fields(self) -> dict[str, Any]:
-        return {"key_selector": self._key_selector, "key_type": self._key_type}
-
-    def process(  # type: ignore[override]  # as in PyFlink: another kind of function than without keys
-        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
-        """Handle each record with a KeyedProcessFunction, which has state and timers of the record's key."""
-        _check_kind(func, KeyedProcessFunction, "process", hint="on a KeyedStream it is a KeyedProcessFunction.")
-        return self._one_input("KEYED PROCESS", operators.KeyedProcessConfig(function=func), _type(output_type, "process"))
-
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
-        """Combine the records of each key, emitting the combination so far with each record; in BATCH mode only the last."""
-        function = reduce_function(func, "reduce")
-        _check_function(func, "reduce")
-        return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
-
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
-        """Add up a field (position, or name in rows) of each key's records; the other fields are those of the first."""
-        return self._aggregate(Aggregation.SUM, position_to_sum)
-
-    def min(self, position_to_min: int | str = 0) -> DataStream:
-        """Keep the least value of a field of each key's records; the other fields are those of the first."""
-        return self._aggregate(Aggregation.MIN, position_to_min)
-
-    def max(self, position_to_max: int | str = 0) -> DataStream:
-        """Keep the greatest value of a field of each key's records; the other fields are those of the first."""
-        return self._aggregate(Aggregation.MAX, position_to_max)
-
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
-        """Keep each key's record with the least value of a field, the first of these."""
-        return self._aggregate(Aggregation.MIN_BY, position_to_min_by)
-
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
-        """Keep each key's record with the greatest value of a field, the first of these."""
-        return self._aggregate(Aggregation.MAX_BY, position_to_max_by)
-
-    def _aggregate(self, aggregation: Aggregation, position: int | str) -> DataStream:
-        function = aggregating_function(aggregation, position, self._record_type)
-        return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
-
-    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
-        """Join the records of this stream with those of another that have the same key and are near in event time."""
-        from flinkish.datastream.interval_join import IntervalJoin
-
-        self._check_other(other_stream, "interval_join")
-        if not isinstance(other_stream, KeyedStream):
-            raise InvalidArgumentError(
-                "interval_join() needs a KeyedStream; got a stream without keys.", hint="call key_by() on it."
-            )
-        return IntervalJoin(self, other_stream)
-
-    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None) -> KeyedStream:
-        """Key the original stream by something else; keys do not nest."""
-        return self._origin.key_by(key_selector, key_type)
-
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
-        """Group the records of each key into windows."""
-        from flinkish.datastream.windowed_stream import WindowedStream
-
-        return WindowedStream(self, window_assigner)
-
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
-        """Group the records of each key into windows of `size` records, one beginning every `slide` records if that is given.
-
-        Only full windows fire.
-        """
-        from flinkish.datastream.windowed_stream import WindowedStream
-
-        if slide == 0:
-            return WindowedStream(self, CountTumblingWindowAssigner(size))
-        return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
-
-    def _collected(self) -> None:
-        rows = self._environment._builder.add(
-            OneInputTransformation,
-            name="Map",
-            output_type=self.get_type(),
-            # One subtask, chained to the sink: keeps the order of the records.
-            parallelism=1,
-            input=self._id,
-            operator=operators.MapConfig(function=_KeyAndRecord(self._key_selector)),
-        )
-        DataStream(self._environment, rows)._collected()
-
-    @refused(_NO_PARTITIONING)
-    def shuffle(self) -> DataStream: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def rebalance(self) -> DataStream: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def rescale(self) -> DataStream: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def forward(self) -> DataStream: ...  # type: ignore[empty-body]
-
-    @refused(_NO_PARTITIONING)
-    def broadcast(self, *args: Any) -> Any: ...
-
-    @refused(_NO_PARTITIONING)
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The name"), see=_ON_RESULT)
-    def name(self, name: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused("A KeyedStream has no name: key_by() runs no operator.", see=_ON_RESULT)
-    def get_name(self) -> str: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The uid"), see=_ON_RESULT)
-    def uid(self, uid: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The uid hash"), see=_ON_RESULT)
-    def set_uid_hash(self, uid_hash: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The description"), see=_ON_RESULT)
-    def set_description(self, description: str) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The parallelism"), see=_ON_RESULT)
-    def set_parallelism(self, parallelism: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The max parallelism"), see=_ON_RESULT)
-    def set_max_parallelism(self, max_parallelism: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The parallelism"), see=_ON_RESULT)
-    def force_non_parallel(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The buffer timeout"), see=_ON_RESULT)
-    def set_buffer_timeout(self, timeout_millis: int) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
-    def start_new_chain(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
-    def disable_chaining(self) -> Self: ...  # type: ignore[empty-body]
-
-    @refused(_not_on_keyed("The slot sharing group"), see=_ON_RESULT)
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self: ...  # type: ignore[empty-body]
-
-    @refused("A KeyedStream has no side outputs: key_by() runs no operator.", see=_ON_RESULT)
-    def get_side_output(self, output_tag: OutputTag) -> DataStream: ...  # type: ignore[empty-body]
-
-    @refused("A KeyedStream cannot be cached.")
-    def cache(self) -> Any: ...
-
-
-class ConnectedStreams:
-    """Two streams that one operator reads; with state and timers for each key if both are keyed.
-
-    The records of the two come in no particular order.
-    """
-
-    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
-        self.stream1 = stream1
-        self.stream2 = stream2
-
-    def key_by(
-        self,
-        key_selector1: Callable[[Any], Any] | KeySelector,
-        key_selector2: Callable[[Any], Any] | KeySelector,
-        key_type: TypeInformation | None = None,
-    ) -> ConnectedStreams:
-        """Key both streams: records with the same key, of either stream, reach the same subtask."""
-        return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
-
-    def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Make at most one record of each; None emits nothing."""
-        _check_kind(func, CoMapFunction, "map")
-        return self._two_input("Co-Map", operators.CoMapConfig(function=func), _type(output_type, "map"))
-
-    def flat_map(self, func: CoFlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Make none, one or many records of each."""
-        _check_kind(func, CoFlatMapFunction, "flat_map")
-        return self._two_input("Co-Flat Map", operators.CoFlatMapConfig(function=func), _type(output_type, "flat_map"))
-
-    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
-        """Handle each record with a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed."""
-        result_type = _type(output_type, "process")
-        if isinstance(func, KeyedCoProcessFunction):
-            if not self._is_keyed_stream():
-                raise InvalidArgumentError(
-                    f"process() with the KeyedCoProcessFunction {describe(func)} needs both streams keyed.",
-                    hint="call key_by(selector1, selector2) on the connected streams first.",
-                )
-            _check_function(func, "process")
-            return self._two_input("Keyed Co-Process", operators.KeyedCoProcessConfig(function=func), result_type)
-        _check_kind(func, CoProcessFunction, "process", hint="or a KeyedCoProcessFunction if both streams are keyed.")
-        name = "Keyed Co-Process" if self._is_keyed_stream() else "Co-Process"
-        return self._two_input(name, operators.CoProcessConfig(function=func), result_type)
-
-    def _is_keyed_stream(self) -> bool:
-        return isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream)
-
-    def _two_input(self, name: str, operator: operators.OperatorConfig, output_type: TypeInformation) -> DataStream:
-        fields: dict[str, Any] = {}
-        first, second = self.stream1, self.stream2
-        if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
-            if first._key_type != second._key_type:
-                raise InvalidProgramError(
-                    f"the keys of connected streams must be of one type; got {first._key_type!r} and {second._key_type!r}.",
-                    hint="give the same key_type to both key_by().",
-                )
-            fields = {
-                "first_key_selector": first._key_selector,
-                "second_key_selector": second._key_selector,
-                "key_type": first._key_type,
-            }
-        environment = first.get_execution_environment()
-        identifier = environment._builder.add(
-            TwoInputTransformation,
-            name=name,
-            output_type=output_type,
-            first_input=first._id,
-            second_input=second._id,
-            operator=operator,
-            **fields,
-        )
-        return DataStream(environment, identifier)
-
-
 class _Identity(MapFunction):
     def map(self, value: Any) -> Any:
         return value
@@ -874,24 +603,6 @@ class _Projection(MapFunction):
         return tuple([value[field] for field in self._fields])
 
 
-class _KeyAndRecord(MapFunction):
-    def __init__(self, key_selector: Callable[[Any], Any]) -> None:
-        self._key_selector = key_selector
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        function = function_behind(self._key_selector)
-        if function is not None:
-            function.open(runtime_context)
-
-    def close(self) -> None:
-        function = function_behind(self._key_selector)
-        if function is not None:
-            function.close()
-
-    def map(self, value: Any) -> Row:
-        return Row(f0=self._key_selector(value), f1=value)
-
-
 def _take(iterator: Iterator[Any], limit: int) -> list[Any]:
     records = []
     for record in iterator:
@@ -901,62 +612,14 @@ def _take(iterator: Iterator[Any], limit: int) -> list[Any]:
     return records
 
 
-def _type(given: object, method: str, argument: str = "output_type") -> TypeInformation:
-    """Return a type argument as a type: None is any object, a list is a row."""
-    if given is None:
-        return Types.PICKLED_BYTE_ARRAY()
-    if isinstance(given, list):
-        return RowTypeInfo(given)
-    if isinstance(given, TypeInformation):
-        return given
-    raise InvalidArgumentError(
-        f"{argument} of {method}() must be None, a list of TypeInformation or a TypeInformation; got {given!r}.",
-        hint="take one from Types and call it: Types.STRING().",
-    )
-
-
-def _check_function(function: object, method: str, argument: str = "function") -> None:
-    check_serializable(function, f"the {argument} of {method}(), {describe(function)},")
-
-
-def _check_kind(function: object, kind: type, method: str, *, hint: str | None = None) -> None:
-    if isinstance(function, type) and issubclass(function, kind):
-        raise InvalidArgumentError(
-            f"{method}() needs a {kind.__name__}; got the class {function.__qualname__} itself.",
-            hint=f"pass an instance: {function.__name__}().",
-        )
-    if not isinstance(function, kind):
-        raise InvalidArgumentError(f"{method}() needs a {kind.__name__}; got {describe(function)}.", hint=hint)
-    _check_function(function, method)
-
-
-def _check_strategy(strategy: object, method: str) -> None:
-    if not isinstance(strategy, WatermarkStrategy):
-        raise InvalidArgumentError(
-            f"{method}() needs a WatermarkStrategy; got {strategy!r} of type {type(strategy).__name__}.",
-            hint="for example WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)), or no_watermarks().",
-        )
-    check_serializable(strategy, f"the watermark strategy of {method}()")
-
-
-def _text(value: object, argument: str) -> str:
-    if not isinstance(value, str) or (not value and argument != "description"):
-        raise InvalidArgumentError(f"{argument} must be a non-empty str; got {value!r}.")
-    return value
-
-
-def _int(value: object, argument: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
-    return value
-
-
 #: Classes that PyFlink has in this module, with the module that they are in here; those build upon this one.
 _ELSEWHERE = {
     "AllWindowedStream": "windowed_stream",
     "BroadcastConnectedStream": "broadcast_stream",
     "BroadcastStream": "broadcast_stream",
     "CachedDataStream": "cached_stream",
+    "ConnectedStreams": "connected_streams",
+    "KeyedStream": "keyed_stream",
     "WindowedStream": "windowed_stream",
 }
 

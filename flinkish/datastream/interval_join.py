@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
-from flinkish.datastream._support import milliseconds
+from flinkish.datastream.arguments import check_kind, milliseconds, type_of
+from flinkish.datastream.connected_streams import ConnectedStreams
+from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.operators import IntervalJoinConfig
 from flinkish.datastream.output_tag import OutputTag
 
 if TYPE_CHECKING:
     from flinkish.common.time import Duration, Time
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.data_stream import DataStream, KeyedStream
-    from flinkish.datastream.functions import ProcessJoinFunction
+    from flinkish.datastream.data_stream import DataStream
+    from flinkish.datastream.keyed_stream import KeyedStream
 
 __all__ = ["IntervalJoin", "IntervalJoined"]
 
@@ -103,10 +105,7 @@ class IntervalJoined:
 
     def process(self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None) -> DataStream:
         """Handle each pair with a ProcessJoinFunction; results have the later of the two timestamps."""
-        from flinkish.datastream import data_stream
-        from flinkish.datastream.functions import ProcessJoinFunction
-
-        data_stream._check_kind(process_join_function, ProcessJoinFunction, "process")
+        check_kind(process_join_function, ProcessJoinFunction, "process")
         config = IntervalJoinConfig(
             function=process_join_function,
             lower_bound=self._lower + self._lower_exclusive,
@@ -114,8 +113,8 @@ class IntervalJoined:
             left_late=self._left_late,
             right_late=self._right_late,
         )
-        connected = data_stream.ConnectedStreams(self._left, self._right)
-        return connected._two_input("Interval Join", config, data_stream._type(output_type, "process"))
+        connected = ConnectedStreams(self._left, self._right)
+        return connected._two_input("Interval Join", config, type_of(output_type, "process"))
 
 
 def _tag(output_tag: object, method: str) -> OutputTag:

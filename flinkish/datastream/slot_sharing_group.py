@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.datastream._support import check
+from flinkish.datastream.arguments import check
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
-from flinkish.datastream._support import check
+from flinkish.datastream.arguments import check
 
 __all__ = ["CustomStateBackend", "EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
 

@@ -19,11 +19,12 @@ from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream.arguments import check_kind, check_strategy, int_of, type_of
 from flinkish.datastream.checkpoint import CheckpointedFunction, CheckpointListener
 from flinkish.datastream.checkpoint_config import CheckpointConfig
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
-from flinkish.datastream.data_stream import DataStream, _check_kind, _check_strategy, _int, _type
+from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.executor_loader import ExecutorJobClient, load_executor
 from flinkish.datastream.function_wrappers import describe
@@ -133,7 +134,7 @@ class StreamExecutionEnvironment:
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Set the parallelism of the operators made from now on that set none; -1: the number of cores."""
         before = self.get_parallelism()
-        number = _int(parallelism, "parallelism")
+        number = int_of(parallelism, "parallelism")
         if number == 0 or number < ExecutionConfig.PARALLELISM_UNKNOWN:
             raise InvalidProgramError(f"parallelism must be at least 1, or -1 for the number of cores; got {number}.")
         self._config.set_parallelism(number)
@@ -146,7 +147,7 @@ class StreamExecutionEnvironment:
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Set the number of key groups, 1 to 32768: the most subtasks that the job can ever be scaled to."""
-        number = _int(max_parallelism, "max_parallelism")
+        number = int_of(max_parallelism, "max_parallelism")
         if not 1 <= number <= 1 << 15:
             raise InvalidProgramError(f"max_parallelism must be 1 to {1 << 15}; got {number}.")
         self._config.set_max_parallelism(number)
@@ -173,7 +174,7 @@ class StreamExecutionEnvironment:
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
         """
-        timeout = _int(timeout_millis, "timeout_millis")
+        timeout = int_of(timeout_millis, "timeout_millis")
         if timeout < -1:
             raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
         self._configuration.set(options.BUFFER_TIMEOUT, timeout)
@@ -198,7 +199,7 @@ class StreamExecutionEnvironment:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Set the default parallelism of environments made from now on in this process."""
-        number = _int(parallelism, "parallelism")
+        number = int_of(parallelism, "parallelism")
         if number < 1:
             raise InvalidProgramError(f"parallelism must be at least 1; got {number}.")
         StreamExecutionEnvironment._default_local_parallelism = number
@@ -355,7 +356,7 @@ class StreamExecutionEnvironment:
         """
         from flinkish.datastream.connectors.collection import CollectionSource
 
-        record_type = _type(type_info, "from_collection", "type_info")
+        record_type = type_of(type_info, "from_collection", "type_info")
         source = CollectionSource(collection, None if type_info is None else record_type)
         check_serializable(source, "the collection of from_collection()")
         return self._source(source, "Collection Source", record_type, None, single=True)
@@ -378,14 +379,14 @@ class StreamExecutionEnvironment:
                 f"from_source() needs a Source; got {source!r} of type {type(source).__name__}.",
                 hint="a builder must be finished with build(); a SourceFunction goes to add_source().",
             )
-        _check_strategy(watermark_strategy, "from_source")
+        check_strategy(watermark_strategy, "from_source")
         if not isinstance(source_name, str) or not source_name:
             raise InvalidArgumentError(f"source_name must be a non-empty str; got {source_name!r}.")
         check_serializable(source, f"the source {type(source).__name__} of from_source()")
         source.validate()
         record_type = source.produced_type() if type_info is None else None
         if record_type is None:
-            record_type = _type(type_info, "from_source", "type_info")
+            record_type = type_of(type_info, "from_source", "type_info")
         if watermark_strategy.alignment is not None:
             _check_alignment(source, watermark_strategy, source_name)
         # A strategy that neither makes watermarks nor assigns times is none.
@@ -414,20 +415,20 @@ class StreamExecutionEnvironment:
 
         if isinstance(source_func, (Source, DriverSource)):
             return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
-        _check_kind(source_func, SourceFunction, "add_source", hint="pass a Source to from_source().")
+        check_kind(source_func, SourceFunction, "add_source", hint="pass a Source to from_source().")
         if isinstance(source_func, (CheckpointedFunction, CheckpointListener)):
             raise UnsupportedError(
                 f"add_source(): {describe(source_func)} is a SourceFunction with state in checkpoints; it runs on the driver, "
                 "ahead of the job, so what it has emitted and what a checkpoint holds would not fit together.",
                 hint="write a Source (flinkish.datastream.connectors.base), whose splits are stored at their positions.",
             )
-        record_type = _type(type_info, "add_source", "type_info")
+        record_type = type_of(type_info, "add_source", "type_info")
         function = own_copy(source_func, f"the source function {describe(source_func)}")
         return self._source(SourceFunctionSource(function), source_name, record_type, None, single=True)
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
         """Make a stream of what an input format reads, such as AvroInputFormat. Without a type it is what the format says."""
-        _check_kind(input_format, InputFormat, "create_input", hint="a Source goes to from_source().")
+        check_kind(input_format, InputFormat, "create_input", hint="a Source goes to from_source().")
         source = input_format.create_source()
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Custom File source", type_info)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream.data_stream import DataStream, _check_function, _type
+from flinkish.datastream.arguments import check_function, type_of
+from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.function_wrappers import describe, function_behind
 from flinkish.datastream.function_wrappers import key_selector as as_key_selector
 from flinkish.datastream.functions import Function, KeySelector, MapFunction, RuntimeContext, WindowFunction
@@ -72,8 +73,8 @@ class _TwoStreams(Generic[FunctionT]):
     ) -> _Where[FunctionT]:
         """Set the key of the first stream; the same type of keys holds for the second."""
         selector = as_key_selector(key_selector, "where")
-        _check_function(key_selector, "where", "key_selector")
-        return _Where(self, selector, _type(key_type, "where", "key_type"))
+        check_function(key_selector, "where", "key_selector")
+        return _Where(self, selector, type_of(key_type, "where", "key_type"))
 
     def _apply(self, function: Any) -> _PairFunction:
         raise NotImplementedError
@@ -90,7 +91,7 @@ class _Where(Generic[FunctionT]):
     def equal_to(self, key_selector: Callable[[Any], Any] | KeySelector) -> _EqualTo[FunctionT]:
         """Set the key of the second stream."""
         selector = as_key_selector(key_selector, "equal_to")
-        _check_function(key_selector, "equal_to", "key_selector")
+        check_function(key_selector, "equal_to", "key_selector")
         return _EqualTo(self._streams, _TaggedKey(self._first_selector, selector), self._key_type)
 
 
@@ -140,7 +141,7 @@ class WithWindow(Generic[FunctionT]):
     def apply(self, function: FunctionT | Callable[..., Any], output_type: TypeInformation | None = None) -> DataStream:
         """Emit what the function makes of each window."""
         applied = self._streams._apply(function)
-        _check_function(function, "apply")
+        check_function(function, "apply")
         result: DataStream = self._windows.apply(applied, output_type)
         return result.name(self._streams._method)
 

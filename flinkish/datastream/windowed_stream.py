@@ -10,7 +10,8 @@ from flinkish.common import pickling
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.data_stream import DataStream, KeyedStream, _check_function, _check_kind, _int, _type
+from flinkish.datastream.arguments import check_function, check_kind, int_of, type_of
+from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.evictors import Evictor
 from flinkish.datastream.function_wrappers import describe, reduce_function
 from flinkish.datastream.functions import (
@@ -25,6 +26,7 @@ from flinkish.datastream.functions import (
     ReduceFunction,
     WindowFunction,
 )
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
@@ -84,7 +86,7 @@ class _Windowed:
         Only for event-time windows; 0 by default. A record is late when the watermark has reached the last timestamp of its
         window plus this time.
         """
-        if _int(time_ms, "time_ms") < 0:
+        if int_of(time_ms, "time_ms") < 0:
             raise InvalidProgramError(f"allowed_lateness() must not be negative; got {time_ms} ms.")
         self._allowed_lateness = time_ms
         return self
@@ -114,9 +116,9 @@ class _Windowed:
 
     def _reduce(self, function: object, window_function: Function | None, output_type: TypeInformation | None) -> DataStream:
         reduce = reduce_function(function, "reduce")
-        _check_function(function, "reduce")
+        check_function(function, "reduce")
         input_type = self.get_input_type()
-        result_type = input_type if window_function is None and output_type is None else _type(output_type, "reduce")
+        result_type = input_type if window_function is None and output_type is None else type_of(output_type, "reduce")
         return self._window(
             self._function(window_function, "reduce"), result_type, function, fold=reduce, fold_type=input_type, share_panes=True
         )
@@ -128,13 +130,13 @@ class _Windowed:
         accumulator_type: TypeInformation | None,
         output_type: TypeInformation | None,
     ) -> DataStream:
-        _check_kind(function, AggregateFunction, "aggregate")
+        check_kind(function, AggregateFunction, "aggregate")
         return self._window(
             self._function(window_function, "aggregate"),
-            _type(output_type, "aggregate"),
+            type_of(output_type, "aggregate"),
             function,
             fold=function,
-            fold_type=_type(accumulator_type, "aggregate", "accumulator_type"),
+            fold_type=type_of(accumulator_type, "aggregate", "accumulator_type"),
             share_panes=_can_merge(function),
         )
 
@@ -146,7 +148,7 @@ class _Windowed:
                 f"window_function of {method}() must be a {self._apply_kind.__name__} or {self._process_kind.__name__}; "
                 f"got {describe(function)}."
             )
-        _check_function(function, method, "window_function")
+        check_function(function, method, "window_function")
         return function
 
     def _window(self, function: Function, output_type: TypeInformation, described: object, **fold: Any) -> DataStream:
@@ -223,15 +225,15 @@ class WindowedStream(_Windowed):
         self, window_function: WindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
         """Emit what a WindowFunction makes of all records of each window."""
-        _check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
-        return self._window(window_function, _type(output_type, "apply"), window_function)
+        check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
+        return self._window(window_function, type_of(output_type, "apply"), window_function)
 
     def process(
         self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
         """Emit what a ProcessWindowFunction makes of all records of each window."""
-        _check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
-        return self._window(process_window_function, _type(output_type, "process"), process_window_function)
+        check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
+        return self._window(process_window_function, type_of(output_type, "process"), process_window_function)
 
 
 class AllWindowedStream(_Windowed):
@@ -279,15 +281,15 @@ class AllWindowedStream(_Windowed):
 
     def apply(self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None) -> DataStream:
         """Emit what an AllWindowFunction makes of all records of each window."""
-        _check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
-        return self._window(window_function, _type(output_type, "apply"), window_function)
+        check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
+        return self._window(window_function, type_of(output_type, "apply"), window_function)
 
     def process(
         self, process_window_function: ProcessAllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None
     ) -> DataStream:
         """Emit what a ProcessAllWindowFunction makes of all records of each window."""
-        _check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
-        return self._window(process_window_function, _type(output_type, "process"), process_window_function)
+        check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
+        return self._window(process_window_function, type_of(output_type, "process"), process_window_function)
 
 
 def _can_merge(function: AggregateFunction) -> bool:

@@ -10,7 +10,8 @@ from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.discard import DiscardingSink
-from flinkish.datastream.data_stream import DataStream, DataStreamSink, KeyedStream
+from flinkish.datastream.data_stream import DataStream, DataStreamSink
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.graph.chaining import build_job_graph

@@ -20,8 +20,8 @@ from flinkish.datastream import (
     TimeWindow,
     WindowFunction,
 )
-from flinkish.datastream.data_stream import KeyedStream
 from flinkish.datastream.functions import AggregateFunction, MapFunction
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     CountWindow,
     EventTimeSessionWindows,

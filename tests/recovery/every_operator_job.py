@@ -17,7 +17,6 @@ from typing import Any
 from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkish.datastream import AsyncDataStream, AsyncFunction, DataStream, StreamExecutionEnvironment, TimeWindow
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.data_stream import KeyedStream
 from flinkish.datastream.functions import (
     AggregateFunction,
     KeyedBroadcastProcessFunction,
@@ -25,6 +24,7 @@ from flinkish.datastream.functions import (
     ProcessWindowFunction,
     RuntimeContext,
 )
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.datastream.window_join import CoGroupFunction

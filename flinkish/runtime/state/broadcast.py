@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from flinkish.common.errors import StateError
 from flinkish.datastream.state import BroadcastState, ReadOnlyBroadcastState
 from flinkish.runtime.state.grouped import MapTable
-from flinkish.runtime.state.keyed import conversion, finding
+from flinkish.runtime.state.handles import conversion, finding
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS
 
 

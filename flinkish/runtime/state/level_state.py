@@ -18,7 +18,8 @@ from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.broadcast import TableBroadcastState
 from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
-from flinkish.runtime.state.keyed import KeyedStateBackend, TableListState, conversion
+from flinkish.runtime.state.handles import TableListState, conversion
+from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
 from flinkish.runtime.state.tables import (
     InternalTable,

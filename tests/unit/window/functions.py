@@ -7,7 +7,7 @@ from typing import Any
 
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import AggregateFunction, DataStream, OutputTag, ProcessWindowFunction, WindowFunction
-from flinkish.datastream.data_stream import KeyedStream
+from flinkish.datastream.keyed_stream import KeyedStream
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.LONG()])
 LATE = OutputTag("late", PAIRS)

@@ -10,8 +10,8 @@ import pytest
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Time
 from flinkish.datastream import DataStream
-from flinkish.datastream.data_stream import KeyedStream
 from flinkish.datastream.evictors import CountEvictor
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,

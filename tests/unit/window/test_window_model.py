@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.datastream import DataStream
-from flinkish.datastream.data_stream import KeyedStream
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     EventTimeSessionWindows,
     EventTimeTrigger,

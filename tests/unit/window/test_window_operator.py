@@ -12,8 +12,8 @@ from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import DataStream, ProcessWindowFunction, ReduceFunction, WindowFunction
-from flinkish.datastream.data_stream import KeyedStream
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import (
     ContinuousEventTimeTrigger,
@@ -164,6 +164,23 @@ def test_the_state_of_a_trigger_is_merged_with_its_windows_and_survives_a_rescal
         window.restart(parallelism=3)
         window.process_element(("a", 1), 10)
         assert window.take_output() == [(("a", [4, 5, 1]), 10)]
+
+
+class MergesAValue(EverySecondSum):
+    """Asks for what Flink cannot merge either."""
+
+    last = ValueStateDescriptor("last", Types.LONG())
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.last)
+
+
+def test_a_trigger_that_merges_a_value_state_is_told_which_states_can_be_merged() -> None:
+    assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(10))
+    with harness(lambda keyed: keyed.window(assigner).trigger(MergesAValue()).apply(Numbers())) as window:
+        window.process_element(("a", 4), 0)
+        with pytest.raises(StateError, match=r"the state 'last' of a trigger cannot be merged.*ValueStateDescriptor"):
+            window.process_element(("a", 5), 5)
 
 
 def test_windows_of_a_stream_refuse_a_trigger_that_cannot_merge() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.state import ListStateDescriptor
-from flinkish.datastream.window import TimeWindow, no_timestamp
+from flinkish.datastream.window.assigners import no_timestamp
+from flinkish.datastream.window.windows import TimeWindow
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.window.contents import Fold

@@ -16,7 +16,8 @@ from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
-from flinkish.runtime.state.keyed import Convert, KeyedStateBackend, NamespacedBackend
+from flinkish.runtime.state.handles import Convert
+from flinkish.runtime.state.keyed import KeyedStateBackend, NamespacedBackend
 from flinkish.runtime.state.tables import ListTable, ValueTable
 
 

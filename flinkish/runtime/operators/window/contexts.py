@@ -101,6 +101,12 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
         return state
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        if not isinstance(state_descriptor, (ListStateDescriptor, ReducingStateDescriptor, AggregatingStateDescriptor)):
+            raise StateError(
+                f"the state {state_descriptor.get_name()!r} of a trigger cannot be merged: it is given by a "
+                f"{type(state_descriptor).__name__}",
+                hint="use list, reducing or aggregating state in a trigger for windows that are merged.",
+            )
         scope = self._scope
         scope.merge(self._states.of(state_descriptor), scope.current_namespace, self.merged)
 

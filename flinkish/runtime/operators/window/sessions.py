@@ -7,7 +7,8 @@ from operator import itemgetter
 from typing import Any
 
 from flinkish.datastream.time_domain import TimeDomain
-from flinkish.datastream.window import TimeWindow, no_timestamp
+from flinkish.datastream.window.assigners import no_timestamp
+from flinkish.datastream.window.windows import TimeWindow
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.window.contents import Fold
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
@@ -21,7 +22,7 @@ from flinkish.runtime.operators.window.restored import (
 )
 from flinkish.runtime.state.codec import codec_of
 from flinkish.runtime.state.grouped import MapTable
-from flinkish.runtime.state.keyed import conversion
+from flinkish.runtime.state.handles import conversion
 
 
 class SessionWindowsOperator(BaseWindowOperator):

@@ -1,0 +1,107 @@
+"""Checks of what the methods of the API are given; each raises an error that names the argument."""
+
+from __future__ import annotations
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.pickling import check_serializable
+from flinkish.common.time import Duration, Time
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.datastream.function_wrappers import describe
+
+
+def check(condition: bool, message: str, *, hint: str | None = None) -> None:
+    """Raise InvalidProgramError unless the condition holds."""
+    if not condition:
+        raise InvalidProgramError(message, hint=hint)
+
+
+def milliseconds(value: object, argument: str) -> int:
+    """Return an amount of time in milliseconds; raises InvalidArgumentError for what is neither a Time nor a Duration."""
+    if isinstance(value, Time):
+        return value.to_milliseconds()
+    if isinstance(value, Duration):
+        return value.to_millis()
+    raise InvalidArgumentError(
+        f"{argument} must be a Time or a Duration; got {value!r} of type {type(value).__name__}.",
+        hint="for example Time.seconds(5), or Time.milliseconds(-100).",
+    )
+
+
+def type_of(given: object, method: str, argument: str = "output_type") -> TypeInformation:
+    """Return a type argument as a type: None is any object, a list is a row."""
+    if given is None:
+        return Types.PICKLED_BYTE_ARRAY()
+    if isinstance(given, list):
+        return RowTypeInfo(given)
+    if isinstance(given, TypeInformation):
+        return given
+    raise InvalidArgumentError(
+        f"{argument} of {method}() must be None, a list of TypeInformation or a TypeInformation; got {given!r}.",
+        hint="take one from Types and call it: Types.STRING().",
+    )
+
+
+def check_function(function: object, method: str, argument: str = "function") -> None:
+    """Raise NotSerializableError, naming the attribute at fault, for a function that cannot be pickled."""
+    check_serializable(function, f"the {argument} of {method}(), {describe(function)},")
+
+
+def check_kind(function: object, kind: type, method: str, *, hint: str | None = None) -> None:
+    """Raise InvalidArgumentError unless a function is an instance of a class, and check it as `check_function` does."""
+    if isinstance(function, type) and issubclass(function, kind):
+        raise InvalidArgumentError(
+            f"{method}() needs a {kind.__name__}; got the class {function.__qualname__} itself.",
+            hint=f"pass an instance: {function.__name__}().",
+        )
+    if not isinstance(function, kind):
+        raise InvalidArgumentError(f"{method}() needs a {kind.__name__}; got {describe(function)}.", hint=hint)
+    check_function(function, method)
+
+
+def check_strategy(strategy: object, method: str) -> None:
+    """Raise an error for what is no WatermarkStrategy, or cannot be pickled."""
+    if not isinstance(strategy, WatermarkStrategy):
+        raise InvalidArgumentError(
+            f"{method}() needs a WatermarkStrategy; got {strategy!r} of type {type(strategy).__name__}.",
+            hint="for example WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)), or no_watermarks().",
+        )
+    check_serializable(strategy, f"the watermark strategy of {method}()")
+
+
+def text_of(value: object, argument: str) -> str:
+    """Return a text; only a description may be empty."""
+    if not isinstance(value, str) or (not value and argument != "description"):
+        raise InvalidArgumentError(f"{argument} must be a non-empty str; got {value!r}.")
+    return value
+
+
+def int_of(value: object, argument: str) -> int:
+    """Return a number; raises InvalidArgumentError for what is no int."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
+    return value
+
+
+def size_in_ms(time: object, argument: str, method: str) -> int:
+    """Return a size in milliseconds; raises InvalidArgumentError for what is no Time."""
+    if not isinstance(time, Time):
+        raise InvalidArgumentError(
+            f"{argument} of {method}() must be a Time; got {time!r} of type {type(time).__name__}.",
+            hint="for example Time.seconds(5).",
+        )
+    return time.to_milliseconds()
+
+
+def sizes_in_ms(method: str, **times: Time | None) -> list[int]:
+    """Return sizes in milliseconds; no `offset` is 0."""
+    return [0 if name == "offset" and time is None else size_in_ms(time, name, method) for name, time in times.items()]
+
+
+def record_count(number: object, what: str) -> int:
+    """Return a number of records; raises an error unless it is an int of at least 1."""
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InvalidArgumentError(f"{what} needs an int; got {number!r} of type {type(number).__name__}.")
+    if number < 1:
+        raise InvalidProgramError(f"{what} needs at least 1 record; got {number}.")
+    return number

@@ -1,0 +1,98 @@
+"""Two streams that one operator reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream import operators
+from flinkish.datastream.arguments import check_function, check_kind, type_of
+from flinkish.datastream.data_stream import DataStream
+from flinkish.datastream.function_wrappers import describe
+from flinkish.datastream.functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeySelector,
+)
+from flinkish.datastream.keyed_stream import KeyedStream
+from flinkish.datastream.transformations import TwoInputTransformation
+
+__all__ = ["ConnectedStreams"]
+
+
+class ConnectedStreams:
+    """Two streams that one operator reads; with state and timers for each key if both are keyed.
+
+    The records of the two come in no particular order.
+    """
+
+    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+        self.stream1 = stream1
+        self.stream2 = stream2
+
+    def key_by(
+        self,
+        key_selector1: Callable[[Any], Any] | KeySelector,
+        key_selector2: Callable[[Any], Any] | KeySelector,
+        key_type: TypeInformation | None = None,
+    ) -> ConnectedStreams:
+        """Key both streams: records with the same key, of either stream, reach the same subtask."""
+        return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
+
+    def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Make at most one record of each; None emits nothing."""
+        check_kind(func, CoMapFunction, "map")
+        return self._two_input("Co-Map", operators.CoMapConfig(function=func), type_of(output_type, "map"))
+
+    def flat_map(self, func: CoFlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Make none, one or many records of each."""
+        check_kind(func, CoFlatMapFunction, "flat_map")
+        return self._two_input("Co-Flat Map", operators.CoFlatMapConfig(function=func), type_of(output_type, "flat_map"))
+
+    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
+        """Handle each record with a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed."""
+        result_type = type_of(output_type, "process")
+        if isinstance(func, KeyedCoProcessFunction):
+            if not self._is_keyed_stream():
+                raise InvalidArgumentError(
+                    f"process() with the KeyedCoProcessFunction {describe(func)} needs both streams keyed.",
+                    hint="call key_by(selector1, selector2) on the connected streams first.",
+                )
+            check_function(func, "process")
+            return self._two_input("Keyed Co-Process", operators.KeyedCoProcessConfig(function=func), result_type)
+        check_kind(func, CoProcessFunction, "process", hint="or a KeyedCoProcessFunction if both streams are keyed.")
+        name = "Keyed Co-Process" if self._is_keyed_stream() else "Co-Process"
+        return self._two_input(name, operators.CoProcessConfig(function=func), result_type)
+
+    def _is_keyed_stream(self) -> bool:
+        return isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream)
+
+    def _two_input(self, name: str, operator: operators.OperatorConfig, output_type: TypeInformation) -> DataStream:
+        fields: dict[str, Any] = {}
+        first, second = self.stream1, self.stream2
+        if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
+            if first._key_type != second._key_type:
+                raise InvalidProgramError(
+                    f"the keys of connected streams must be of one type; got {first._key_type!r} and {second._key_type!r}.",
+                    hint="give the same key_type to both key_by().",
+                )
+            fields = {
+                "first_key_selector": first._key_selector,
+                "second_key_selector": second._key_selector,
+                "key_type": first._key_type,
+            }
+        environment = first.get_execution_environment()
+        identifier = environment._builder.add(
+            TwoInputTransformation,
+            name=name,
+            output_type=output_type,
+            first_input=first._id,
+            second_input=second._id,
+            operator=operator,
+            **fields,
+        )
+        return DataStream(environment, identifier)

@@ -1,0 +1,459 @@
+"""Handles of keyed state: what functions work with. The hot path: value() and update() are a dict access and little more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from flinkish.common.errors import TypeMismatchError
+from flinkish.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from flinkish.runtime.key_groups import is_stored_as_given
+from flinkish.runtime.state.codec import SCALARS, Codec
+from flinkish.runtime.state.grouped import MapTable
+from flinkish.runtime.state.tables import Address, ListTable, ValueTable
+from flinkish.runtime.state.ttl import TtlPolicy
+
+Convert = Callable[[Any], Any]
+
+
+class Scope(Protocol):
+    """What a state handle asks for where it is."""
+
+    current_key: Any
+    current_namespace: Any
+
+    def address(self) -> Address: ...
+
+
+def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | None:
+    """Return what checks and converts values on their way into state; None if anything goes."""
+    convert = codec.convert
+    if convert is None:
+        return None
+
+    def checked(value: Any) -> Any:
+        if value is None:
+            if nullable:
+                return None
+            raise TypeMismatchError(f"{what} holds values of type {codec.type_info!r}; got None", hint="clear() empties state.")
+        try:
+            return convert(value)
+        except TypeMismatchError as error:
+            raise TypeMismatchError(f"{what}: {error}") from error
+
+    return checked
+
+
+def finding(what: str, key_codec: Codec) -> Convert | None:
+    """Return what makes of a key of a map the one that it is stored as; None if that is equal to it anyway."""
+    return None if is_stored_as_given(key_codec.type_info) else conversion(what, key_codec)
+
+
+class FastValueState(ValueState[Any]):
+    """Value state of values that cannot change, without time-to-live."""
+
+    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_exact", "_table")
+
+    def __init__(self, backend: Scope, table: ValueTable, convert: Convert | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._data = table.data
+        self._dirty = table.dirty
+        self._exact = table.codec.exact
+        self._convert: Convert = convert or (lambda value: value)
+
+    def value(self) -> Any:
+        backend = self._backend
+        return self._data.get(backend.current_key if backend.current_namespace is None else backend.address())
+
+    def update(self, value: Any) -> None:
+        if value.__class__ is not self._exact:
+            value = self._convert(value)
+        backend = self._backend
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        self._data[address] = value
+        self._dirty[address] = None
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class Cell:
+    """One value for the current key: what value, reducing and aggregating state are made of."""
+
+    __slots__ = ("_backend", "_table")
+
+    def __init__(self, backend: Scope, table: ValueTable) -> None:
+        self._backend = backend
+        self._table = table
+
+    def get(self) -> Any:
+        backend = self._backend
+        return self._table.get(backend.current_key if backend.current_namespace is None else backend.address())
+
+    def put(self, value: Any) -> None:
+        backend = self._backend
+        self._table.put(backend.current_key if backend.current_namespace is None else backend.address(), value)
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class TtlCell(Cell):
+    __slots__ = ("_now", "_policy")
+
+    def __init__(self, backend: Scope, table: ValueTable, policy: TtlPolicy, now: Callable[[], int]) -> None:
+        super().__init__(backend, table)
+        self._policy = policy
+        self._now = now
+
+    def get(self) -> Any:
+        address = self._backend.address()
+        stamped = self._table.get(address)
+        if stamped is None:
+            return None
+        stamp, value = stamped
+        now = self._now()
+        if self._policy.is_expired(stamp, now):
+            self._table.remove(address)
+            return None if self._policy.hide_expired else value
+        if self._policy.renew_on_read and stamp != now:
+            self._table.put(address, (now, value))
+        return value
+
+    def put(self, value: Any) -> None:
+        self._table.put(self._backend.address(), (self._now(), value))
+
+
+class ObjectValueState(ValueState[Any]):
+    """Value state of values that can change or have no declared type, without time-to-live; see ValueTable.get and put."""
+
+    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_hot", "_table", "_untyped")
+
+    def __init__(self, backend: Scope, table: ValueTable, convert: Convert | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._data = table.data
+        self._dirty = table.dirty
+        self._hot = table.hot
+        self._untyped = table.codec.untyped
+        self._convert = convert
+
+    def value(self) -> Any:
+        backend = self._backend
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        if self._hot:
+            value = self._hot.get(address)
+            if value is not None:
+                return value
+        frozen = self._data.get(address)
+        return frozen if frozen.__class__ is not bytes else self._table.get(address)
+
+    def update(self, value: Any) -> None:
+        if self._convert is not None:
+            value = self._convert(value)
+        if value is None:  # an untyped state reads as None either way
+            self.clear()
+            return
+        backend = self._backend
+        address = backend.current_key if backend.current_namespace is None else backend.address()
+        if self._untyped and value.__class__ in SCALARS:
+            if self._hot:
+                self._hot.pop(address, None)
+            self._data[address] = value
+            self._dirty[address] = None
+        else:
+            self._hot[address] = value
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class TtlValueState(ValueState[Any]):
+    __slots__ = ("_cell", "_convert")
+
+    def __init__(self, cell: Cell, convert: Convert | None) -> None:
+        self._cell = cell
+        self._convert = convert
+
+    def value(self) -> Any:
+        return self._cell.get()
+
+    def update(self, value: Any) -> None:
+        if self._convert is not None:
+            value = self._convert(value)
+        if value is None:  # an untyped state reads as None either way
+            self._cell.clear()
+        else:
+            self._cell.put(value)
+
+    def clear(self) -> None:
+        self._cell.clear()
+
+
+class CellReducingState(ReducingState[Any]):
+    __slots__ = ("_cell", "_convert", "_reduce")
+
+    def __init__(self, cell: Cell, convert: Convert | None, reduce: Callable[[Any, Any], Any]) -> None:
+        self._cell = cell
+        self._convert = convert
+        self._reduce = reduce
+
+    def get(self) -> Any:
+        return self._cell.get()
+
+    def add(self, value: Any) -> None:
+        reduced = self._cell.get()
+        result = value if reduced is None else self._reduce(reduced, value)
+        self._cell.put(result if self._convert is None else self._convert(result))
+
+    def take(self) -> tuple[Any, ...]:
+        """Empty the state and return what was in it, as the only item; nothing if it was empty."""
+        return _take(self._cell)
+
+    def merge(self, taken: Any) -> None:
+        """Put in what `take` gave elsewhere."""
+        self.add(taken)
+
+    def clear(self) -> None:
+        self._cell.clear()
+
+
+class CellAggregatingState(AggregatingState[Any, Any]):
+    __slots__ = ("_cell", "_convert", "_function")
+
+    def __init__(self, cell: Cell, convert: Convert | None, function: Any) -> None:
+        self._cell = cell
+        self._convert = convert
+        self._function = function
+
+    def get(self) -> Any:
+        accumulator = self._cell.get()
+        return None if accumulator is None else self._function.get_result(accumulator)
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            self._cell.clear()
+            return
+        accumulator = self._cell.get()
+        if accumulator is None:
+            accumulator = self._function.create_accumulator()
+        accumulator = self._function.add(value, accumulator)
+        self._cell.put(accumulator if self._convert is None else self._convert(accumulator))
+
+    def take(self) -> tuple[Any, ...]:
+        """Empty the state and return its accumulator, as the only item; nothing if it was empty."""
+        return _take(self._cell)
+
+    def merge(self, taken: Any) -> None:
+        """Put in what `take` gave elsewhere."""
+        accumulator = self._cell.get()
+        result = taken if accumulator is None else self._function.merge(accumulator, taken)
+        self._cell.put(result if self._convert is None else self._convert(result))
+
+    def clear(self) -> None:
+        self._cell.clear()
+
+
+def _take(cell: Cell) -> tuple[Any, ...]:
+    value = cell.get()
+    if value is None:
+        return ()
+    cell.clear()
+    return (value,)
+
+
+class TableListState(ListState[Any]):
+    """List state over a table; also operator state, whose scope has one fixed address."""
+
+    __slots__ = ("_backend", "_convert", "_table")
+
+    def __init__(self, backend: Scope, table: ListTable, convert: Convert | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._convert = convert
+
+    def get(self) -> list[Any]:
+        return self._table.get(self._backend.address())
+
+    def add(self, value: Any) -> None:
+        if self._convert is not None:
+            value = self._convert(value)
+        self._table.append(self._backend.address(), value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.add(value)
+
+    def update(self, values: Iterable[Any]) -> None:
+        convert = self._convert
+        self._table.replace(self._backend.address(), values if convert is None else [convert(value) for value in values])
+
+    def take(self) -> tuple[Any, ...]:
+        """Empty the state and return its elements, as the only item; nothing if it was empty."""
+        values = self.get()
+        self.clear()
+        return (values,) if values else ()
+
+    def merge(self, taken: Any) -> None:
+        """Put in what `take` gave elsewhere."""
+        self.add_all(taken)
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class TtlListState(ListState[Any]):
+    __slots__ = ("_backend", "_convert", "_now", "_policy", "_table")
+
+    def __init__(
+        self, backend: Scope, table: ListTable, convert: Convert | None, policy: TtlPolicy, now: Callable[[], int]
+    ) -> None:
+        self._backend = backend
+        self._table = table
+        self._convert = convert
+        self._policy = policy
+        self._now = now
+
+    def _stamped(self, value: Any) -> tuple[int, Any]:
+        return self._now(), value if self._convert is None else self._convert(value)
+
+    def get(self) -> list[Any]:
+        address, now, policy = self._backend.address(), self._now(), self._policy
+        stamped = self._table.get(address)
+        alive = [(stamp, value) for stamp, value in stamped if not policy.is_expired(stamp, now)]
+        if policy.renew_on_read and any(stamp != now for stamp, _ in alive):
+            self._table.replace(address, [(now, value) for _, value in alive])
+        elif len(alive) < len(stamped):
+            self._table.replace(address, alive)
+        return [value for _, value in (alive if policy.hide_expired else stamped)]
+
+    def add(self, value: Any) -> None:
+        self._table.append(self._backend.address(), self._stamped(value))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.add(value)
+
+    def update(self, values: Iterable[Any]) -> None:
+        self._table.replace(self._backend.address(), [self._stamped(value) for value in values])
+
+    def take(self) -> tuple[Any, ...]:
+        """Empty the state and return its elements, as the only item; nothing if it was empty."""
+        values = self.get()
+        self.clear()
+        return (values,) if values else ()
+
+    def merge(self, taken: Any) -> None:
+        """Put in what `take` gave elsewhere."""
+        self.add_all(taken)
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.address())
+
+
+class TableMapState(MapState[Any, Any]):
+    """`keys`: what is done with a key before an entry is put, and before one is looked up."""
+
+    __slots__ = ("_backend", "_convert", "_convert_key", "_find", "_table")
+
+    def __init__(
+        self, backend: Scope, table: MapTable, keys: tuple[Convert | None, Convert | None], convert: Convert | None
+    ) -> None:
+        self._backend = backend
+        self._table = table
+        self._convert_key, self._find = keys
+        self._convert = convert
+
+    def get(self, key: Any) -> Any:
+        return self._table.get(self._backend.address(), key if self._find is None else self._find(key))
+
+    def put(self, key: Any, value: Any) -> None:
+        if self._convert_key is not None:
+            key = self._convert_key(key)
+        if self._convert is not None:
+            value = self._convert(value)
+        self._table.put(self._backend.address(), key, value)
+
+    def put_all(self, dict_value: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        for key, value in dict_value.items() if isinstance(dict_value, Mapping) else dict_value:
+            self.put(key, value)
+
+    def remove(self, key: Any) -> None:
+        self._table.remove(self._backend.address(), key if self._find is None else self._find(key))
+
+    def contains(self, key: Any) -> bool:
+        return self._table.contains(self._backend.address(), key if self._find is None else self._find(key))
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return self._table.entries(self._backend.address())
+
+    def keys(self) -> list[Any]:
+        return self._table.keys(self._backend.address())
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        return self._backend.address() not in self._table.data
+
+    def clear(self) -> None:
+        self._table.clear(self._backend.address())
+
+
+class TtlMapState(TableMapState):
+    __slots__ = ("_now", "_policy")
+
+    def __init__(
+        self,
+        backend: Scope,
+        table: MapTable,
+        keys: tuple[Convert | None, Convert | None],
+        convert: Convert | None,
+        policy: TtlPolicy,
+        now: Callable[[], int],
+    ) -> None:
+        super().__init__(backend, table, keys, convert)
+        self._policy = policy
+        self._now = now
+
+    def put(self, key: Any, value: Any) -> None:
+        if self._convert_key is not None:
+            key = self._convert_key(key)
+        if self._convert is not None:
+            value = self._convert(value)
+        self._table.put(self._backend.address(), key, (self._now(), value))
+
+    def _seen(self, address: Address, key: Any, stamped: tuple[int, Any], now: int) -> bool:
+        """Account for a read of an entry; return whether it may be seen."""
+        stamp, value = stamped
+        if self._policy.is_expired(stamp, now):
+            self._table.remove(address, key)
+            return not self._policy.hide_expired
+        if self._policy.renew_on_read and stamp != now:
+            self._table.put(address, key, (now, value))
+        return True
+
+    def get(self, key: Any) -> Any:
+        address = self._backend.address()
+        if self._find is not None:
+            key = self._find(key)
+        stamped = self._table.get(address, key)
+        return stamped[1] if stamped is not None and self._seen(address, key, stamped, self._now()) else None
+
+    def contains(self, key: Any) -> bool:
+        address = self._backend.address()
+        if self._find is not None:
+            key = self._find(key)
+        stamped = self._table.get(address, key)
+        return stamped is not None and self._seen(address, key, stamped, self._now())
+
+    def items(self) -> list[tuple[Any, Any]]:
+        address, now = self._backend.address(), self._now()
+        return [(key, stamped[1]) for key, stamped in self._table.entries(address) if self._seen(address, key, stamped, now)]
+
+    def keys(self) -> list[Any]:
+        return [key for key, _ in self.items()]
+
+    def is_empty(self) -> bool:
+        return not self.items()
