@@ -120,11 +120,11 @@ def _arrow(given: dict[str, Any], boxes: dict[str, _Box]) -> str:
     label = given.get("text")
     if not label:
         return line
-    # Beside a line that goes down, above one that goes across.
+    # Beside a line that goes down; above one that goes across, below it if it also goes down a little.
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     if abs(x2 - x1) < abs(y2 - y1):
         return line + f'<text x="{middle_x + 7:.1f}" y="{middle_y + 4:.1f}" fill="currentColor" {_HALO}>{escape(label)}</text>'
-    return line + _text(middle_x, middle_y - 10, (label,), _HALO)
+    return line + _text(middle_x, middle_y + (14 if y2 > y1 + 1 else -14 if y2 < y1 - 1 else -10), (label,), _HALO)
 
 
 def _frame(given: dict[str, Any], boxes: dict[str, _Box]) -> str:

@@ -12,7 +12,7 @@ import yaml
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.common.time import Duration, Time, parse_duration
 
-__all__ = ["ConfigOption", "ConfigOptions", "OptionType"]
+__all__ = ["ConfigOption", "ConfigOptions", "OptionBuilder", "OptionType", "TypedConfigOptionBuilder"]
 
 T = TypeVar("T")
 

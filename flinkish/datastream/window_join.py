@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flinkish.datastream.output_tag import OutputTag
     from flinkish.datastream.window import Trigger, WindowAssigner
 
-__all__ = ["CoGroupFunction", "CoGroupedStreams", "FlatJoinFunction", "JoinFunction", "JoinedStreams"]
+__all__ = ["CoGroupFunction", "CoGroupedStreams", "FlatJoinFunction", "JoinFunction", "JoinedStreams", "WithWindow"]
 
 Selector = Callable[[Any], Any]
 FunctionT = TypeVar("FunctionT")
