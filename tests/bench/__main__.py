@@ -156,10 +156,11 @@ def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
         report.add("PyFlink", "PYFLINK_PYTHON not set")
         return
     _compare(report, "count", "process", int(300_000 * scale), 20)
-    _compare(report, "count", "thread", int(300_000 * scale), 5)
+    _compare(report, "count", "thread", int(1_000_000 * scale), 5)
     for name in windows.BENCHED:
         if name in PROGRAMS:
-            _compare(report, name, "process", int(30_000 * scale), windows.PEER_GOAL)
+            records = windows.PEER_RECORDS[name]
+            _compare(report, name, "process", int(records * scale), windows.PEER_GOAL)
 
 
 def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> None:
