@@ -107,6 +107,9 @@ def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
         "spark.app.name": "flinkish",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark's driver, which in local mode is all of it, plans epochs and hands frames on: the quick compiler does. A job of
+        # half a minute takes a fifth less, an epoch no longer, also after thousands; the JVM needs 0.3 GB less.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         # 33 ms less a mapInArrow, 20-30 ms less a level.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.ui.retainedExecutions": "5",

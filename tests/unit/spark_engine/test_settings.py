@@ -20,6 +20,12 @@ def test_later_layers_win_and_ours_come_first() -> None:
     assert result["spark.python.unix.domain.socket.enabled"] == "true"
 
 
+def test_the_driver_has_the_quick_compiler_alone_unless_its_options_are_given() -> None:
+    key = "spark.driver.extraJavaOptions"
+    assert settings.own_session_settings()[key] == "-XX:TieredStopAtLevel=1"
+    assert settings.own_session_settings({key: "-Xss4m"})[key] == "-Xss4m"
+
+
 def test_a_session_of_ours_tries_tasks_again() -> None:
     assert settings.own_session_settings()["spark.master"] == "local[*,4]"
 
