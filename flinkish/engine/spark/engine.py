@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flinkish.common import pickling
@@ -45,6 +46,8 @@ _STOP_TIMEOUT_MS = 8_000
 _TASKS_TIMEOUT_MS = 3_000
 #: The scheduler forgets a task a moment before it logs its end.
 _TASK_LOG_S = 0.2
+#: How long a JVM that broke off its connection may take to end.
+_JVM_END_MS = 2_000
 #: What slot hosts get to close user functions before they are killed: a cancel must be over within 10 s.
 _HOST_GRACE_MS = 3_000
 
@@ -164,8 +167,11 @@ class _Attempt:
             stack.callback(self._clean_up_after_tasks)
             stack.callback(self.clean_up, grace_ms=_HOST_GRACE_MS)
             stack.callback(self._stop)
-            self._start()
-            self._run_epochs()
+            try:
+                self._start()
+                self._run_epochs()
+            except Py4JError as error:
+                raise self._error("Spark did not answer", error) from error
 
     def interrupt(self) -> None:
         """Make `run` end; called from another thread."""
@@ -298,6 +304,9 @@ class _Attempt:
             raise EngineError(f"{LOST_EXECUTOR}, and a part of it was run again.", hint=hint_for(LOST_EXECUTOR))
 
     def _error(self, what: str, error: BaseException) -> EngineError:
+        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
+            # The connection broke: the JVM is ending, and closes its sockets a moment before it counts as ended.
+            self._wait_until(lambda: False, _JVM_END_MS)
         if not self._held.jvm.is_alive():
             return EngineError(f"{what}: the JVM of Spark, process {self._held.jvm.pid}, is gone.")
         text = str(error)

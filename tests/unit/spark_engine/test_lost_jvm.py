@@ -1,0 +1,54 @@
+"""What is said when the JVM goes away; tests/spark/test_lost_jvm.py kills a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from flinkish.common.clock import SystemClock
+from flinkish.common.errors import EngineError
+from flinkish.engine.spark.engine import _Attempt
+
+
+class EndingJvm:
+    """Counts as alive when it is asked for the first few times, as a process does that has closed its sockets already."""
+
+    pid = 7
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+
+    def is_alive(self) -> bool:
+        self._looks -= 1
+        return self._looks >= 0
+
+
+def attempt(jvm: EndingJvm, folder: Path) -> Any:
+    held: Any = SimpleNamespace(jvm=jvm)
+    program: Any = SimpleNamespace(scratch=folder, attempt_id="a" * 32, remove_folders=lambda: None)
+    loop: Any = None
+    return _Attempt(held, program, loop, key="", task="", clock=SystemClock())
+
+
+@pytest.mark.parametrize("error", [Py4JError("An error occurred while calling o45.setLocalProperty"), Py4JNetworkError("empty")])
+def test_a_broken_connection_is_put_down_to_the_jvm_that_ends_a_moment_later(error: Exception, tmp_path: Path) -> None:
+    failure = attempt(EndingJvm(looks=3), tmp_path)._error("Epoch 2 failed on Spark", error)
+    assert str(failure) == "Epoch 2 failed on Spark: the JVM of Spark, process 7, is gone."
+
+
+def test_whatever_asks_an_ending_jvm_the_attempt_ends_with_an_error_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = attempt(EndingJvm(looks=3), tmp_path)
+
+    def lost() -> None:
+        raise Py4JError("An error occurred while calling o9.isActive")
+
+    monkeypatch.setattr(ending, "_start", lambda: None)
+    monkeypatch.setattr(ending, "_run_epochs", lost)
+    with pytest.raises(EngineError, match="Spark did not answer: the JVM of Spark, process 7, is gone"):
+        ending.run()
