@@ -346,3 +346,16 @@ def test_a_reused_pid_is_another_process() -> None:
     assert me is not None
     assert me.is_alive()
     assert not ProcessId(me.pid, me.created - 100).is_alive()
+
+
+def test_closing_gets_along_with_a_last_host_that_takes_its_folder_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(folder: Path, pattern: str) -> Iterator[Path]:
+        # Between pathlib's look whether there is a folder and its reading of it.
+        yield from (Path(entry) for entry in os.scandir(folder))
+
+    monkeypatch.setattr(hosts, "_folders", lambda attempt_id: [tmp_path / "gone"])
+    monkeypatch.setattr(Path, "glob", vanish)
+    assert hosts.hosts_of("a" * 32) == []
+    hosts.close_hosts("a" * 32, grace_ms=0)
