@@ -124,7 +124,8 @@ def _arrow(given: dict[str, Any], boxes: dict[str, _Box]) -> str:
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     if abs(x2 - x1) < abs(y2 - y1):
         return line + f'<text x="{middle_x + 7:.1f}" y="{middle_y + 4:.1f}" fill="currentColor" {_HALO}>{escape(label)}</text>'
-    return line + _text(middle_x, middle_y + (14 if y2 > y1 + 1 else -14 if y2 < y1 - 1 else -10), (label,), _HALO)
+    distance = 10 if y1 == y2 else 14
+    return line + _text(middle_x, middle_y + (distance if y2 > y1 else -distance), (label,), _HALO)
 
 
 def _frame(given: dict[str, Any], boxes: dict[str, _Box]) -> str:

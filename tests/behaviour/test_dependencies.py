@@ -100,7 +100,7 @@ def test_the_interpreter_that_is_set_runs_the_functions_on_spark(tmp_path: Path)
         return sys.executable
 
     (used,) = collect(env.from_collection([1]).map(interpreter))
-    assert used.endswith("/work/packed/bin/my-python")
+    assert Path(used).parts[-4:] == ("work", "packed", "bin", "my-python")
 
 
 def write_wheel(folder: Path, name: str, module: str, *requires: str) -> None:

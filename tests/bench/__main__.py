@@ -159,8 +159,7 @@ def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
     _compare(report, "count", "thread", int(1_000_000 * scale), 5)
     for name in windows.BENCHED:
         if name in PROGRAMS:
-            records = windows.PEER_RECORDS[name]
-            _compare(report, name, "process", int(records * scale), windows.PEER_GOAL)
+            _compare(report, name, "process", int(windows.PEER_RECORDS[name] * scale), windows.PEER_GOAL)
 
 
 def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> None:

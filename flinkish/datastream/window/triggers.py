@@ -200,7 +200,7 @@ class _Sum(ReduceFunction):
 
 
 class _ContinuousTrigger(Trigger[Any, TimeWindow]):
-    """What both continuous triggers share: the state that holds when the window fires next."""
+    """What both continuous triggers share: the state that holds when the window fires next. They differ in the time domain."""
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:
@@ -213,6 +213,27 @@ class _ContinuousTrigger(Trigger[Any, TimeWindow]):
 
     def _fire_time(self, ctx: Trigger.TriggerContext) -> Any:
         return ctx.get_partitioned_state(self.state_desc)
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.state_desc)
+        next_fire = self._fire_time(ctx).get()
+        if next_fire is not None:
+            self._register(next_fire, ctx)
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        fire_time = self._fire_time(ctx)
+        next_fire = fire_time.get()
+        if next_fire is not None:
+            self._delete(next_fire, ctx)
+            fire_time.clear()
+
+    @abstractmethod
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        """Set a timer of the trigger's time domain."""
+
+    @abstractmethod
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        """Delete a timer of the trigger's time domain."""
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
@@ -246,18 +267,11 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         self.register_next_fire_timestamp(time, window, ctx, fire_time)
         return TriggerResult.FIRE
 
-    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self.state_desc)
-        next_fire = self._fire_time(ctx).get()
-        if next_fire is not None:
-            ctx.register_event_time_timer(next_fire)
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_event_time_timer(time)
 
-    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
-        fire_time = self._fire_time(ctx)
-        next_fire = fire_time.get()
-        if next_fire is not None:
-            ctx.delete_event_time_timer(next_fire)
-            fire_time.clear()
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
 
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
@@ -294,18 +308,11 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
-    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self.state_desc)
-        next_fire = self._fire_time(ctx).get()
-        if next_fire is not None:
-            ctx.register_processing_time_timer(next_fire)
+    def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.register_processing_time_timer(time)
 
-    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
-        fire_time = self._fire_time(ctx)
-        next_fire = fire_time.get()
-        if next_fire is not None:
-            ctx.delete_processing_time_timer(next_fire)
-            fire_time.clear()
+    def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)
 
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any

@@ -303,15 +303,15 @@ class TableListState(ListState[Any]):
         self._table.remove(self._backend.address())
 
 
-class TtlListState(ListState[Any]):
-    __slots__ = ("_backend", "_convert", "_now", "_policy", "_table")
+class TtlListState(TableListState):
+    """List state whose elements have a stamp each."""
+
+    __slots__ = ("_now", "_policy")
 
     def __init__(
         self, backend: Scope, table: ListTable, convert: Convert | None, policy: TtlPolicy, now: Callable[[], int]
     ) -> None:
-        self._backend = backend
-        self._table = table
-        self._convert = convert
+        super().__init__(backend, table, convert)
         self._policy = policy
         self._now = now
 
@@ -331,25 +331,8 @@ class TtlListState(ListState[Any]):
     def add(self, value: Any) -> None:
         self._table.append(self._backend.address(), self._stamped(value))
 
-    def add_all(self, values: Iterable[Any]) -> None:
-        for value in values:
-            self.add(value)
-
     def update(self, values: Iterable[Any]) -> None:
         self._table.replace(self._backend.address(), [self._stamped(value) for value in values])
-
-    def take(self) -> tuple[Any, ...]:
-        """Empty the state and return its elements, as the only item; nothing if it was empty."""
-        values = self.get()
-        self.clear()
-        return (values,) if values else ()
-
-    def merge(self, taken: Any) -> None:
-        """Put in what `take` gave elsewhere."""
-        self.add_all(taken)
-
-    def clear(self) -> None:
-        self._table.remove(self._backend.address())
 
 
 class TableMapState(MapState[Any, Any]):

@@ -138,13 +138,13 @@ def test_arguments_of_a_wrong_type_are_refused(method: str, value: Any) -> None:
 
 
 def test_checkpoint_folders_are_shown_as_flink_shows_them() -> None:
-    storage = FileSystemCheckpointStorage("file:///tmp/x/")
+    storage = FileSystemCheckpointStorage("file:///state/x/")
 
-    assert storage.get_checkpoint_path() == "file:/tmp/x"
+    assert storage.get_checkpoint_path() == "file:/state/x"
     assert storage.get_savepoint_path() is None
     assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (20480, 4096)
     assert FileSystemCheckpointStorage("s3://bucket/a", 100, 5).get_checkpoint_path() == "s3://bucket/a"
-    assert FileSystemCheckpointStorage("/tmp/x/").get_checkpoint_path() == "/tmp/x"
+    assert FileSystemCheckpointStorage("/state/x/").get_checkpoint_path() == "/state/x"
 
 
 def test_the_storage_of_the_job_manager_needs_no_folder() -> None:
