@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
 from flinkish.common.time import Instant
@@ -139,6 +140,51 @@ def _is_timestamp(type_info: TypeInformation) -> bool:
     )
 
 
+def bytes_of(value: Any) -> bytes:
+    """Return bytes of what holds some; raises TypeError or ValueError. Python would make 5 zeros of a 5."""
+    if isinstance(value, int):
+        raise TypeError("an int is no bytes")
+    return bytes(value)
+
+
+def utc_time(value: datetime.datetime) -> datetime.datetime:
+    """Return a time without zone: one with a zone becomes that in UTC."""
+    return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def _taken(type_info: TypeInformation) -> Callable[[type], bool] | None:
+    """Return which classes of values are of a type where Arrow would change others without a word; None: Arrow refuses them.
+
+    It cuts off what a float has behind the point, takes an int for days or microseconds, and a text for a list of its letters.
+    """
+    integers = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
+    match unwrap(type_info):
+        case BasicTypeInfo(basic_type=basic) if basic in integers:
+            return lambda cls: hasattr(cls, "__index__")
+        case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR):
+            return lambda cls: issubclass(cls, str)
+        case DateTypeInfo() | TimestampTypeInfo() | TimeTypeInfo() | LocalTimeTypeInfo():
+            return lambda cls: issubclass(cls, datetime.date | datetime.time)
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            return lambda cls: not issubclass(cls, str | bytes | bytearray)
+        case _:
+            return None
+
+
+def _nested_converter(type_info: TypeInformation, local: bool) -> Convert | None:
+    """Return the function for values within others, which also refuses what is not of the type."""
+    convert, taken = _write_converter(type_info, local), _taken(type_info)
+    if is_bytes(unwrap(type_info)) or taken is None:
+        return convert
+
+    def check(value: Any) -> Any:
+        if value is not None and not taken(value.__class__):
+            raise TypeError(f"{value!r} of type {type(value).__name__} is no {type_info!r}")
+        return value if convert is None else convert(value)
+
+    return check
+
+
 def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
     """Return what makes of a value one that Arrow takes for the type; None if nothing is to be done."""
     type_info = unwrap(type_info)
@@ -155,21 +201,21 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
             convert = _instant_to_micros
         case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            convert = bytes
+            convert = bytes_of
         case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
-            element = _write_converter(type_info.element_type, local)
+            element = _nested_converter(type_info.element_type, local)
             if element is None:
                 return None
             convert = lambda values: list(map(element, values))  # noqa: E731
         case MapTypeInfo():
-            key = _write_converter(type_info.key_type, local) or _same
-            value = _write_converter(type_info.value_type, local) or _same
+            key = _nested_converter(type_info.key_type, local) or _same
+            value = _nested_converter(type_info.value_type, local) or _same
             convert = lambda entries: [(key(k), value(v)) for k, v in entries.items()]  # noqa: E731
         case RowTypeInfo() | TupleTypeInfo():
             fields = fields_of(type_info)
             assert fields is not None
             names = fields[0]
-            converters = [_write_converter(part, local) or _same for part in fields[1]]
+            converters = [_nested_converter(part, local) or _same for part in fields[1]]
             convert = lambda row: {  # noqa: E731
                 name: one(part) for name, one, part in zip(names, converters, values_of(row, names), strict=True)
             }
@@ -258,6 +304,7 @@ class RowsToArrow:
             ]
         )
         self._converters = [_write_converter(part, local) for part in types]
+        self._taken = [None if is_bytes(unwrap(part)) else _taken(part) for part in types]
 
     def values(self, row: Any) -> Sequence[Any]:
         """Return the values of a record in column order; raises what `appended_values` does."""
@@ -273,6 +320,15 @@ class RowsToArrow:
     def _column(self, index: int, values: Sequence[Any]) -> pa.Array:
         convert = self._converters[index]
         arrow = self.schema.field(index).type
+        taken = self._taken[index]
+        if taken is not None:
+            for cls in set(map(type, values)):
+                if cls is not type(None) and not taken(cls):
+                    value = next(value for value in values if value.__class__ is cls)
+                    raise TypeMismatchError(
+                        f"column {self.names[index]!r} is {self._types[index]!r}, stored as {arrow}; got {value!r} of type "
+                        f"{cls.__name__}"
+                    )
         try:
             return pa.array(values if convert is None else list(map(convert, values)), type=arrow)
         except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError, ArithmeticError) as error:
@@ -339,6 +395,90 @@ def row_type_of_schema(schema: pa.Schema) -> RowTypeInfo:
     return Types.ROW_NAMED(list(schema.names), [type_of_arrow(field.type, f"column {field.name!r}") for field in schema])
 
 
+def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType | None:
+    """Return the Arrow type that a file's column is to be cast to, for `read_converter`; None if it cannot be read as the type.
+
+    Fields of rows are found by their names, those of tuples go by position.
+    """
+    type_info = unwrap(type_info)
+    if pa.types.is_dictionary(have):
+        return reading_type(have.value_type, type_info)
+    parts: list[tuple[str, pa.DataType | None]]
+    match type_info:
+        case _ if pa.types.is_null(have):
+            return arrow_type(type_info, "the column", zoned=False)
+        case RowTypeInfo() | TupleTypeInfo():
+            if not pa.types.is_struct(have):
+                return None
+            names = [have.field(i).name for i in range(have.num_fields)]
+            fields = fields_of(type_info)
+            assert fields is not None
+            wanted = fields[0] if isinstance(type_info, RowTypeInfo) else names
+            if len(set(names)) < len(names) or not set(wanted) <= set(names) or len(wanted) != len(fields[1]):
+                return None
+            parts = [(name, reading_type(have.field(name).type, part)) for name, part in zip(wanted, fields[1], strict=True)]
+        case MapTypeInfo():
+            if not pa.types.is_map(have):
+                return None
+            parts = [
+                ("key", reading_type(have.key_type, type_info.key_type)),
+                ("value", reading_type(have.item_type, type_info.value_type)),
+            ]
+        case _ if is_bytes(type_info) or not hasattr(type_info, "element_type"):
+            if pa.types.is_decimal(have) and type_info == Types.BIG_DEC():
+                return have
+            arrow = arrow_type(type_info, "the column", zoned=False)
+            return arrow if is_widened(have, arrow) else None
+        case _:
+            if not _is_list(have):
+                return None
+            parts = [("element", reading_type(have.value_type, type_info.element_type))]
+    if any(part is None for _, part in parts):
+        return None
+    if pa.types.is_struct(have):
+        return pa.struct([pa.field(name, part) for name, part in parts])
+    return pa.map_(parts[0][1], parts[1][1]) if pa.types.is_map(have) else pa.list_(parts[0][1])
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow))
+
+
+def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
+    """Return whether a column of simple values can be read as another type: it keeps its meaning, and Arrow checks each value."""
+    types = pa.types
+    if have == wanted:
+        return True
+    if types.is_integer(wanted):
+        return bool(types.is_integer(have) or types.is_floating(have) or types.is_decimal(have))
+    if types.is_floating(wanted):
+        # To narrow a DOUBLE Arrow rounds, and makes infinity of large numbers.
+        narrower = types.is_floating(have) and have.bit_width <= wanted.bit_width
+        return bool(types.is_integer(have) or narrower or (types.is_decimal(have) and types.is_float64(wanted)))
+    if types.is_decimal(wanted):
+        return bool(types.is_integer(have) or types.is_decimal(have))
+    if types.is_timestamp(wanted):
+        return bool(types.is_timestamp(have) or (types.is_date(have) and wanted.tz is None))
+    binary = types.is_binary(have) or types.is_large_binary(have) or types.is_fixed_size_binary(have)
+    text = types.is_string(have) or types.is_large_string(have)
+    if types.is_string(wanted) or types.is_binary(wanted):
+        return bool(binary or text)
+    return bool((types.is_date(wanted) and types.is_date(have)) or (types.is_time(wanted) and types.is_time(have)))
+
+
+def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column as what `reading_type` said; raises ArrowInvalid, a ValueError, for a value that does not fit.
+
+    Times are cut to microseconds, as Python has no more.
+    """
+    if column.type == wanted:
+        return column
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        # Down, also before 1970; a cast would cut towards zero. Without its zone, which Arrow would have to know.
+        column = pc.floor_temporal(column.cast(pa.timestamp("ns")), unit="microsecond")
+    return column.cast(wanted)
+
+
 def read_converter(type_info: TypeInformation, *, local: bool = False) -> Convert | None:
     """Return what makes our value of one that Arrow's `to_pylist` gave for the type; None if nothing is to be done."""
     type_info = unwrap(type_info)
@@ -355,9 +495,12 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
             return None
         case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
             element = read_converter(type_info.element_type, local=local)
-            if element is None:
+            if isinstance(type_info, PrimitiveArrayTypeInfo):
+                convert = _without_nulls
+            elif element is None:
                 return None
-            convert = lambda values: list(map(element, values))  # noqa: E731
+            else:
+                convert = lambda values: list(map(element, values))  # noqa: E731
         case MapTypeInfo():
             key = read_converter(type_info.key_type, local=local) or _same
             value = read_converter(type_info.value_type, local=local) or _same
@@ -374,6 +517,12 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
         case _:
             return None
     return lambda value: None if value is None else convert(value)
+
+
+def _without_nulls(values: list[Any]) -> list[Any]:
+    if None in values:
+        raise ValueError("an array of primitives has a null")
+    return values
 
 
 def _datetime_to_instant(value: datetime.datetime) -> Instant:

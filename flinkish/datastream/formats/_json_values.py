@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from flinkish.common.conversion import converter
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant
@@ -33,8 +32,8 @@ from flinkish.common.typeinfo import (
     Types,
 )
 from flinkish.common.types import make_row
-from flinkish.datastream.connectors._arrow import fields_of, is_bytes, unwrap, values_of
-from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS
+from flinkish.datastream.connectors._arrow import bytes_of, fields_of, is_bytes, unwrap, utc_time, values_of
+from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS, to_float32
 from flinkish.datastream.connectors.file_system.json_values import (
     JsonConverter,
     JsonConverters,
@@ -78,7 +77,7 @@ class LenientJsonConverters(JsonConverters):
             case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
                 return checked(type_info, (bool, str), _to_boolean)
             case BasicTypeInfo(basic_type=BasicType.FLOAT):
-                return checked(type_info, (int, float, decimal.Decimal, str), _to_float32)
+                return checked(type_info, (int, float, decimal.Decimal, str), lambda value: to_float32(_to_float(value)))
             case BasicTypeInfo(basic_type=BasicType.DOUBLE):
                 return checked(type_info, (int, float, decimal.Decimal, str), _to_float)
             case BasicTypeInfo(basic_type=BasicType.INSTANT):
@@ -163,14 +162,6 @@ def _to_float(value: Any) -> float:
     return float(value)
 
 
-_round_to_float32 = converter(Types.FLOAT())
-
-
-def _to_float32(value: Any) -> float:
-    assert _round_to_float32 is not None
-    return float(_round_to_float32(_to_float(value)))
-
-
 def _to_instant(value: Any) -> Instant:
     """As Jackson reads one: numbers are seconds."""
     if isinstance(value, str):
@@ -198,13 +189,13 @@ def json_writer(type_info: TypeInformation) -> Plain:
             parts = [json_writer(part) for part in type_info.field_types]
             write = lambda value: [one(part) for one, part in zip(parts, value, strict=True)]  # noqa: E731
         case PrimitiveArrayTypeInfo() if is_bytes(type_info):
-            write = bytes
+            write = bytes_of
         case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
             element = json_writer(type_info.element_type)
-            write = lambda values: list(map(element, values))  # noqa: E731
+            write = lambda values: list(map(element, _array(values)))  # noqa: E731
         case MapTypeInfo():
             key_text, item = text_function(type_info.key_type), json_writer(type_info.value_type)
-            write = lambda value: {key_text(key): item(part) for key, part in value.items()}  # noqa: E731
+            write = lambda value: _of_texts({key_text(key): item(part) for key, part in value.items()}, value)  # noqa: E731
         case _:
             write = _simple_writer(type_info)
     return lambda value: None if value is None else write(value)
@@ -246,13 +237,36 @@ def _simple_writer(type_info: TypeInformation) -> Plain:
             in_range = range_check(type_info.basic_type)
             return lambda value: in_range(operator.index(value))
         case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
-            return lambda value: value.isoformat()
+            return lambda value: datetime.date(value.year, value.month, value.day).isoformat()
         case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            return lambda value: f"{_without_zeros(value)}Z"
+            return lambda value: f"{_without_zeros(_without_zone(value))}Z"
         case TimestampTypeInfo() | LocalTimeTypeInfo():
-            return lambda value: f"{value.date().isoformat()}T{_without_zeros(value.time())}Z"
+            return _timestamp
         case _:
             raise InvalidProgramError(f"{type_info!r} cannot be written as JSON")
+
+
+def _array(values: Any) -> Any:
+    if isinstance(values, str | bytes):
+        raise TypeError(f"expected an array; got {values!r}")
+    return values
+
+
+def _of_texts(written: dict[str, Any], value: dict[Any, Any]) -> dict[str, Any]:
+    if len(written) < len(value):
+        raise ValueError(f"two keys have the same text: {list(value)!r}")
+    return written
+
+
+def _without_zone(value: datetime.time) -> datetime.time:
+    if value.utcoffset():
+        raise ValueError(f"a time of day has no zone; got {value!r}")
+    return value
+
+
+def _timestamp(value: datetime.datetime) -> str:
+    value = utc_time(value)
+    return f"{value.date().isoformat()}T{_without_zeros(value.time())}Z"
 
 
 def _instance(cls: type) -> Plain:

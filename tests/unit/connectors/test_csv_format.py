@@ -249,6 +249,50 @@ def test_a_quote_that_is_never_closed_is_one_bad_record(file: Path) -> None:
     assert read(file, StreamFormat.csv_format(PERSON), RecordErrorPolicy.skip()) == [Row(name="Ann", age=31)]
 
 
+def test_an_open_quote_takes_no_other_line_where_each_line_is_a_record(file: Path) -> None:
+    write(file, 'name,age\n"Ann,31\nBob,7\n"Cy",8\n')
+    for credit in (1, 2, 100):
+        rows = read(file, StreamFormat.csv_format(PERSON, multiline=False), RecordErrorPolicy.skip(), credit=credit)
+        assert rows == [Row(name="Bob", age=7), Row(name="Cy", age=8)]
+    with pytest.raises(SourceError, match=r"people\.csv, line 2: not valid CSV: unexpected end of data"):
+        read(file, StreamFormat.csv_format(PERSON, multiline=False))
+
+
+def test_comments_before_the_header_are_left_out(file: Path) -> None:
+    write(file, "# people\n # and more\nname,age\nAnn,31\n")
+    for credit in (1, 100):
+        rows = read(file, StreamFormat.csv_format(PERSON, comment="#"), credit=credit, restart_readers=True)
+        assert rows == [Row(name="Ann", age=31)]
+
+
+def test_a_field_may_be_longer_than_pythons_own_limit(file: Path) -> None:
+    write(file, f'name,age\n"{"x" * 200_000}",31\n')
+    (row,) = read(file, StreamFormat.csv_format(PERSON))
+    assert len(row.name) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("type_info", "text"),
+    [
+        (Types.BIG_DEC(), "1_000"),
+        (Types.BIG_DEC(), "NaN"),
+        (DecimalTypeInfo(5, 2), "Infinity"),
+        (Types.SQL_TIME(), "10:00+02:00"),
+        (Types.INSTANT(), "2024-01-01T00:00:00.1234567890Z"),
+    ],
+)
+def test_what_is_no_value_of_a_type_is_a_bad_record(file: Path, type_info: Any, text: str) -> None:
+    write(file, f"{text},x\n")
+    with pytest.raises(SourceError, match=r"line 1: column '1' must be"):
+        read(file, StreamFormat.csv_format(Types.TUPLE([type_info, Types.STRING()]), header=False))
+
+
+def test_points_in_time_keep_their_nanoseconds(file: Path) -> None:
+    write(file, "2024-01-01T00:00:00.123456789Z,1969-12-31 23:59:59.9999999Z\n")
+    (values,) = read(file, StreamFormat.csv_format(Types.TUPLE([Types.INSTANT(), Types.INSTANT()]), header=False))
+    assert values == (Instant(1_704_067_200, 123_456_789), Instant(-1, 999_999_900))
+
+
 def test_wrong_settings_are_refused_when_the_format_is_made() -> None:
     with pytest.raises(InvalidProgramError, match="needs a schema"):
         StreamFormat.csv_format(header=False)

@@ -130,6 +130,21 @@ def test_a_damaged_compressed_file_is_named(tmp_path: Path) -> None:
         SourceRun(text_source(tmp_path)).values()
 
 
+@pytest.mark.parametrize(
+    ("name", "compress"),
+    [("a.bz2", bz2.compress), ("a.xz", lzma.compress), ("a.gz", gzip.compress), ("a.deflate", zlib.compress)],
+)
+def test_files_of_several_compressed_streams_are_read_to_their_end_or_named(tmp_path: Path, name: str, compress: Any) -> None:
+    lines = [f"line {i}" for i in range(3000)]
+    parts = [compress("".join(f"{line}\n" for line in lines[i : i + 1000]).encode()) for i in (0, 1000, 2000)]
+    (tmp_path / name).write_bytes(parts[0] + b"\0" * 4 * (name == "a.xz") + parts[1] + parts[2])
+    assert SourceRun(text_source(tmp_path), credit=700, restart_readers=True).values() == lines
+    for damaged in (parts[0] + b"\1" + parts[1], parts[0] + parts[1][:-30] + parts[2], parts[0] + parts[1][:-1]):
+        (tmp_path / name).write_bytes(damaged)
+        with pytest.raises(SourceError, match=rf"cannot decompress .*{name}"):
+            SourceRun(text_source(tmp_path)).values()
+
+
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-32", "ISO-8859-1", "cp1252", "shift_jis", "utf-8-sig"])
 @pytest.mark.parametrize("block_size", [None, 10])
 def test_lines_in_other_character_sets(tmp_path: Path, charset: str, block_size: int | None) -> None:
@@ -221,6 +236,8 @@ def test_wrong_arguments_are_refused_when_the_source_is_built(tmp_path: Path) ->
         FileSource.for_record_stream_format(StreamFormat.text_line_format())
     with pytest.raises(UnsupportedError, match="s3://bucket/x"):
         text_source("s3://bucket/x")
+    with pytest.raises(InvalidArgumentError, match="'hex' is not a character set"):
+        text_source(tmp_path, charset="hex")
     with pytest.raises(InvalidArgumentError, match="no-such-charset"):
         StreamFormat.text_line_format("no-such-charset")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))

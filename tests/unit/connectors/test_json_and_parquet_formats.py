@@ -71,6 +71,12 @@ def test_decimals_lose_no_digit_and_bytes_are_base64(tmp_path: Path) -> None:
     assert (str(second.d), second.x.__class__, second.b) == ("1.10", float, None)
 
 
+def test_floats_have_32_bits_and_points_in_time_nanoseconds(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"f": 1.1, "i": "2024-01-01T00:00:00.123456789Z"}\n')
+    (row,) = read_json(path, Types.ROW_NAMED(["f", "i"], [Types.FLOAT(), Types.INSTANT()]))
+    assert row == Row(f=1.100000023841858, i=Instant(1_704_067_200, 123_456_789))
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -196,6 +202,77 @@ def test_a_column_of_a_type_that_never_fits_fails_whatever_the_policy(tmp_path: 
         SourceError, match=r"a\.parquet: column 'v' is struct<x: int64> in the file, which cannot be read as Integer"
     ):
         SourceRun(source).values()
+
+
+@pytest.mark.parametrize(
+    ("values", "type_info"),
+    [
+        (pa.array([0.1]), Types.FLOAT()),  # rounded, and infinity from 1e39 on
+        (pa.array([0.1]), Types.BIG_DEC()),
+        (pa.array([1.5]), Types.BIG_INT()),
+        (pa.array([1_700_000_000_000]), Types.SQL_TIMESTAMP()),  # milliseconds, taken for microseconds
+        (pa.array([datetime.datetime(2024, 1, 1)]), Types.LONG()),
+        (pa.array([datetime.datetime(2024, 1, 1, 5)]), Types.SQL_DATE()),
+        (pa.array([5]), Types.STRING()),
+        (pa.array(["5"]), Types.INT()),
+        (pa.array([5]), Types.BOOLEAN()),
+        (pa.array([[0.1]]), Types.LIST(Types.FLOAT())),
+        (pa.array([{"x": 1}]), Types.ROW_NAMED(["x", "z"], [Types.LONG(), Types.LONG()])),
+        (pa.array([{"x": 1}]), Types.TUPLE([Types.LONG(), Types.LONG()])),
+    ],
+)
+def test_columns_are_not_read_as_types_of_another_meaning(tmp_path: Path, values: pa.Array, type_info: TypeInformation) -> None:
+    pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"a\.parquet: column 'v' is .* in the file, which cannot be read as"):
+        parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [type_info])), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "type_info", "reason"),
+    [
+        (pa.array([decimal.Decimal("1.99")]), Types.BIG_INT(), "data loss"),
+        (pa.array([2**61 // 125], pa.timestamp("ms")), Types.SQL_TIMESTAMP(), "out of bounds"),
+        (pa.array([[1, None]]), Types.PRIMITIVE_ARRAY(Types.LONG()), "has a null"),
+    ],
+)
+def test_values_that_would_lose_something_are_bad_records(
+    tmp_path: Path, values: pa.Array, type_info: TypeInformation, reason: str
+) -> None:
+    pq.write_table(pa.table({"v": values}), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=rf"a\.parquet, row 1: .*{reason}"):
+        parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v"], [type_info])), tmp_path)
+
+
+def test_nested_tuples_go_by_position_and_nested_rows_by_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [[{"x": 1, "y": "a"}]], "w": [{"x": 2, "y": "b"}]}), tmp_path / "a.parquet")
+    tuples, rows = Types.TUPLE([Types.LONG(), Types.STRING()]), Types.ROW_NAMED(["y", "x"], [Types.STRING(), Types.LONG()])
+    (row,) = parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["v", "w"], [Types.LIST(tuples), rows])), tmp_path)
+    assert row == Row(v=[(1, "a")], w=Row(y="b", x=2))
+
+
+@pytest.mark.parametrize("type_info", [None, Types.ROW_NAMED(["a", "b"], [Types.LONG()] * 2), Types.TUPLE([Types.LONG()] * 3)])
+def test_a_parquet_column_that_stands_twice_is_refused(tmp_path: Path, type_info: TypeInformation | None) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"column 'a' could be any of \['a', 'a'\]"):
+        parquet(BulkFormat.parquet_format(type_info), tmp_path)
+
+
+def test_times_in_int96_are_right_in_all_years(tmp_path: Path) -> None:
+    times = [datetime.datetime(1600, 1, 1), datetime.datetime(2300, 7, 1, 12), datetime.datetime(9999, 12, 31, 23, 59, 59)]
+    table = pa.table({"t": pa.array(times, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    for type_info in (None, Types.ROW_NAMED(["t"], [Types.SQL_TIMESTAMP()])):
+        assert [row.t for row in parquet(BulkFormat.parquet_format(type_info), tmp_path)] == times
+
+
+def test_nanoseconds_are_cut_downwards_also_before_1970(tmp_path: Path) -> None:
+    nanos = [-1, -1001, 1999]
+    table = pa.table({"t": pa.array(nanos, pa.timestamp("ns")), "i": pa.array(nanos, pa.timestamp("ns", "Europe/Berlin"))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    rows = parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["t", "i"], [Types.SQL_TIMESTAMP(), Types.INSTANT()])), tmp_path)
+    assert [row.t for row in rows] == [datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=n // 1000) for n in nanos]
+    assert [row.i for row in rows] == [Instant(-1, 999_999_000), Instant(-1, 999_998_000), Instant(0, 1000)]
 
 
 def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Path) -> None:

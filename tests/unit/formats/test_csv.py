@@ -62,6 +62,8 @@ def read(tmp_path: Path, schema: CsvSchemaBuilder, text: str, **run: Any) -> lis
         (columns().set_use_header().set_strict_headers(), "n,s,b\n1,x,true\n", [(1, "x", True)]),
         (columns().set_skip_first_data_row(), "q\n1,x,true\n", [(1, "x", True)]),
         (columns().set_use_header().set_skip_first_data_row(), "n,s,b\n0,x,y\n1,x,true\n", [(1, "x", True)]),
+        (columns().set_use_header().set_allow_comments(), "#c\na,b,c\n1,x,true\n", [(1, "x", True)]),
+        (columns().set_skip_first_data_row().set_allow_comments(), "#c\nq\n1,x,true\n", [(1, "x", True)]),
         (columns().set_any_property_name("rest"), "1,x,true\n2,y,true,5,6\n", [(1, "x", True), (2, "y", True)]),
         (columns().set_allow_comments(), "#c\n1,x,true\n #d\n2,#,true\n", [(1, "x", True), (2, "#", True)]),
         (columns().set_escape_char("\\"), "1,a\\,b,true\n", [(1, "a,b", True)]),
@@ -250,6 +252,9 @@ def test_records_of_another_type_are_refused(tmp_path: Path, row: Any, error: ty
     ("schema", "row", "text"),
     [
         (CsvSchema.builder().add_array_column("a"), (["x;y"],), "column 'a' .* the element 'x;y' holds the separator ';'"),
+        (CsvSchema.builder().add_array_column("a"), ([""],), "column 'a' .* would be read as an empty array"),
+        (CsvSchema.builder().add_array_column("a"), ("xy",), "column 'a' .* a text is no array"),
+        (CsvSchema.builder().add_number_column("p", DataTypes.DECIMAL(9, 2)), (decimal.Decimal("NaN"),), "column 'p' "),
         (columns().disable_quote_char(), (1, "x,y", True), "column 's' .*'x,y' holds a character that has a meaning"),
     ],
 )
@@ -388,6 +393,7 @@ ALL = {
             '"1970-01-01 00:00:01Z"': Instant.of_epoch_milli(1000),
         },
     ),
+    "INSTANT to the nanosecond": (Types.INSTANT(), {'"1969-12-31 23:59:59.123456789Z"': Instant(-1, 123_456_789)}),
     "BYTES": (Types.PRIMITIVE_ARRAY(Types.BYTE()), {"aGk=": b"hi"}),
     "ROW": (Types.ROW_NAMED(["x", "y"], [Types.INT(), Types.STRING()]), {"1;a": Row(x=1, y="a")}),
     "OBJECT_ARRAY": (Types.OBJECT_ARRAY(Types.STRING()), {"a;b": ["a", "b"], "": [], '"a b;c"': ["a b", "c"]}),
@@ -411,6 +417,16 @@ def test_values_of_all_types_are_written_and_read(type_info: Any, text: str, val
     row = reader(row_type).deserialize(f"1,{text},2\n".encode())
     assert row is not None
     assert row.a == value
+
+
+def test_times_with_a_zone_are_written_in_utc() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    row_type = Types.ROW_NAMED(["a", "t"], [Types.SQL_TIMESTAMP(), Types.SQL_TIME()])
+    schema = CsvRowSerializationSchema.Builder(row_type).build()
+    when = datetime.datetime(2024, 1, 1, tzinfo=zone)
+    assert schema.serialize(Row(a=when, t=datetime.time(1, tzinfo=datetime.UTC))) == b'"2023-12-31 22:00:00.0",01:00:00\n'
+    with pytest.raises(TypeMismatchError, match="a time of day has no zone"):
+        schema.serialize(Row(a=None, t=when.timetz()))
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_field_is_read_as_its_type(type_info: TypeInformation, text: str, valu
         (Types.PRIMITIVE_ARRAY(Types.BYTE()), '"a"'), (Types.PRIMITIVE_ARRAY(Types.BYTE()), "[1]"),
         (Types.PRIMITIVE_ARRAY(Types.INT()), "[1, null]"), (Types.PRIMITIVE_ARRAY(Types.INT()), "1"),
         (Types.MAP(Types.STRING(), Types.INT()), "[1]"), (Types.ROW([Types.INT()]), "5"), (Types.CHAR(), '"ab"'),
-        (Types.TUPLE([Types.INT()]), "[1, 2]"),
+        (Types.TUPLE([Types.INT()]), "[1, 2]"), (Types.BIG_DEC(), '"1_0"'), (Types.BIG_DEC(), '"NaN"'),
     ],
 )  # fmt: skip
 def test_a_field_of_another_type_is_an_error_or_null(type_info: TypeInformation, text: str) -> None:
@@ -200,6 +200,30 @@ def test_a_field_is_written_as_flink_writes_it(type_info: TypeInformation, value
     if value == value:
         expected = Row(x=None, y=None) if isinstance(value, Row) and value[0] is None else value
         assert back.a == expected
+
+
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "reason"),
+    [
+        (Types.LIST(Types.STRING()), "abc", "expected an array; got 'abc'"),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), 5, "an int is no bytes"),
+        (Types.MAP(Types.STRING(), Types.INT()), {1: 1, "1": 2}, "two keys have the same text"),
+        (Types.SQL_TIME(), datetime.time(1, tzinfo=ZONE), "a time of day has no zone"),
+    ],
+)
+def test_what_would_be_written_as_something_else_is_refused(type_info: TypeInformation, value: Any, reason: str) -> None:
+    with pytest.raises(TypeMismatchError, match=f"field 'a': {reason}"):
+        JsonRowSerializationSchema.builder().with_type_info(one(type_info)).build().serialize(Row(a=value))
+
+
+def test_times_with_a_zone_are_written_in_utc_and_dates_without_a_time() -> None:
+    row_type = Types.ROW_NAMED(["a", "d"], [Types.SQL_TIMESTAMP(), Types.SQL_DATE()])
+    schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()
+    row = Row(a=datetime.datetime(2024, 1, 1, tzinfo=ZONE), d=datetime.datetime(2024, 1, 1, 5))
+    assert schema.serialize(row) == b'{"a":"2023-12-31T22:00:00Z","d":"2024-01-01"}'
 
 
 def test_rows_of_another_type_are_not_written() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -146,6 +147,33 @@ def test_values_that_do_not_fit_are_refused_when_they_are_written(tmp_path: Path
     for row, column in (((decimal.Decimal("123.4"), 1), "p"), ((None, 300), "n"), (("x", 1), "p")):
         with pytest.raises(TypeMismatchError, match=f"column '{column}' is"):
             support.write(tmp_path, factory, [row])
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value"),
+    [
+        (Types.INT(), 1.5),
+        (Types.LONG(), 2.0),
+        (Types.SQL_DATE(), 5),
+        (Types.SQL_TIMESTAMP(), 1_700_000_000_000),
+        (Types.LIST(Types.STRING()), "abc"),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), 5),
+        (Types.STRING(), b"x"),
+        (Types.LIST(Types.INT()), [1, 1.5]),
+        (Types.MAP(Types.STRING(), Types.INT()), {"a": 1.5}),
+        (Types.ROW_NAMED(["x"], [Types.LONG()]), {"x": 1.5}),
+    ],
+)
+def test_values_that_arrow_would_change_are_refused_when_they_are_written(tmp_path: Path, type_info: Any, value: Any) -> None:
+    factory = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["a"], [type_info]))
+    with pytest.raises(TypeMismatchError, match=r"column 'a' is"):
+        support.write(tmp_path, factory, [(None,), (value,)])
+
+
+def test_numbers_of_numpy_are_written_as_numbers(tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.LIST(Types.LONG())])
+    path = support.write(tmp_path, ParquetBulkWriters.for_row_type(row_type), [(np.int64(1), np.array([2, 3]))])
+    assert support.read(path, ParquetColumnarRowInputFormat(row_type)) == [Row(a=1, b=[2, 3])]
 
 
 @pytest.mark.parametrize("row_type", [DataTypes.INT(), Types.STRING(), Types.TUPLE([Types.INT()]), "x", None])

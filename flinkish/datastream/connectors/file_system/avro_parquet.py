@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._arrow import is_widened
 from flinkish.datastream.connectors.file_system.avro_arrow import ArrowRecord, arrow_record
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.avro_writer import AvroRecords
@@ -69,6 +70,10 @@ class _RecordReader(RowGroupReader):
             raise ValueError("it is null, which the schema does not allow")
         if column.type == part.type:
             return column
+        # Arrow would make a text of anything, and infinity of a large DOUBLE. Avro's times are numbers with a remark.
+        annotated = pa.types.is_integer(column.type) and pa.types.is_temporal(part.type)
+        if not (pa.types.is_nested(part.type) or annotated or is_widened(column.type, part.type)):
+            raise SourceError(f"{self.path}: {self.describe(index, column)}", hint="declare the type that the file has.")
         try:
             return column.cast(part.type)
         except pa.ArrowInvalid:

@@ -16,7 +16,7 @@ from flinkish.common.errors import InvalidProgramError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, make_row
-from flinkish.datastream.connectors._arrow import values_of
+from flinkish.datastream.connectors._arrow import bytes_of, values_of
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
 
 Convert = Callable[[Any], Any]
@@ -59,7 +59,7 @@ class AvroPart:
         if isinstance(schema, str):
             if schema in self._named:
                 return self._part(self._named[schema])
-            return _PRIMITIVES[schema](), _same, bytes if schema == "bytes" else _same
+            return _PRIMITIVES[schema](), _same, bytes_of if schema == "bytes" else _same
         logical, kind = schema.get("logicalType"), schema["type"]
         if logical in _LOGICAL:
             to_row = _READ.get(logical, _same)
@@ -72,7 +72,7 @@ class AvroPart:
                 return Types.STRING(), _same, _same
             case "fixed":
                 self._named[schema["name"]] = schema
-                return Types.PRIMITIVE_ARRAY(Types.BYTE()), _same, bytes
+                return Types.PRIMITIVE_ARRAY(Types.BYTE()), _same, bytes_of
             case "array":
                 item_type, read_item, write_item = self._part(schema["items"])
                 return (

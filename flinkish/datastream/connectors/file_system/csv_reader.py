@@ -32,7 +32,7 @@ class CsvReader(SplitReader):
         at_start = source.at_file_start
         header = None if settings.header is HeaderUse.NONE else self._read_header()
         if settings.skip_first_row and at_start:
-            source.take(1)
+            self._skip_line()
         nulls = frozenset(settings.dialect.null_values)
         self._names: tuple[str, ...] | None
         if settings.schema is not None:
@@ -64,8 +64,8 @@ class CsvReader(SplitReader):
     def _read_header(self) -> list[str]:
         path = self._source.path
         if self._source.at_file_start:
-            self._source.take(1)
-        line = self._source.first_line()
+            self._skip_line()
+        line = self._source.first_line(self._is_comment)
         if line is None:
             return list(self._settings.names)
         text = decode_lines([line], self._source.encoding)[0]
@@ -83,6 +83,14 @@ class CsvReader(SplitReader):
         ):
             raise SourceError(f"{path}, line 1: columns {repeated} stand more than once in the header {header}")
         return header
+
+    def _skip_line(self) -> None:
+        """Pass over the next line, and the comments before it."""
+        while (lines := self._source.take(1)) and self._is_comment(lines[0]):
+            pass
+
+    def _is_comment(self, line: bytes) -> bool:
+        return self._dialect.comment is not None and self._dialect.is_comment(line.decode(self._source.encoding, "replace"))
 
     def _find_columns(self, header: list[str] | None, count: int) -> list[int]:
         path = self._source.path
@@ -163,7 +171,7 @@ class CsvReader(SplitReader):
 
     def _parse(self, texts: list[str], records: list[Any], escaped: bool) -> None:
         """Parse lines that were taken last; takes more if the last one ends within quotes."""
-        lines = _RecordLines(texts, self._continue() if self._settings.multiline else iter(()), self._dialect)
+        lines = _RecordLines(texts, self._continue() if self._settings.multiline else None, self._dialect)
         reader = self._dialect.reader(lines)
         while True:
             lines.at_record = True
@@ -241,7 +249,8 @@ class CsvReader(SplitReader):
 class _RecordLines:
     """Lines for a csv.reader; passes over comments where a record would begin, and knows that line of each record."""
 
-    def __init__(self, texts: list[str], more: Iterator[str], dialect: CsvDialect) -> None:
+    def __init__(self, texts: list[str], more: Iterator[str] | None, dialect: CsvDialect) -> None:
+        """`more`: the lines behind `texts`, for a record that does not end with them; None: each line is a record."""
         self._texts = texts
         self._more = more
         self._dialect = dialect
@@ -260,9 +269,11 @@ class _RecordLines:
 
     def __next__(self) -> str:
         while True:
+            if self._more is None and not self.at_record:
+                raise StopIteration
             if self.next < len(self._texts):
                 line = self._texts[self.next]
-            elif self.at_record:
+            elif self._more is None or self.at_record:
                 raise StopIteration
             else:
                 line = next(self._more)

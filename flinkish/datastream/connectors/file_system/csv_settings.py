@@ -6,11 +6,14 @@ import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.datastream.connectors._arrow import unwrap
+
+#: Characters that a field may have, as with Jackson; Python's limit is 128 Ki, for all of the process.
+_LONGEST_FIELD: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class CsvDialect:
 
     def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Return a csv.reader of lines; it raises csv.Error."""
+        if csv.field_size_limit() < _LONGEST_FIELD:
+            csv.field_size_limit(_LONGEST_FIELD)
         reader: Any = csv.reader(
             lines,
             delimiter=self.delimiter,

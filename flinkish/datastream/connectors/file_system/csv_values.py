@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
@@ -27,7 +28,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
 )
 from flinkish.common.types import make_row
-from flinkish.datastream.connectors._arrow import is_bytes, unwrap
+from flinkish.datastream.connectors._arrow import is_bytes, unwrap, utc_time
 
 Parse = Callable[[str], Any]
 
@@ -61,26 +62,26 @@ def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str,
         case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
             parse = _parse_boolean
         case BasicTypeInfo(basic_type=BasicType.FLOAT):
-            parse = _parse_float32
+            parse = lambda text: to_float32(_parse_float(text))  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.DOUBLE):
             parse = _parse_float
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             parse = _parse_int
         case DecimalTypeInfo():
             rounded = type_info.rounded
-            parse = lambda text: rounded(decimal.Decimal(text))  # noqa: E731
+            parse = lambda text: rounded(parse_decimal(text))  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-            parse = _parse_decimal
+            parse = parse_decimal
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            parse = _parse_instant
+            parse = parse_instant
         case BasicTypeInfo():
             parse = _int_parser(INTEGER_BITS[type_info.basic_type])
         case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
             parse = datetime.date.fromisoformat
         case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            parse = datetime.time.fromisoformat
+            parse = parse_time
         case TimestampTypeInfo() | LocalTimeTypeInfo():
-            parse = _parse_timestamp
+            parse = parse_timestamp
         case _:
             raise InvalidProgramError(
                 f"column {column!r} of type {type_info!r} cannot be read from CSV",
@@ -196,8 +197,8 @@ def _parse_float(text: str) -> float:
 _FLOAT32 = struct.Struct("<f")
 
 
-def _parse_float32(text: str) -> float:
-    value = _parse_float(text)
+def to_float32(value: float) -> float:
+    """Return the nearest number of 32 bits."""
     try:
         result: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except OverflowError:
@@ -206,8 +207,20 @@ def _parse_float32(text: str) -> float:
     return result
 
 
-def _parse_decimal(text: str) -> decimal.Decimal:
-    return decimal.Decimal(text)
+def parse_decimal(text: str) -> decimal.Decimal:
+    """Return the number of a text; raises ValueError for what is none, as in Java: NaN, infinity."""
+    value = decimal.Decimal(text)
+    if "_" in text or not value.is_finite():
+        raise ValueError(text)
+    return value
+
+
+def parse_time(text: str) -> datetime.time:
+    """Return a time of day, without zone or in UTC; raises ValueError."""
+    value = datetime.time.fromisoformat(text)
+    if value.utcoffset():
+        raise ValueError(text)
+    return value.replace(tzinfo=None)
 
 
 def _parse_char(text: str) -> str:
@@ -226,15 +239,24 @@ def _parse_boolean(text: str) -> bool:
             raise ValueError(text)
 
 
-def _parse_timestamp(text: str) -> datetime.datetime:
-    value = datetime.datetime.fromisoformat(text)
-    return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+def parse_timestamp(text: str) -> datetime.datetime:
+    """Return a time without zone, to the microsecond; one with a zone becomes that in UTC. Raises ValueError."""
+    return utc_time(datetime.datetime.fromisoformat(text))
 
 
-def _parse_instant(text: str) -> Instant:
+#: More digits of a second than Python reads.
+_FINER: Final = re.compile(r"[.,]\d{6}(\d+)")
+
+
+def parse_instant(text: str) -> Instant:
+    """Return a point in time, to the nanosecond: ISO 8601, of UTC if it has no zone. Raises ValueError."""
     value = datetime.datetime.fromisoformat(text)
+    finer = _FINER.search(text)
+    nanos = finer.group(1) if finer else ""
+    if len(nanos) > 3:
+        raise ValueError(text)
     if value.tzinfo is None:
         value = value.replace(tzinfo=datetime.UTC)
     micros = (value - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
     seconds, rest = divmod(micros, 1_000_000)
-    return Instant(seconds, rest * 1000)
+    return Instant(seconds, rest * 1000 + int(nanos.ljust(3, "0")))

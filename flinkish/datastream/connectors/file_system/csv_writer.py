@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import decimal
 import operator
 import re
 import shutil
@@ -32,7 +33,7 @@ from flinkish.common.typeinfo import (
     TimeTypeInfo,
     TypeInformation,
 )
-from flinkish.datastream.connectors._arrow import appended_values, is_bytes, unwrap, values_of
+from flinkish.datastream.connectors._arrow import appended_values, bytes_of, is_bytes, unwrap, utc_time, values_of
 from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
 from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
@@ -128,7 +129,11 @@ class CsvLines:
 
 
 def _joined(texts: Sequence[Text], values: Sequence[Any], separator: str) -> str:
+    if isinstance(values, str | bytes):
+        raise TypeError("a text is no array")
     parts = ["" if value is None else text(value) for text, value in zip(texts, values, strict=True)]
+    if parts == [""]:
+        raise ValueError("an array of one empty element would be read as an empty array")
     if len(parts) > 1 or separator in "".join(parts):
         for part in parts:
             if separator in part:
@@ -144,7 +149,7 @@ def _simple_text(type_info: TypeInformation, column: str) -> Text:
             rounded = type_info.rounded
             return lambda value: f"{rounded(value):f}"
         case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-            return lambda value: f"{value:f}"
+            return _decimal
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
             return lambda value: _moment(value.seconds, value.nanos)
         case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR):
@@ -156,8 +161,11 @@ def _simple_text(type_info: TypeInformation, column: str) -> Text:
         case BasicTypeInfo():
             return _integer_text(INTEGER_BITS.get(type_info.basic_type))
         case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-            return lambda value: str(value.isoformat())
-        case DateTypeInfo() | TimestampTypeInfo() | LocalTimeTypeInfo():
+            return time_text
+        case TimestampTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME):
+            text = text_function(type_info)
+            return lambda value: text(utc_time(value))
+        case DateTypeInfo() | LocalTimeTypeInfo():
             return text_function(type_info)
         case _:
             raise InvalidProgramError(
@@ -195,7 +203,20 @@ def _moment(seconds: int, nanos: int) -> str:
 
 
 def _base64(value: Any) -> str:
-    return base64.b64encode(bytes(value)).decode("ascii")
+    return base64.b64encode(bytes_of(value)).decode("ascii")
+
+
+def _decimal(value: Any) -> str:
+    if not isinstance(value, decimal.Decimal | int) or not decimal.Decimal(value).is_finite():
+        raise TypeError("it must be a Decimal that is a number")
+    return f"{value:f}" if isinstance(value, decimal.Decimal) else str(int(value))
+
+
+def time_text(value: datetime.time) -> str:
+    """Return a time of day as ISO 8601 says; raises ValueError for one in another zone than UTC."""
+    if value.utcoffset():
+        raise ValueError("a time of day has no zone")
+    return value.replace(tzinfo=None).isoformat()
 
 
 class CsvWriterFactory(BulkPartWriterFactory):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING, Any
 
@@ -183,7 +183,8 @@ class BulkFormat(FileFormat):
 def check_charset(charset_name: Any) -> str:
     """Return the name, or raise InvalidArgumentError if Python does not know it."""
     try:
-        codecs.lookup(charset_name)
+        # A codec such as "hex" has a name, too, but no text.
+        "\n".encode(charset_name)
     except (LookupError, TypeError) as error:
         raise InvalidArgumentError(
             f"charset_name {charset_name!r} is not a character set that is known here", hint="for example 'UTF-8', 'ISO-8859-1'."
@@ -240,14 +241,17 @@ class LineSource:
             self.file.close()
             raise self._damaged(error) from error
 
-    def first_line(self) -> bytes | None:
-        """Return the file's first line, such as a header; None if the file is empty. Leaves the position alone."""
+    def first_line(self, skip: Callable[[bytes], bool]) -> bytes | None:
+        """Return the first line that is not to be skipped, such as a header; None if there is none. Leaves the position alone."""
         with open_bytes(self.path) as file:
+            reader = LineReader(file, self.encoding, self._content_start, None)
             try:
-                lines = LineReader(file, self.encoding, self._content_start, None).take(1)
+                while lines := reader.take(1):
+                    if not skip(lines[0]):
+                        return lines[0]
             except DECOMPRESSION_ERRORS as error:
                 raise self._damaged(error) from error
-        return lines[0] if lines else None
+        return None
 
     @property
     def at_file_start(self) -> bool:

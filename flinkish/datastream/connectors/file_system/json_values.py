@@ -31,7 +31,14 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors._arrow import is_bytes, unwrap
-from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS
+from flinkish.datastream.connectors.file_system.csv_values import (
+    INTEGER_BITS,
+    parse_decimal,
+    parse_instant,
+    parse_time,
+    parse_timestamp,
+    to_float32,
+)
 from flinkish.datastream.connectors.file_system.formats import describe_type
 
 #: Converts a decoded value that stands at a path (`a.b`, empty for the whole); raises ValueError saying what is wrong where.
@@ -78,10 +85,12 @@ class JsonConverters:
                 return checked(type_info, str, one_character)
             case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
                 return checked(type_info, bool, lambda value: value)
-            case BasicTypeInfo(basic_type=BasicType.FLOAT | BasicType.DOUBLE):
+            case BasicTypeInfo(basic_type=BasicType.FLOAT):
+                return checked(type_info, _NUMBERS, lambda value: to_float32(float(value)))
+            case BasicTypeInfo(basic_type=BasicType.DOUBLE):
                 return checked(type_info, _NUMBERS, float)
             case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
-                return checked(type_info, (*_NUMBERS, str), lambda value: decimal.Decimal(str(value)))
+                return checked(type_info, (*_NUMBERS, str), lambda value: parse_decimal(str(value)))
             case BasicTypeInfo(basic_type=BasicType.INSTANT):
                 return checked(type_info, (int, str), to_instant)
             case BasicTypeInfo():
@@ -89,9 +98,9 @@ class JsonConverters:
             case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
                 return checked(type_info, str, datetime.date.fromisoformat)
             case TimeTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_TIME):
-                return checked(type_info, str, to_time)
+                return checked(type_info, str, parse_time)
             case TimestampTypeInfo() | LocalTimeTypeInfo():
-                return checked(type_info, str, to_timestamp)
+                return checked(type_info, str, parse_timestamp)
             case _:
                 raise InvalidProgramError(f"{type_info!r} cannot be read from JSON")
 
@@ -202,26 +211,6 @@ def one_character(value: str) -> str:
     return value
 
 
-def to_time(value: str) -> datetime.time:
-    """Read a time of day, without zone or in UTC."""
-    result = datetime.time.fromisoformat(value)
-    if result.utcoffset():
-        raise ValueError
-    return result.replace(tzinfo=None)
-
-
-def to_timestamp(value: str) -> datetime.datetime:
-    """Read a time without zone; one with a zone becomes that in UTC."""
-    result = datetime.datetime.fromisoformat(value)
-    return result if result.tzinfo is None else result.astimezone(datetime.UTC).replace(tzinfo=None)
-
-
 def to_instant(value: int | str) -> Instant:
     """Read a point in time: ISO 8601, of UTC if it has no zone, or milliseconds."""
-    if isinstance(value, int):
-        return Instant.of_epoch_milli(value)
-    result = datetime.datetime.fromisoformat(value)
-    if result.tzinfo is None:
-        result = result.replace(tzinfo=datetime.UTC)
-    micros = (result - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
-    return Instant(micros // 1_000_000, micros % 1_000_000 * 1000)
+    return Instant.of_epoch_milli(value) if isinstance(value, int) else parse_instant(value)

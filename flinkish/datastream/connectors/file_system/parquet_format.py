@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,15 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import make_row
-from flinkish.datastream.connectors._arrow import arrow_type, fields_of, read_converter, row_type_of_schema, unwrap
+from flinkish.datastream.connectors._arrow import (
+    arrow_type,
+    fields_of,
+    read_converter,
+    reading_type,
+    row_type_of_schema,
+    unwrap,
+    widened,
+)
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, FileFormat, SplitReader
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
@@ -64,6 +72,8 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
     `type_info`: ROW_NAMED, the columns to read and their types, found by name; or TUPLE, all columns by position. Without it
     records are Rows of all columns (or those in `columns`), typed as the file says, and the type is not declared to the program.
     Numbers are widened to the declared type, never narrowed with loss: a row with a value that does not fit is a bad record.
+    Other types must be those of the file. Times are read to the microsecond. A file with two columns of one name is refused if
+    that column is to be read.
     """
 
     def __init__(
@@ -108,7 +118,8 @@ def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInfo
 
 def _open(path: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path)
+        # Hive, Spark and Flink write times as INT96. Arrow reads these as nanoseconds by default, which wrap around after 2262.
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     except FileNotFoundError as error:
         raise SourceError(
             f"FileSource: {path} is gone; it was there when the source looked for files",
@@ -125,6 +136,14 @@ class _BadRow:
     number: int
     reason: str
     text: str
+
+
+def _shown(raw: list[pa.Array]) -> str:
+    """Return a row as text; Python has no dates beyond 9999, and no nanoseconds."""
+    try:
+        return ", ".join(str(part[0]) for part in raw)
+    except (ValueError, OverflowError):
+        return ", ".join(str(part.view(pa.int64())[0]) if pa.types.is_temporal(part.type) else str(part[0]) for part in raw)
 
 
 class RowGroupReader(SplitReader):
@@ -205,8 +224,12 @@ class RowGroupReader(SplitReader):
                 columns[-1].to_pylist()
             except (ValueError, OverflowError) as error:
                 self._some_bad = True
-                return _BadRow(number, f"{self.describe(index, column)}: {error}", ", ".join(str(part[0]) for part in raw))
-        return self.rows(columns, 1)[0]
+                return _BadRow(number, f"{self.describe(index, column)}: {error}", _shown(raw))
+        try:
+            return self.rows(columns, 1)[0]
+        except (ValueError, OverflowError) as error:
+            self._some_bad = True
+            return _BadRow(number, str(error), _shown(raw))
 
     def read(self, limit: int) -> Sequence[Any]:
         while True:
@@ -252,7 +275,16 @@ class _RowReader(RowGroupReader):
         names, columns, types = self._find_columns(schema)
         local = self._format.options.local_timestamps
         self._names, self._types = names, types
-        self._wanted = [arrow_type(part, f"column {name!r}", zoned=False) for name, part in zip(names, types, strict=True)]
+        self._wanted = []
+        for name, part, column in zip(names, types, columns, strict=True):
+            have = schema.field(column).type
+            wanted = reading_type(have, part)
+            if wanted is None:
+                raise SourceError(
+                    f"{self.path}: column {name!r} is {have} in the file, which cannot be read as {part!r}",
+                    hint="declare the type that the file has.",
+                )
+            self._wanted.append(wanted)
         self._converters = [read_converter(part, local=local) for part in types]
         return columns
 
@@ -270,42 +302,26 @@ class _RowReader(RowGroupReader):
         if self._is_tuple:
             if len(schema.names) != len(types):
                 raise SourceError(f"{self.path}: the declared type has {len(types)} columns, the file has {schema.names}")
-            return names, list(schema.names), list(types)
+            return names, self._find(schema.names, schema), list(types)
         return names, self._find(names, schema), list(types)
 
     def _find(self, names: Sequence[str], schema: pa.Schema) -> list[str]:
         """Return what columns are called in the file."""
-        if self._format.options.case_sensitive:
-            found = {name: [name] for name in schema.names}
-            wanted = list(names)
-        else:
-            found = {}
-            for name in schema.names:
-                found.setdefault(name.lower(), []).append(name)
-            wanted = [name.lower() for name in names]
+        fold: Callable[[str], str] = str if self._is_tuple or self._format.options.case_sensitive else str.lower
+        found: dict[str, list[str]] = {}
+        for name in schema.names:
+            found.setdefault(fold(name), []).append(name)
+        wanted = list(map(fold, names))
         missing = [name for name, key in zip(names, wanted, strict=True) if key not in found]
         if missing:
             raise SourceError(f"{self.path}: columns {missing} are missing; the file has {schema.names}")
         for name, key in zip(names, wanted, strict=True):
             if len(found[key]) > 1:
-                raise SourceError(f"{self.path}: column {name!r} could be any of {found[key]}, if case does not count")
+                raise SourceError(f"{self.path}: column {name!r} could be any of {found[key]}; the file has {schema.names}")
         return [found[key][0] for key in wanted]
 
     def column(self, index: int, column: pa.Array) -> pa.Array:
-        wanted, have = self._wanted[index], column.type
-        if pa.types.is_timestamp(have) and pa.types.is_timestamp(wanted):
-            # Finer than microseconds is cut off: Python has no more. Points in time become UTC where the type has no zone.
-            return column if have == wanted else column.cast(wanted, safe=False)
-        if have == wanted or (pa.types.is_decimal(have) and pa.types.is_decimal(wanted)):
-            return column
-        try:
-            return column.cast(wanted)
-        except pa.ArrowInvalid:
-            raise
-        except pa.ArrowException as error:
-            raise SourceError(
-                f"{self.path}: {self.describe(index, column)}: {error}", hint="declare the type that the file has."
-            ) from error
+        return widened(column, self._wanted[index])
 
     def describe(self, index: int, column: pa.Array) -> str:
         return f"column {self._names[index]!r} is {column.type} in the file, which cannot be read as {self._types[index]!r}"

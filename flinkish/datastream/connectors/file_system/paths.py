@@ -10,12 +10,20 @@ import os
 import urllib.parse
 import zlib
 from collections.abc import Callable
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 
+#: How much of a compressed file is read at once, in bytes.
+_CHUNK: Final = 64 * 1024
+
+
+class DamagedFileError(ValueError):
+    """A compressed file is damaged or cut short."""
+
+
 #: What reading a damaged compressed file raises.
-DECOMPRESSION_ERRORS: Final = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+DECOMPRESSION_ERRORS: Final = (DamagedFileError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def local_path(path: object, what: str) -> str:
@@ -41,29 +49,123 @@ def local_path(path: object, what: str) -> str:
     return os.path.abspath(text)
 
 
-def _open_deflate(path: str) -> IO[bytes]:
-    with open(path, "rb") as file:
-        return io.BytesIO(zlib.decompress(file.read()))
+class _Inflater:
+    """zlib's decompressor with the methods of those of bz2 and lzma."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj()
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+
+class _Decompressed(io.RawIOBase):
+    """The contents of a file of one or more compressed streams.
+
+    Raises DamagedFileError for any stream that is damaged. The readers of bz2 and lzma take a damaged stream behind the first one
+    for rubbish, and leave it out with all that follows.
+    """
+
+    def __init__(self, path: str, make: Callable[[], Any]) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed in close()
+        self._make = make
+        self._restart()
+
+    def _restart(self) -> None:
+        self._file.seek(0)
+        self._decompressor = self._make()
+        self._position = 0
+        self._at_end = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self._position
+        elif whence != os.SEEK_SET:
+            raise io.UnsupportedOperation("the end of a compressed file is not known before it is read")
+        if offset < self._position:
+            self._restart()
+        while self._position < offset and self._next(min(_CHUNK, offset - self._position)):
+            pass
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._next(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes, `size` at most; none at the end only."""
+        while not self._at_end:
+            decompressor = self._decompressor
+            if decompressor.eof:
+                # Another stream may follow, and zeros in between.
+                rest = decompressor.unused_data.lstrip(b"\0")
+                while not rest and (chunk := self._file.read(_CHUNK)):
+                    rest = chunk.lstrip(b"\0")
+                if not rest:
+                    self._at_end = True
+                    break
+                decompressor = self._decompressor = self._make()
+                data = self._decompress(rest, size)
+            elif decompressor.needs_input:
+                chunk = self._file.read(_CHUNK)
+                if not chunk:
+                    raise DamagedFileError("it ends in the middle")
+                data = self._decompress(chunk, size)
+            else:
+                data = self._decompress(b"", size)
+            if data:
+                self._position += len(data)
+                return data
+        return b""
+
+    def _decompress(self, chunk: bytes, size: int) -> bytes:
+        try:
+            data: bytes = self._decompressor.decompress(chunk, size)
+        except (OSError, lzma.LZMAError, zlib.error) as error:
+            raise DamagedFileError(str(error)) from error
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _open_gzip(path: str) -> IO[bytes]:
     return gzip.open(path, "rb")  # type: ignore[return-value]
 
 
-def _open_bz2(path: str) -> IO[bytes]:
-    return bz2.open(path, "rb")
-
-
-def _open_xz(path: str) -> IO[bytes]:
-    return lzma.open(path, "rb")
+def _opener(make: Callable[[], Any]) -> Callable[[str], IO[bytes]]:
+    return lambda path: io.BufferedReader(_Decompressed(path, make), _CHUNK)
 
 
 _COMPRESSED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
     ".gz": _open_gzip,
     ".gzip": _open_gzip,
-    ".bz2": _open_bz2,
-    ".xz": _open_xz,
-    ".deflate": _open_deflate,
+    ".bz2": _opener(bz2.BZ2Decompressor),
+    ".xz": _opener(lzma.LZMADecompressor),
+    ".deflate": _opener(_Inflater),
 }
 
 
