@@ -380,6 +380,11 @@ class CheckpointCoordinator:
             self._aborted_notices.clear()
             return notices
 
+    def uncommitted(self) -> tuple[Committable, ...]:
+        """Return what writers have prepared for savepoints and aborted checkpoints, and no completed recovery point holds."""
+        with self._lock:
+            return tuple(committable for key in sorted(self._uncommitted) for committable in self._uncommitted[key])
+
     # -- figures -----------------------------------------------------------------------------------------------------------
 
     @property
@@ -697,6 +702,8 @@ class CheckpointCoordinator:
                 assert pending.target is not None
                 stored = self._export(stored, pending.target)
         except Exception as error:
+            # A driver that stood still meanwhile meets what its successor has committed: then that is the reason.
+            self.check_generation()
             if future is not None:
                 future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self._job_id}: {_text(error)}"))
             raise

@@ -49,7 +49,7 @@ from flinkish.common.errors import (
     FlinkishError,
     StaleGenerationError,
 )
-from flinkish.common.ids import CheckpointId, Generation, IdSource
+from flinkish.common.ids import CheckpointId, Generation, IdSource, LineageId
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import StateFile
 
@@ -75,6 +75,7 @@ class DeltaCheckpointStorage:
         directory: str | Path,
         job_id: str,
         *,
+        lineage: LineageId,
         signing_key: SigningKey,
         clock: Clock,
         ids: IdSource,
@@ -82,7 +83,7 @@ class DeltaCheckpointStorage:
         durable: bool = True,
         delta_log: type[DeltaLog] = DeltaLog,
     ) -> None:
-        """`directory` is execution.checkpointing.dir, which every task must reach.
+        """`directory` is execution.checkpointing.dir, which every task must reach. `lineage` is for a job that begins here.
 
         With `durable` files are synced to the disk before they are relied on. `delta_log` is for tests.
         Raises ConfigurationError for a directory that cannot be used, or that holds the signing key.
@@ -97,6 +98,7 @@ class DeltaCheckpointStorage:
             raise ConfigurationError(f"execution.checkpointing.num-retained = {num_retained}: expected at least 1")
         self._root = paths.job_folder(base, job_id) / "state"
         self._job_id = job_id
+        self._lineage = lineage
         self._key = signing_key
         self._clock = clock
         self._ids = ids
@@ -139,6 +141,8 @@ class DeltaCheckpointStorage:
             self._handle = fresh
             self._generation = Generation(generation + 1)
             self._retained = [*self._read_previous(current), current] if current else []
+            if current is not None:
+                self._lineage = current.manifest.lineage
             self._last_id = CheckpointId(max(last_id, current.checkpoint_id if current else 0, *self._ids_of_folders(), 0))
             self._note_latest(fresh)
             self._summarized = 0
@@ -239,6 +243,11 @@ class DeltaCheckpointStorage:
     def generation(self) -> Generation:
         """See CheckpointStorage.generation."""
         return self._generation
+
+    @property
+    def lineage(self) -> LineageId:
+        """See CheckpointStorage.lineage."""
+        return self._lineage
 
     def check_generation(self) -> None:
         """See CheckpointStorage.check_generation."""
@@ -362,7 +371,7 @@ class DeltaCheckpointStorage:
                 copy = root / file.path
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy_verified(checkpoint, file, copy)
-            manifest = dataclasses.replace(checkpoint.manifest, kind=CheckpointKind.STOP_SAVEPOINT, previous=())
+            manifest = dataclasses.replace(checkpoint.manifest, kind=CheckpointKind.STOP_SAVEPOINT, committables=(), previous=())
             (root / paths.folder_name(manifest.checkpoint_id, manifest.generation)).mkdir(exist_ok=True)
             return self._write_savepoint(root, manifest)
         except CommitOutcomeUnknownError:
@@ -399,6 +408,7 @@ class DeltaCheckpointStorage:
             self._check_written(root, draft.location, file)
         return Manifest(
             job_id=self._job_id,
+            lineage=self._lineage,
             generation=self._generation,
             checkpoint_id=draft.checkpoint_id,
             kind=draft.kind,

@@ -18,11 +18,11 @@ from typing import NoReturn
 import msgspec
 
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
-from flinkish.common.ids import CheckpointId, Generation, OperatorUid
+from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
 from flinkish.runtime.protocol import SplitState, StateFile
 
 #: Rises when an older flinkish could not read what is written any more.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class CheckpointKind(Enum):
@@ -122,6 +122,7 @@ class Manifest:
 
     format_version: int = FORMAT_VERSION
     job_id: str
+    lineage: LineageId
     generation: Generation
     checkpoint_id: CheckpointId
     kind: CheckpointKind

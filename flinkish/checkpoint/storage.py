@@ -2,7 +2,9 @@
 
 `DeltaCheckpointStorage` (delta_storage.py) is the one used. Typical use by the JobMaster:
 
-    storage = DeltaCheckpointStorage(directory, job_id, signing_key=SigningKey.load(key_file), clock=clock, ids=random_id)
+    storage = DeltaCheckpointStorage(
+        directory, job_id, lineage=LineageId(random_id()), signing_key=SigningKey.load(key_file), clock=clock, ids=random_id
+    )
     storage.claim()                       # fences every driver process that had this job before
     restored = storage.latest()           # last completed checkpoint of this very job, or None
     # or, for execution.state-recovery.path:
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState, Manifest
-from flinkish.common.ids import CheckpointId, Generation
+from flinkish.common.ids import CheckpointId, Generation, LineageId
 from flinkish.runtime.protocol import Restore, StateFile
 
 
@@ -97,6 +99,11 @@ class CheckpointStorage(Protocol):
         """What `claim` returned."""
         ...
 
+    @property
+    def lineage(self) -> LineageId:
+        """The lineage that the job's checkpoint ids belong to; that of its last checkpoint if there is one, else a new one."""
+        ...
+
     def check_generation(self) -> None:
         """Raise StaleGenerationError if another driver has taken over; other errors if that cannot be learned now."""
         ...
@@ -137,7 +144,11 @@ class CheckpointStorage(Protocol):
         ...
 
     def export_savepoint(self, checkpoint: StoredCheckpoint, target: str) -> StoredCheckpoint:
-        """Copy a completed checkpoint to a self-contained table below `target`, verifying every byte copied."""
+        """Copy a completed checkpoint to a self-contained table below `target`, verifying every byte copied.
+
+        To be called when the sinks have committed what it holds: the copy leaves that out, so that a job that starts from it
+        may write elsewhere.
+        """
         ...
 
     def discard(self, location: CheckpointLocation) -> None:

@@ -10,6 +10,9 @@ from typing import NewType
 OperatorUid = NewType("OperatorUid", str)
 #: Number of a checkpoint, rising strictly over all attempts and generations of a job; the first is 1.
 CheckpointId = NewType("CheckpointId", int)
+#: One course of checkpoint ids: the same after every restart of a job, another one when a job starts from nothing or from a
+#: savepoint. Within a lineage no id names two checkpoints, so sinks recognize by both what they have committed.
+LineageId = NewType("LineageId", str)
 #: How often a driver process took over a job; fences the ones before it.
 Generation = NewType("Generation", int)
 #: Number of a micro-batch within one attempt; the first is 0.

@@ -20,7 +20,7 @@ from flinkish.checkpoint.storage import CheckpointStorage
 from flinkish.common import options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
-from flinkish.common.ids import IdSource, random_id
+from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.program import Program
 from flinkish.datastream.transformations import CacheTransformation
@@ -136,10 +136,13 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
         else:
             identity = recovery.identify(configuration, checkpointing=checkpointing, ids=ids)
         temporary = _TemporaryFolder(engine)
+        new_lineage = LineageId(ids())
 
         def open_storage() -> CheckpointStorage:
             folder = surroundings.checkpoints or temporary.path()
-            return recovery.open_storage(configuration, identity.job_id, clock=clock, ids=ids, temporary=folder)
+            return recovery.open_storage(
+                configuration, identity.job_id, lineage=new_lineage, clock=clock, ids=ids, temporary=folder
+            )
 
         storage = open_storage() if checkpointing else None
         restored = recovery.find_checkpoint(configuration, storage)
@@ -149,7 +152,8 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
             ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
             recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
         spill = disk.path() / "spill" if is_batch(configuration) else None
-        setup = job_setup(execution_plan, configuration, identity.job_id, dependencies, spill)
+        lineage = new_lineage if storage is None else storage.lineage
+        setup = job_setup(execution_plan, configuration, identity.job_id, lineage, dependencies, spill)
         cluster = identity.cluster
         released = threading.Event()
         job: list[EmbeddedJobClient] = []

@@ -166,9 +166,8 @@ class Attempt:
                 faults.reach("P15")
             self._committers = Committers(program_parts.sinks(self._setup.plan.job_graph), self._setup.configuration)
             if restored is not None:
-                manifest = restored.manifest
-                self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id)
-                prepared = manifest.coordinator.extra.get(_PREPARED)
+                self._committers.restore(restored.manifest, self._setup.lineage)
+                prepared = restored.manifest.coordinator.extra.get(_PREPARED)
                 if prepared is not None:
                     self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
         except Exception as error:
@@ -477,7 +476,7 @@ class Attempt:
         manifest = checkpoint.manifest
         # First the results: whatever fails below, the job goes on from this checkpoint and does not compute them again.
         self._parts.results.commit(manifest.checkpoint_id)
-        self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id)
+        self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         for source in self._sources.values():
             try:
                 source.checkpoint_completed(manifest.checkpoint_id)
@@ -522,7 +521,10 @@ class Attempt:
         """Commit at the end of the input of a job without checkpoints."""
         assert self._committers is not None
         faults.reach("P10")
-        self._committers.commit(END_OF_INPUT_CHECKPOINT, self._prepared, self._setup.job_id)
+        # A savepoint in passing had writers prepare what was before it; there is no checkpoint that would have committed that.
+        coordinator = self._parts.coordinator()
+        prepared = [*(() if coordinator is None else coordinator.uncommitted()), *self._prepared]
+        self._committers.commit(END_OF_INPUT_CHECKPOINT, prepared, self._setup.job_id, self._setup.lineage)
         faults.reach("P11")
 
 

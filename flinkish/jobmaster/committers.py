@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from flinkish.checkpoint.manifest import Committable
+from flinkish.checkpoint.manifest import Committable, Manifest
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import SinkError
-from flinkish.common.ids import OperatorUid
-from flinkish.datastream.connectors.base import CommitRequest, Committer
+from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.ids import LineageId, OperatorUid
+from flinkish.datastream.connectors.base import CommitRequest, Committer, RestoredCheckpoint
 from flinkish.jobmaster.program_parts import SinkNode
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
@@ -24,11 +24,12 @@ class _SinkCommitter:
     node: SinkNode
     committer: Committer[Any]
 
-    def requests(self, committables: Iterable[Committable], job_id: str) -> list[CommitRequest[Any]]:
+    def requests(self, committables: Iterable[Committable], job_id: str, lineage: LineageId) -> list[CommitRequest[Any]]:
         return [
             CommitRequest(
                 committable=self._decode(committable.data),
                 job_id=job_id,
+                lineage=lineage,
                 sink_uid=self.node.uid,
                 subtask_index=committable.subtask,
             )
@@ -57,8 +58,31 @@ class Committers:
             if committer is not None:
                 self._committers[node.uid] = _SinkCommitter(node, committer)
 
-    def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str) -> None:
-        """Commit what all sinks prepared for a checkpoint; `job_id` is that of the job that prepared it.
+    def restore(self, checkpoint: Manifest, lineage: LineageId) -> None:
+        """Tell all sinks which checkpoint the attempt of a job in `lineage` starts from, and commit again what it holds.
+
+        Raises ForeignCheckpointError if it does not fit a sink, and as `commit`.
+        """
+        for sink in self._committers.values():
+            restored = RestoredCheckpoint(
+                checkpoint_id=checkpoint.checkpoint_id,
+                lineage=checkpoint.lineage,
+                own=checkpoint.lineage == lineage,
+                sink_uid=sink.node.uid,
+            )
+            try:
+                sink.committer.restore(restored)
+            except ForeignCheckpointError as error:
+                raise ForeignCheckpointError(f"{sink.node.label}: {error}") from error
+            except Exception as error:
+                raise SinkError(
+                    f"{sink.node.label}: going on from checkpoint {checkpoint.checkpoint_id} failed: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        self.commit(checkpoint.checkpoint_id, checkpoint.committables, checkpoint.job_id, checkpoint.lineage)
+
+    def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str, lineage: LineageId) -> None:
+        """Commit what all sinks prepared for a checkpoint; `job_id` and `lineage` are those of the job that prepared it.
 
         Every sink is called, also with nothing to commit. Raises SinkError, from the sink's own error; what other sinks have
         committed then stays, and is committed again (to no effect) when the job has been restarted.
@@ -67,7 +91,7 @@ class Committers:
         if lost:
             _log.warning("Checkpoint %d holds what operators %s prepared, which commit nothing.", checkpoint_id, sorted(lost))
         for sink in self._committers.values():
-            requests = sink.requests(committables, job_id)
+            requests = sink.requests(committables, job_id, lineage)
             try:
                 sink.committer.commit(checkpoint_id, requests)
             except Exception as error:

@@ -261,6 +261,7 @@ class JobMaster:
                     plan=setup.plan,
                     configuration=setup.configuration,
                     job_id=setup.job_id,
+                    lineage=setup.lineage,
                     job_name=setup.job_name,
                     attempt_id=attempt_id,
                     scratch=self._engine.scratch_root() / attempt_id,

@@ -16,7 +16,7 @@ from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
-from flinkish.common.ids import IdSource, OperatorUid
+from flinkish.common.ids import IdSource, LineageId, OperatorUid
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import program_parts
@@ -60,9 +60,12 @@ def signing_key(configuration: Configuration) -> SigningKey:
     return SigningKey.load(configuration.get(options.CHECKPOINT_HMAC_KEY_FILE))
 
 
-def open_storage(configuration: Configuration, job_id: str, *, clock: Clock, ids: IdSource, temporary: Path) -> CheckpointStorage:
+def open_storage(
+    configuration: Configuration, job_id: str, *, lineage: LineageId, clock: Clock, ids: IdSource, temporary: Path
+) -> CheckpointStorage:
     """Take over the job's checkpoints, or make a place for them; in `temporary` where no folder is configured.
 
+    `lineage` is what they belong to if there are none yet.
     Raises what the storage raises: ConfigurationError, CheckpointError.
     """
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
@@ -71,6 +74,7 @@ def open_storage(configuration: Configuration, job_id: str, *, clock: Clock, ids
     storage: DeltaCheckpointStorage = DeltaCheckpointStorage(
         directory or temporary,
         job_id,
+        lineage=lineage,
         signing_key=signing_key(configuration),
         clock=clock,
         ids=ids,

@@ -9,6 +9,7 @@ from pathlib import Path
 from flinkish.checkpoint.settings import CheckpointSettings
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
+from flinkish.common.ids import LineageId
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster.admission import AdmissionSettings
@@ -28,6 +29,7 @@ class JobSetup:
     plan: ExecutionPlan
     configuration: Configuration
     job_id: str
+    lineage: LineageId
     job_name: str
     checkpoints: CheckpointSettings
     restart: RestartConfig
@@ -56,6 +58,7 @@ def job_setup(
     plan: ExecutionPlan,
     configuration: Configuration,
     job_id: str,
+    lineage: LineageId,
     dependencies: Dependencies = NO_DEPENDENCIES,
     spill: Path | None = None,
 ) -> JobSetup:
@@ -66,6 +69,7 @@ def job_setup(
         plan=plan,
         configuration=configuration,
         job_id=job_id,
+        lineage=lineage,
         job_name=plan.job_graph.job_name,
         checkpoints=checkpoints,
         restart=restart_config(configuration, checkpointing=checkpoints.interval is not None),

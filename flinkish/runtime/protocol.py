@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
+from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, OperatorUid
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import VertexId
 from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
@@ -36,6 +36,7 @@ class TaskProgram:
     plan: ExecutionPlan
     configuration: Configuration
     job_id: str
+    lineage: LineageId
     job_name: str
     attempt_id: AttemptId
     #: Segment files go here; every slot must reach it. Removed by the engine when the attempt ends.

@@ -129,6 +129,7 @@ class VertexTask:
             attempt_number=attempt_number,
             attempt_id=str(program.attempt_id),
             job_id=program.job_id,
+            lineage=program.lineage,
             configuration=program.configuration,
             state=self._state.operator(node.uid),
             time=self._time,

@@ -21,7 +21,7 @@ from typing import Any, Self, assert_never
 from flinkish.common import pickling
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, JobExecutionError
-from flinkish.common.ids import AttemptId, CheckpointId, Epoch, random_id
+from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, random_id
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.output_tag import OutputTag
@@ -93,6 +93,7 @@ class PieceHarness:
             plan=self._piece.plan,
             configuration=self._piece.configuration,
             job_id="harness",
+            lineage=LineageId("harness"),
             job_name="harness",
             attempt_id=self._attempt_id,
             scratch=self._folder / "scratch",

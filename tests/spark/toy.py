@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flinkish.common.ids import AttemptId, Epoch
+from flinkish.common.ids import AttemptId, Epoch, LineageId
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.runtime.protocol import WAKE, EpochCommand, EpochReport, Frame, LevelResult, TaskProgram
 
@@ -48,6 +48,7 @@ def toy_program(tmp_path: Path, *, slots: int = 2, levels: int = 2, settings: To
         plan=plan,
         configuration=settings or ToySettings(),  # type: ignore[arg-type]
         job_id="toy",
+        lineage=LineageId("toy"),
         job_name="toy",
         attempt_id=AttemptId(attempt),
         scratch=tmp_path / attempt,

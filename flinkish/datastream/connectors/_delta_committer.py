@@ -11,9 +11,9 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from flinkish.common.errors import SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
-from flinkish.datastream.connectors.base import CommitRequest, Committer
+from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 #: Another writer may commit between our look at the table and our commit; each time only one of all can lose to us so often.
 _COMMIT_TRIES: Final = 20
@@ -53,18 +53,38 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._table_properties = table_properties
         self._overwrite = overwrite
 
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        table = open_table(self._path)
+        if table is None:
+            return
+        committed = table.transaction_version(_application(checkpoint.lineage, checkpoint.sink_uid))
+        if committed is not None and committed > checkpoint.checkpoint_id:
+            raise ForeignCheckpointError(
+                f"DeltaSink: the table {self._path} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts "
+                f"from: it holds the rows of {_name(committed)} already, so those in between would be written a second time",
+                hint="start from the newest checkpoint, or write to another table. To go back on purpose, restore the table to "
+                f"its last version up to checkpoint {checkpoint.checkpoint_id} (see flinkish.checkpoint-id in its history) and "
+                "give the sink another uid, with execution.state-recovery.ignore-unclaimed-state.",
+            )
+
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         if not requests:
             return
         schema = requests[0].committable.schema
         files = [file for request in requests for file in request.committable.files]
-        application = f"flinkish/{requests[0].job_id}/{requests[0].sink_uid}"
+        application = _application(requests[0].lineage, requests[0].sink_uid)
         for _ in range(_COMMIT_TRIES):
             table = self._open_or_create(schema)
             # On the very handle that commits: a commit by another driver after this look is a conflict.
             committed = table.transaction_version(application)
-            if committed is not None and committed >= checkpoint_id:
+            if committed == checkpoint_id:
                 return
+            if committed is not None and committed > checkpoint_id:
+                raise SinkError(
+                    f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: the table holds the rows of "
+                    f"{_name(committed)} already",
+                    hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
+                )
             # The transaction goes with the commit, so a job replaces once, however often it is restarted.
             replace = self._overwrite and committed is None and bool(table.file_uris())
             if not files and not replace:
@@ -80,6 +100,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                     commit_properties=CommitProperties(
                         custom_metadata={
                             "flinkish.job-id": requests[0].job_id,
+                            "flinkish.lineage": requests[0].lineage,
                             "flinkish.sink-uid": requests[0].sink_uid,
                             "flinkish.checkpoint-id": str(checkpoint_id),
                         },
@@ -129,3 +150,12 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _add_action(self, file: DeltaFile) -> AddAction:
         values = dict(zip(self._partition_by, file.partition, strict=True))
         return AddAction(file.path, file.size, values, file.modification_time, True, file.stats)
+
+
+def _application(lineage: str, sink_uid: str) -> str:
+    """Return the name that Delta knows a sink by: checkpoint ids rise within a lineage, and never come again."""
+    return f"flinkish/{lineage}/{sink_uid}"
+
+
+def _name(checkpoint_id: int) -> str:
+    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"

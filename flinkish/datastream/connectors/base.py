@@ -302,8 +302,12 @@ class SinkWriterContext(Protocol):
     """What a writer may know and use in its subtask."""
 
     configuration: Configuration
-    #: Unique id of the job, the same after every restart and restore of it.
+    #: Id of the job, the same after every restart. A job that was ended, or whose checkpoints were removed, may lend it to the
+    #: next one under its high-availability.cluster-id.
     job_id: str
+    #: Random id of the course of checkpoints that the job is on: the same after every restart, another one when a job starts from
+    #: nothing or from a savepoint. Within a lineage no checkpoint id is used twice.
+    lineage: str
     sink_uid: str
     subtask_index: int
     parallelism: int
@@ -366,13 +370,35 @@ class CommitRequest(Generic[WriterCommitT]):
     """What a writer prepared, with where it comes from."""
 
     committable: WriterCommitT
+    #: Of the job that prepared it: of another one in the first commit of a job that was started from that one's savepoint.
     job_id: str
+    #: In which it was prepared; see SinkWriterContext.
+    lineage: str
     sink_uid: str
     subtask_index: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredCheckpoint:
+    """What a committer may know of the checkpoint that an attempt starts from."""
+
+    checkpoint_id: int
+    #: Of the checkpoint: of all that its job committed before.
+    lineage: str
+    #: Whether the job goes on in this lineage: the checkpoint is its own, not one that it was started from.
+    own: bool
+    sink_uid: str
+
+
 class Committer(ABC, Generic[WriterCommitT]):
     """Commits on the driver. Must be idempotent: after a crash the same requests come again with the same checkpoint id."""
+
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        """Learn which checkpoint an attempt starts from; called once, before what that checkpoint holds is committed again.
+
+        Raises ForeignCheckpointError if the sink does not fit the checkpoint, for instance because later ones were committed
+        to it: the job then fails for good.
+        """
 
     @abstractmethod
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[WriterCommitT]]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.conversion import converter
-from flinkish.common.ids import OperatorUid
+from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.graph.stream_graph import StreamNode
@@ -51,6 +51,7 @@ class OperatorContext:
     attempt_number: int
     attempt_id: str
     job_id: str
+    lineage: LineageId
     configuration: Configuration
     state: OperatorState
     time: EpochTime

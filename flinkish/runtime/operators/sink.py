@@ -29,6 +29,7 @@ class _WriterContext(SinkWriterContext):
     def __init__(self, context: OperatorContext) -> None:
         self.configuration: Configuration = context.configuration
         self.job_id = context.job_id
+        self.lineage = str(context.lineage)
         self.sink_uid = str(context.node.uid)
         self.subtask_index = context.subtask_index
         self.parallelism = context.parallelism

@@ -20,13 +20,14 @@ from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import CheckpointError
-from flinkish.common.ids import CheckpointId, Generation, OperatorUid
+from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
 from flinkish.graph.job_graph import VertexId
 from flinkish.runtime.protocol import Acknowledgement, SplitState, StateFile
 
 KEY = SigningKey(b"k" * 32)
 OTHER_KEY = SigningKey(b"o" * 32)
 JOB = "0123456789abcdef0123456789abcdef"
+LINEAGE = LineageId("11110000111100001111000011110000")
 COUNT = OperatorUid("count")
 SINK = OperatorUid("sink")
 SOURCE = OperatorUid("source")
@@ -86,6 +87,7 @@ def make_storage(
     directory: Path,
     *,
     job_id: str = JOB,
+    lineage: LineageId = LINEAGE,
     num_retained: int = 1,
     key: SigningKey = KEY,
     delta_log: type[DeltaLog] = DeltaLog,
@@ -95,6 +97,7 @@ def make_storage(
     return DeltaCheckpointStorage(
         directory,
         job_id,
+        lineage=lineage,
         signing_key=key,
         clock=clock or ManualClock(1_000),
         ids=lambda: f"{next(numbers):032x}"[::-1],
@@ -181,6 +184,10 @@ class FakeStorage:
     def generation(self) -> Generation:
         return Generation(1)
 
+    @property
+    def lineage(self) -> LineageId:
+        return LINEAGE
+
     def check_generation(self) -> None:
         self._reach("check_generation")
 
@@ -203,6 +210,7 @@ class FakeStorage:
         self.drafts.append(draft)
         manifest = Manifest(
             job_id=JOB,
+            lineage=LINEAGE,
             generation=Generation(1),
             checkpoint_id=draft.checkpoint_id,
             kind=draft.kind,

@@ -21,6 +21,7 @@ from flinkish.common.errors import (
     CommitOutcomeUnknownError,
     ConfigurationError,
     InvalidArgumentError,
+    SinkError,
     StaleGenerationError,
 )
 from flinkish.common.ids import CheckpointId
@@ -591,6 +592,16 @@ def test_a_driver_that_is_superseded_learns_it_when_it_triggers() -> None:
     world.clock.advance(100)
     assert world.coordinator.trigger_if_due() is None
     assert isinstance(world.listener.failures[0], StaleGenerationError)
+
+
+def test_a_driver_whose_sinks_fail_to_commit_because_it_is_superseded_says_so() -> None:
+    world = World()
+    world.trigger()
+    world.listener.commit_error = SinkError("the table holds the rows of checkpoint 2 already")
+    world.storage.fail["check_generation"] = StaleGenerationError("generation 2 has taken over")
+    with pytest.raises(SinkError):
+        world.finish(1)
+    assert [type(failure) for failure in world.listener.failures] == [StaleGenerationError]
 
 
 def test_a_driver_whose_checkpoint_fails_because_it_is_superseded_says_so() -> None:

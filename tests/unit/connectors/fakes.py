@@ -15,6 +15,7 @@ from flinkish.datastream.connectors.base import (
     CommitRequest,
     Committer,
     InputStatus,
+    RestoredCheckpoint,
     Sink,
     SinkWriter,
     Source,
@@ -233,6 +234,7 @@ class FakeWriterContext:
     def __init__(self, run: SinkRun, subtask: int, states: States) -> None:
         self.configuration = Configuration()
         self.job_id = run.job_id
+        self.lineage = run.lineage
         self.sink_uid = "sink"
         self.subtask_index = subtask
         self.parallelism = run.parallelism
@@ -261,6 +263,7 @@ class Checkpoint:
     id: int
     states: list[States]
     requests: list[CommitRequest[Any]]
+    lineage: str
 
 
 class SinkRun:
@@ -271,6 +274,7 @@ class SinkRun:
         self.input_type = Types.PICKLED_BYTE_ARRAY() if input_type is None else input_type
         self.parallelism = parallelism
         self.job_id = "job"
+        self.lineage = "lineage"
         self.attempt_id = "attempt-0"
         self.now = 0
         self.next_checkpoint = 1
@@ -317,10 +321,19 @@ class SinkRun:
             for committable in writer.prepare_commit():
                 committable = stored(committable, self.sink.committable_type)
                 requests.append(
-                    CommitRequest(committable=committable, job_id=self.job_id, sink_uid="sink", subtask_index=subtask)
+                    CommitRequest(
+                        committable=committable,
+                        job_id=self.job_id,
+                        lineage=self.lineage,
+                        sink_uid="sink",
+                        subtask_index=subtask,
+                    )
                 )
         checkpoint = Checkpoint(
-            self.next_checkpoint, [{name: list(values) for name, values in states.items()} for states in self.states], requests
+            self.next_checkpoint,
+            [{name: list(values) for name, values in states.items()} for states in self.states],
+            requests,
+            self.lineage,
         )
         self.next_checkpoint += 1
         self.end_epoch()
@@ -332,8 +345,9 @@ class SinkRun:
         assert self.committer is not None
         self.committer.commit(checkpoint.id, checkpoint.requests)
 
-    def restore(self, checkpoint: Checkpoint, parallelism: int | None = None) -> None:
-        """Start a new attempt from a checkpoint, and commit what it holds again."""
+    def restore(self, checkpoint: Checkpoint, parallelism: int | None = None, *, lineage: str | None = None) -> None:
+        """Start a new attempt from a checkpoint, and commit what it holds again; in another `lineage` if one is given."""
+        self.lineage = lineage or self.lineage
         self.attempt_id += "+"
         self.parallelism = self.parallelism if parallelism is None else parallelism
         self.states = [{} for _ in range(self.parallelism)]
@@ -345,5 +359,14 @@ class SinkRun:
                     self.states[index % self.parallelism].setdefault(name, []).append(value)
                     position[name] = index + 1
         self.committer = self.sink.create_committer(Configuration())
+        assert self.committer is not None
+        self.committer.restore(
+            RestoredCheckpoint(
+                checkpoint_id=checkpoint.id,
+                lineage=checkpoint.lineage,
+                own=checkpoint.lineage == self.lineage,
+                sink_uid="sink",
+            )
+        )
         self.commit(checkpoint)
         self._open()

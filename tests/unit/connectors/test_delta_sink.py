@@ -14,7 +14,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError, UnsupportedError
+from flinkish.common.errors import (
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    SinkError,
+    TypeMismatchError,
+    UnsupportedError,
+)
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
@@ -46,7 +53,7 @@ def test_a_checkpoint_is_one_commit_of_all_writers(tmp_path: Path) -> None:
     table = DeltaTable(path)
     assert pairs(path) == [("a", 1), ("b", 2), ("c", 3)]
     assert table.version() == 1
-    assert table.transaction_version("flinkish/job/sink") == 1
+    assert table.transaction_version("flinkish/lineage/sink") == 1
     assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
     assert table.history(1)[0]["flinkish.checkpoint-id"] == "1"
 
@@ -70,7 +77,7 @@ def test_a_checkpoint_without_rows_makes_no_version(tmp_path: Path) -> None:
     run.checkpoint()
     assert DeltaTable(tmp_path).version() == 1
     run.checkpoint([Row(k="b", v=1)])
-    assert DeltaTable(tmp_path).transaction_version("flinkish/job/sink") == 3
+    assert DeltaTable(tmp_path).transaction_version("flinkish/lineage/sink") == 3
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
@@ -165,12 +172,47 @@ def test_commits_that_always_meet_others_end_with_a_named_error(tmp_path: Path, 
         run.checkpoint([Row(k="a", v=1)])
 
 
-def test_an_older_checkpoint_than_the_last_one_committed_is_left_out(tmp_path: Path) -> None:
+def test_an_older_checkpoint_than_the_last_one_committed_is_refused(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     first = run.checkpoint([Row(k="a", v=1)])
     run.checkpoint([Row(k="b", v=2)])
-    run.commit(first)
+    with pytest.raises(SinkError, match=r"cannot commit checkpoint 1 .* holds the rows of checkpoint 2"):
+        run.commit(first)
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
+
+
+def test_a_job_that_begins_again_under_the_same_job_id_commits_all_its_rows(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    for value in range(3):
+        run.checkpoint([Row(k="first", v=value)])
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    run.lineage = "another checkpoint table"
+    run.checkpoint([Row(k="second", v=0)])
+    assert pairs(tmp_path) == [("first", 0), ("first", 1), ("first", 2), ("second", 0)]
+
+
+@pytest.mark.parametrize("lineage", ["lineage", "that of the next job"])
+@pytest.mark.parametrize("rows", [(), (Row(k="b", v=2),)])
+def test_a_sink_that_is_ahead_of_the_checkpoint_restored_is_refused(tmp_path: Path, rows: tuple[Row, ...], lineage: str) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    second = run.checkpoint(rows)
+    run.checkpoint([Row(k="c", v=3)])
+    with pytest.raises(ForeignCheckpointError, match=r"ahead of checkpoint 2, .* rows of checkpoint 3 already(?s:.*)Hint: "):
+        run.restore(second, lineage=lineage)
+    assert len(pairs(tmp_path)) == 2 + len(rows)
+
+
+def test_what_a_savepoint_holds_is_committed_once_in_the_lineage_that_prepared_it(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    savepoint = run.checkpoint([Row(k="b", v=2)], commit=False)
+    run.restore(savepoint, lineage="next")
+    run.checkpoint([Row(k="c", v=3)])
+    table = DeltaTable(tmp_path)
+    assert [table.transaction_version(f"flinkish/{lineage}/sink") for lineage in ("lineage", "next")] == [2, 3]
+    run.restore(savepoint, lineage="yet another")
+    assert pairs(tmp_path) == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_the_commit_at_the_end_of_a_job_without_checkpoints_counts_once(tmp_path: Path) -> None:
@@ -387,16 +429,17 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         DeltaSink(str(tmp_path / "file")).validate(PAIR)
 
 
-def test_a_newer_transaction_of_the_same_application_wins(tmp_path: Path) -> None:
+def test_a_newer_transaction_of_the_same_application_is_an_error(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
     write_deltalake(
         tmp_path,
         pa.table({"k": ["b"], "v": [2]}),
         mode="append",
-        commit_properties=CommitProperties(app_transactions=[Transaction("flinkish/job/sink", 50)]),
+        commit_properties=CommitProperties(app_transactions=[Transaction("flinkish/lineage/sink", 50)]),
     )
-    run.checkpoint([Row(k="stale", v=0)])
+    with pytest.raises(SinkError, match="holds the rows of checkpoint 50 already"):
+        run.checkpoint([Row(k="stale", v=0)])
     assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
@@ -407,7 +450,7 @@ def test_long_partition_folders_stay_within_what_file_systems_take() -> None:
 
 def next_job(path: Path, name: str = "next") -> SinkRun:
     run = SinkRun(DeltaSink.for_table(str(path)).with_overwrite().build(), PAIR, parallelism=2)
-    run.job_id = name
+    run.job_id = run.lineage = name
     return run
 
 

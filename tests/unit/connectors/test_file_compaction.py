@@ -84,7 +84,7 @@ class TwoStages:
         second = self.compactors.checkpoint(
             [request.committable for request in first.requests], end_of_input=end_of_input, commit=commit
         )
-        return Checkpoint(first.id, first.states, []), second
+        return Checkpoint(first.id, first.states, [], first.lineage), second
 
     def epoch(self, values: Sequence[Any]) -> None:
         self.writers.epoch(values)

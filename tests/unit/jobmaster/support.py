@@ -27,6 +27,7 @@ from flinkish.datastream.connectors.base import (
     Committer,
     DriverReader,
     DriverSource,
+    RestoredCheckpoint,
     Sink,
     SinkWriter,
     SinkWriterContext,
@@ -61,7 +62,7 @@ from flinkish.runtime.protocol import (
     VertexMetrics,
 )
 
-from ..checkpoint.support import FakeStorage
+from ..checkpoint.support import LINEAGE, FakeStorage
 
 SOURCE = OperatorUid("numbers")
 SINK = OperatorUid("notes")
@@ -228,6 +229,9 @@ class Notes(Sink[int, str]):
         self.committing = committing
         self.commits: list[tuple[int, list[str]]] = []
         self.job_ids: set[str] = set()
+        self.lineages: set[str] = set()
+        self.restored: list[tuple[int, str, bool]] = []
+        self.refuse: Exception | None = None
         self.fail: list[Exception] = []
         self.closed = 0
 
@@ -246,11 +250,17 @@ class NotesCommitter(Committer[str]):
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
 
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        self.notes.restored.append((checkpoint.checkpoint_id, checkpoint.lineage, checkpoint.own))
+        if self.notes.refuse is not None:
+            raise self.notes.refuse
+
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[str]]) -> None:
         if self.notes.fail:
             raise self.notes.fail.pop(0)
         self.notes.commits.append((checkpoint_id, [request.committable for request in requests]))
         self.notes.job_ids |= {request.job_id for request in requests}
+        self.notes.lineages |= {request.lineage for request in requests}
 
     def close(self) -> None:
         self.notes.closed += 1
@@ -466,6 +476,7 @@ class Job:
             plan=make_plan(source, self.sink, parallelism),
             configuration=configuration or Configuration(),
             job_id=JOB_ID,
+            lineage=LINEAGE,
             job_name="test job",
             checkpoints=CheckpointSettings(interval=interval, **checkpoint_settings),
             restart=restart or NoRestart(),

@@ -3,13 +3,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from flinkish.checkpoint.manifest import Committable
+from flinkish.checkpoint.manifest import CheckpointKind, Committable, Manifest
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import SinkError
-from flinkish.common.ids import OperatorUid
+from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
 from flinkish.jobmaster.committers import Committers
 from flinkish.jobmaster.program_parts import SinkNode
 
+from ..checkpoint.support import LINEAGE, coordinator_state
 from .support import JOB_ID, SINK, Notes
 
 
@@ -24,7 +25,7 @@ def committable(uid: str, value: object) -> Committable:
 
 def test_each_sink_gets_its_own_and_is_called_with_nothing_too() -> None:
     one, two = Notes(), Notes()
-    committers(one=one, two=two).commit(3, [committable("one", "a"), committable("one", "b")], JOB_ID)
+    committers(one=one, two=two).commit(3, [committable("one", "a"), committable("one", "b")], JOB_ID, LINEAGE)
     assert (one.commits, two.commits) == ([(3, ["a", "b"])], [(3, [])])
 
 
@@ -33,16 +34,16 @@ def test_an_error_names_the_sink_and_the_checkpoint() -> None:
     sink.fail.append(OSError("disk full"))
     expected = r"sink 'one' \(uid one\): committing 1 committables of checkpoint 3 failed: OSError: disk full"
     with pytest.raises(SinkError, match=expected):
-        committers(one=sink).commit(3, [committable("one", "a")], JOB_ID)
+        committers(one=sink).commit(3, [committable("one", "a")], JOB_ID, LINEAGE)
 
 
 def test_a_committable_of_another_type_is_refused_by_name() -> None:
     with pytest.raises(SinkError, match="does not fit its committable_type"):
-        committers(one=Notes()).commit(3, [committable("one", {"file": 1})], JOB_ID)
+        committers(one=Notes()).commit(3, [committable("one", {"file": 1})], JOB_ID, LINEAGE)
 
 
 def test_what_no_sink_commits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    committers(one=Notes(committing=False)).commit(3, [committable(SINK, "a")], JOB_ID)
+    committers(one=Notes(committing=False)).commit(3, [committable(SINK, "a")], JOB_ID, LINEAGE)
     assert "which commit nothing" in caplog.text
 
 
@@ -50,3 +51,39 @@ def test_all_committers_are_closed() -> None:
     one, two = Notes(), Notes()
     committers(one=one, two=two).close()
     assert (one.closed, two.closed) == (1, 1)
+
+
+def checkpoint(lineage: LineageId) -> Manifest:
+    return Manifest(
+        job_id=JOB_ID,
+        lineage=lineage,
+        generation=Generation(1),
+        checkpoint_id=CheckpointId(3),
+        kind=CheckpointKind.PERIODIC,
+        trigger_time=0,
+        completion_time=0,
+        coordinator=coordinator_state(),
+        committables=(committable("one", "a"),),
+        files=(),
+    )
+
+
+def test_sinks_learn_what_checkpoint_they_go_on_from_before_it_is_committed_again() -> None:
+    one, two = Notes(), Notes()
+    sinks = committers(one=one, two=two)
+    sinks.restore(checkpoint(LineageId("other")), LINEAGE)
+    assert one.restored == two.restored == [(3, "other", False)]
+    assert (one.commits, one.lineages) == ([(3, ["a"])], {"other"})
+    sinks.restore(checkpoint(LINEAGE), LINEAGE)
+    assert one.restored[-1] == (3, LINEAGE, True)
+
+
+def test_a_sink_that_refuses_the_checkpoint_is_named_and_nothing_is_committed() -> None:
+    one, two = Notes(), Notes()
+    two.refuse = ForeignCheckpointError("the sink is ahead")
+    with pytest.raises(ForeignCheckpointError, match=r"sink 'two' \(uid two\): the sink is ahead"):
+        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE)
+    two.refuse = OSError("no such host")
+    with pytest.raises(SinkError, match="going on from checkpoint 3 failed: OSError: no such host"):
+        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE)
+    assert one.commits == []
