@@ -6,11 +6,16 @@ checked.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import io
 import pickle
 import sys
 import types
+import typing
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -18,6 +23,79 @@ import cloudpickle
 from flinkish.common.errors import NotSerializableError
 
 _PROTOCOL = 5
+#: Where msgspec keeps, in the dictionary of a class that it has decoded, what it found out about it. It cannot be pickled.
+_MSGSPEC_CACHE = "__msgspec_cache__"
+
+
+class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles functions and classes of the job script by value, without the caches that libraries have left on them.
+
+    cloudpickle alone fails for these: a class that msgspec has decoded, `functools.cached_property` (a lock before Python 3.12)
+    and `functools.singledispatch` (weak references); it takes a function of `functools.lru_cache` for one that can be imported.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, _PROTOCOL)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, functools._lru_cache_wrapper):
+            if _can_be_imported(obj):
+                return NotImplemented
+            return _make_cached, (obj.__wrapped__, obj.cache_parameters())
+        if obj.__class__ is functools.cached_property:
+            return _make_cached_property, (obj.func, obj.attrname)
+        if obj.__class__ is weakref.WeakKeyDictionary:
+            return weakref.WeakKeyDictionary, (dict(obj),)
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
+            if hasattr(obj, "__struct_config__"):
+                # cloudpickle makes one without fields of it.
+                raise pickle.PicklingError(
+                    f"{obj.__qualname__} is an msgspec.Struct of the job script; make it a dataclass, or define it in a module"
+                )
+            # By value: (function, arguments, (attributes, slots), ...), where the attributes are a copy.
+            attributes = reduced[2][0]
+            attributes.pop(_MSGSPEC_CACHE, None)
+            if dataclasses.is_dataclass(obj) or typing.is_typeddict(obj) or hasattr(obj, "_fields"):
+                attributes["__annotations__"] = _evaluated(obj)
+        return reduced
+
+
+def _evaluated(cls: type) -> dict[str, Any]:
+    """Return a class's annotations, with text replaced by what it means where that is known here.
+
+    msgspec asks for them when it decodes the class; in another process the names of the job script mean nothing.
+    """
+    annotations = dict(cls.__dict__.get("__annotations__", {}))
+    for name, annotation in annotations.items():
+        alone = type(cls.__name__, (), {"__module__": cls.__module__, "__annotations__": {name: annotation}})
+        with contextlib.suppress(Exception):
+            annotations.update(typing.get_type_hints(alone, localns=dict(vars(cls)), include_extras=True))
+    return annotations
+
+
+def _can_be_imported(function: Any) -> bool:
+    found: Any = None if function.__module__ == "__main__" else sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is function
+
+
+def _make_cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _make_cached_property(function: Callable[[Any], Any], name: str | None) -> functools.cached_property[Any]:
+    made = functools.cached_property(function)
+    if name is not None:
+        made.__set_name__(object, name)
+    return made
+
+
+def _by_value(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    _ByValuePickler(buffer).dump(value)
+    return buffer.getvalue()
 
 
 def dumps(value: Any) -> bytes:
@@ -25,15 +103,14 @@ def dumps(value: Any) -> bytes:
     try:
         return pickle.dumps(value, _PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        result: bytes = cloudpickle.dumps(value, _PROTOCOL)
-        return result
+        return _by_value(value)
 
 
 def dumps_by_value(value: Any) -> bytes:
     """Pickle a value for another job of this program, whose processes may not know the classes of the job script."""
     data = dumps(value)
     if b"__main__" in data:
-        data = cloudpickle.dumps(value, _PROTOCOL)
+        data = _by_value(value)
     return data
 
 
@@ -42,11 +119,11 @@ def loads(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-class _ProgramPickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _ProgramPickler(_ByValuePickler):
     """Notes the classes of the job script that travel by value, so that the receiver can give them their home back."""
 
     def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, _PROTOCOL)
+        super().__init__(file)
         self.main_classes: dict[str, type] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -60,9 +137,7 @@ def dump_program(program: Any) -> bytes:
     buffer = io.BytesIO()
     pickler = _ProgramPickler(buffer)
     pickler.dump(program)
-    classes = pickler.main_classes
-    result: bytes = cloudpickle.dumps((classes, program), _PROTOCOL)
-    return result
+    return _by_value((pickler.main_classes, program))
 
 
 def load_program(data: bytes) -> Any:
@@ -80,7 +155,7 @@ def load_program(data: bytes) -> Any:
 
 def copies(program: Any, count: int) -> list[Any]:
     """Return copies of a program that share no function object, for slots that run in this process."""
-    data = cloudpickle.dumps(program, _PROTOCOL)
+    data = _by_value(program)
     return [pickle.loads(data) for _ in range(count)]
 
 
@@ -100,7 +175,7 @@ def own_copy(value: Any, what: str) -> Any:
     Raises NotSerializableError as `check_serializable` does.
     """
     try:
-        data = cloudpickle.dumps(value, _PROTOCOL)
+        data = _by_value(value)
     except Exception as error:
         raise _not_serializable(value, what, error) from error
     return pickle.loads(data)
@@ -123,7 +198,7 @@ def _describe(value: Any) -> str:
 
 def _pickling_error(value: Any) -> BaseException | None:
     try:
-        cloudpickle.dumps(value, _PROTOCOL)
+        _by_value(value)
     except Exception as error:
         return error
     return None

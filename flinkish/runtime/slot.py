@@ -267,6 +267,12 @@ def report_frame(report: EpochReport) -> Frame:
 def _failing_operator(error: BaseException) -> Operator | None:
     """Return the innermost operator on the stack of an error: the one whose user code, or own code, raised."""
     found: Operator | None = None
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        # A StopIteration that leaves a generator becomes a RuntimeError (PEP 479), whose stack begins where the next value was
+        # asked for; the stack of the StopIteration holds the operator that raised it.
+        found = _failing_operator(error.__cause__)
+        if found is not None:
+            return found
     trace = error.__traceback__
     while trace is not None:
         candidate = trace.tb_frame.f_locals.get("self")

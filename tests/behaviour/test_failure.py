@@ -29,6 +29,29 @@ def test_the_error_of_a_failed_job_holds_the_users_message_and_traceback(env: St
     assert "Digest" in text
 
 
+@pytest.mark.parametrize("engine", ["local"])
+@pytest.mark.parametrize("failing", ["numbers", "First", "Second", "Third", "Fourth"])
+def test_a_stop_iteration_of_user_code_is_an_error_of_its_own_operator(
+    env: StreamExecutionEnvironment, engine: str, failing: str
+) -> None:
+    def function(name: str, result: Any) -> Any:
+        return lambda value: next(iter([])) if name == failing else result(value)
+
+    class Numbers(NumberSequenceSource):
+        def create_reader(self, context: Any) -> Any:
+            reader = super().create_reader(context)
+            if failing == "numbers":
+                reader.poll_next = lambda output: output.collect_all(next(iter([])) for _ in range(3))  # type: ignore[method-assign]
+            return reader
+
+    numbers = env.from_source(Numbers(1, 10), WatermarkStrategy.no_watermarks(), "numbers")
+    mapped = numbers.map(function("First", lambda value: value)).name("First")
+    filtered = mapped.filter(function("Second", lambda value: True)).name("Second")
+    flat = filtered.flat_map(function("Third", lambda value: [value])).name("Third")
+    with pytest.raises(JobExecutionError, match=f"operator '(Source: )?{failing}'"):
+        collect(flat.map(function("Fourth", lambda value: value)).name("Fourth"))
+
+
 def test_an_error_in_open_fails_the_job(env: StreamExecutionEnvironment) -> None:
     class Broken(MapFunction):
         def open(self, runtime_context: RuntimeContext) -> None:

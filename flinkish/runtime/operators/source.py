@@ -103,16 +103,7 @@ class _ReaderOutput:
             self._emit_run(values)
             self.credit -= len(values)
         else:
-            self._emit_run(self._counted(values))
-
-    def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
-        count = 0
-        for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
-            if value.__class__ is SideOutputRecord:
-                self._to_side(value, None)
-            else:
-                yield value
-        self.credit -= count
+            self._emit_run(_counted(self, self._operator, values))
 
     def _to_side(self, record: SideOutputRecord, timestamp: int | None) -> None:
         emit = self._side.get(record.tag.tag_id)
@@ -162,6 +153,18 @@ class _ReaderOutput:
         if self._combined is not None:
             self._combined.remove(split_id)
             self._split = None
+
+
+def _counted(output: _ReaderOutput, self: SourceOperator, values: Iterable[Any]) -> Iterator[Any]:
+    # An error of the reader's own iterator is raised where an operator behind the source asks for the next value. The `self` of
+    # this frame lets slot.py trace it to the source.
+    count = 0
+    for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
+        if value.__class__ is SideOutputRecord:
+            output._to_side(value, None)
+        else:
+            yield value
+    output.credit -= count
 
 
 class SourceOperator(Operator):
