@@ -31,12 +31,13 @@ PATH = "execution.state-recovery.path"
 class Add(KeyedProcessFunction):
     """Adds up fractions or numbers per key, in a state of some type."""
 
-    def __init__(self, state_type: TypeInformation, step: Any) -> None:
+    def __init__(self, state_type: TypeInformation, step: Any, name: str) -> None:
+        self.name = name
         self.state_type = state_type
         self.step = step
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.sum = runtime_context.get_state(ValueStateDescriptor("sum", self.state_type))
+        self.sum = runtime_context.get_state(ValueStateDescriptor(self.name, self.state_type))
 
     def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Any:
         self.sum.update((self.sum.value() or 0) + self.step)
@@ -50,11 +51,12 @@ def sums(
     state_type: TypeInformation | None = None,
     max_parallelism: int = 128,
     step: Any = 1,
+    name: str = "sum",
 ) -> Any:
     source = DataGeneratorSource(lambda index: index, None, records_per_second=500)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     keyed = numbers.key_by(lambda number: number % 2, key_type=Types.LONG())
-    return keyed.process(Add(state_type or Types.LONG(), step)).uid(uid).set_max_parallelism(max_parallelism)
+    return keyed.process(Add(state_type or Types.LONG(), step, name)).uid(uid).set_max_parallelism(max_parallelism)
 
 
 def local_env(settings: dict[str, Any] | None = None) -> StreamExecutionEnvironment:
@@ -66,9 +68,9 @@ def local_env(settings: dict[str, Any] | None = None) -> StreamExecutionEnvironm
     return env
 
 
-def save(folder: Path, **program: Any) -> Path:
+def save(folder: Path, settings: dict[str, Any] | None = None, **program: Any) -> Path:
     """Run the job on the local engine until both keys have passed 20, and stop it with a savepoint."""
-    env = local_env({"execution.checkpointing.dir": folder / "checkpoints"})
+    env = local_env({"execution.checkpointing.dir": folder / "checkpoints", **(settings or {})})
     with sums(env, **program).execute_and_collect() as results:
         for _ in range(50):
             results.next()
@@ -202,3 +204,42 @@ def test_pickled_values_are_read_only_under_our_own_signature(tmp_path: Path) ->
     with pytest.raises((CheckpointError, JobExecutionError), match="pickle") as error:
         first_result(local_env({PATH: saved, "security.checkpoint.hmac-key-file": tmp_path / "another.key"}), **program)
     assert "checkpoint" in str(error.value)
+
+
+class Malice(Fraction):
+    """A number whose pickle leaves a file when it is loaded."""
+
+    mark = ""
+
+    def __add__(self, other: Any) -> Malice:
+        return self
+
+    def __radd__(self, other: Any) -> Malice:
+        return self
+
+    def __reduce__(self) -> Any:
+        return detonate, (self.mark,)
+
+
+def detonate(mark: str) -> Malice:
+    Path(mark).touch()
+    return Malice(1)
+
+
+def test_code_in_a_strangers_savepoint_does_not_run_after_a_checkpoint_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "the code ran"
+    monkeypatch.setattr(Malice, "mark", str(mark))
+    malicious = {"state_type": Types.PICKLED_BYTE_ARRAY(), "step": Malice(1)}
+    theirs = save(tmp_path / "theirs", {"security.checkpoint.hmac-key-file": tmp_path / "their.key"}, **malicious)
+    mark.unlink(missing_ok=True)
+    ours = {"security.checkpoint.hmac-key-file": tmp_path / "our.key"}
+    # a program of the same operators, which does not ask for that state; its checkpoint is signed by our key
+    signed = save(tmp_path / "ours", {**ours, PATH: theirs}, name="another sum")
+    asking = {"state_type": Types.PICKLED_BYTE_ARRAY(), "step": Fraction(1)}
+    with pytest.raises(JobExecutionError, match="state 'sum' of operator sums: a value is pickled.*must not be unpickled"):
+        first_result(local_env({**ours, PATH: signed}), **asking)
+    assert not mark.exists()
+    # what our own program has pickled since is read
+    assert first_result(local_env({**ours, PATH: signed}), name="another sum") > 20

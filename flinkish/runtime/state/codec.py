@@ -103,9 +103,9 @@ def decode_plain(data: bytes) -> Any:
     """Decode what `encode_untyped` gave; raises CorruptCheckpointError if something in it is pickled."""
     if is_pickled(data):
         raise CorruptCheckpointError(
-            "a state value is pickled, but the checkpoint's signature is missing or wrong, so it must not be unpickled",
-            hint="restore with the signing key that the checkpoint was made with (security.checkpoint.hmac-key-file), "
-            "or declare types for the state.",
+            "a value is pickled, and comes from a checkpoint whose signature is missing or wrong, so it must not be unpickled",
+            hint="start from that checkpoint with the signing key it was made with (security.checkpoint.hmac-key-file), declare "
+            "types for the state, or give the state another name to start empty.",
         )
     return _DECODE(data)
 

@@ -33,13 +33,24 @@ from flinkish.runtime.state.timers import TimerTable
 
 @dataclass(slots=True)
 class RestoredRows:
-    """The rows of one state, by their kind, not decoded yet; and what the state was declared to be."""
+    """The rows of one state, by their kind, not decoded yet; and what the state was declared to be.
+
+    Besides the columns that are read, each row says whether it is trusted, so that pickled values in it may be decoded.
+    """
 
     declaration: rows.Declaration
     by_kind: dict[str, pa.Table]
-    pickle_allowed: bool
 
-    def to_bytes(self) -> tuple[bytes, dict[str, bytes], bool]:
+    @property
+    def trusted(self) -> bool:
+        """Whether all rows are."""
+        return all(pc.all(table[_TRUSTED], min_count=0).as_py() for table in self.by_kind.values())
+
+    def untrusted(self) -> dict[str, pa.Table]:
+        """Return the rows that are not trusted, by their kind."""
+        return {kind: table.filter(pc.invert(table[_TRUSTED])) for kind, table in self.by_kind.items()}
+
+    def to_bytes(self) -> tuple[bytes, dict[str, bytes]]:
         """Return it as plain data for the log."""
         streams: dict[str, bytes] = {}
         for kind, table in self.by_kind.items():
@@ -47,22 +58,24 @@ class RestoredRows:
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
             streams[kind] = sink.getvalue().to_pybytes()
-        return self.declaration.encode(), streams, self.pickle_allowed
+        return self.declaration.encode(), streams
 
     @staticmethod
-    def from_bytes(data: tuple[bytes, dict[str, bytes], bool]) -> RestoredRows:
+    def from_bytes(data: tuple[bytes, dict[str, bytes]]) -> RestoredRows:
         """Read what `to_bytes` gave."""
-        declaration, streams, pickle_allowed = data
+        declaration, streams = data
         by_kind: dict[str, pa.Table] = {}
         for kind, stream in streams.items():
             with pa.ipc.open_stream(stream) as reader:
                 by_kind[kind] = reader.read_all()
-        return RestoredRows(rows.Declaration.decode(declaration), by_kind, pickle_allowed)
+        return RestoredRows(rows.Declaration.decode(declaration), by_kind)
 
 
 #: The columns that are the same in all rows of a row group, as SnapshotWriter writes them; and those that are read.
 _SAME = ("operator_uid", "state_name", "state_kind")
 _READ = ["key_group", "key", "namespace", "user_key", "value"]
+#: The column that is added to them; see RestoredRows.
+_TRUSTED = "trusted"
 
 
 def category_of(kind: str) -> str:
@@ -95,7 +108,7 @@ def read_state(restore: Restore, requests: Sequence[RestoreRequest]) -> dict[Sta
             request = by_uid[address[0]]
             joined = {kind: _redistribute(table, kind, request, restore.parallelism) for kind, table in joined.items()}
         if any(table.num_rows for table in joined.values()):
-            restored[address] = RestoredRows(declaration, joined, restore.pickle_allowed)
+            restored[address] = RestoredRows(declaration, joined)
     return restored
 
 
@@ -157,6 +170,8 @@ def _read_file(
     declarations: dict[StateAddress, rows.Declaration],
 ) -> None:
     parquet = _open_checked(restore, file)
+    declared: dict[StateAddress, rows.Declaration] = {}
+    found: list[tuple[StateAddress, str, pa.Table]] = []
     try:
         for group in range(parquet.num_row_groups):
             for uid, name, kind, table in _uniform_parts(parquet, group, requests):
@@ -165,11 +180,16 @@ def _read_file(
                         declaration = rows.Declaration.decode(value)
                         address = (uid, category_of(declaration.kind), name)
                         _check_format(declaration, address, requests[uid])
-                        declarations[address] = declaration
+                        declared[address] = declaration
                 elif table.num_rows:
-                    parts.setdefault((uid, category_of(kind), name), {}).setdefault(kind, []).append(table)
+                    found.append(((uid, category_of(kind), name), kind, table))
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(restore, file, f"its rows cannot be read: {error}") from error
+    declarations.update(declared)
+    for address, kind, table in found:
+        trusted = restore.pickle_allowed and address in declared and declared[address].trusted
+        marked = table.append_column(_TRUSTED, pa.repeat(pa.scalar(trusted), table.num_rows))
+        parts.setdefault(address, {}).setdefault(kind, []).append(marked)
 
 
 def _uniform_parts(
@@ -251,7 +271,7 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
     """Decode restored rows into an empty table.
 
     Raises ForeignCheckpointError if the state was declared otherwise; CorruptCheckpointError if values do not decode, or are
-    pickled while that is not allowed.
+    pickled in rows that are not trusted.
     """
     declaration, meta = restored.declaration, table.meta
     if declaration.structure != meta.structure():
@@ -260,7 +280,20 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
             f"but is declared as {meta}",
             hint="declare it as it was, or give the state another name to start empty.",
         )
-    reader = _Reader(meta, restored, now)
+    trusted, stored_ttl = restored.trusted, declaration.ttl
+    try:
+        untrusted = {} if trusted else restored.untrusted()
+        if any(rows_of_kind.num_rows < restored.by_kind[kind].num_rows for kind, rows_of_kind in untrusted.items()):
+            # There are rows of both sorts: a table of its own shows first that nothing in the untrusted ones is pickled.
+            _fill(type(table)(meta), _Reader(meta, untrusted, stored_ttl, now, trusted=False))
+            trusted = True
+        _fill(table, _Reader(meta, restored.by_kind, stored_ttl, now, trusted=trusted))
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(f"state {name!r} of operator {uid}: {error}") from error
+
+
+def _fill(table: Table, reader: _Reader) -> None:
+    meta = table.meta
     match table:
         case tables.ValueTable() | PaneTable():
             reader.fill_values(table)
@@ -279,11 +312,13 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
 
 
 class _Reader:
-    def __init__(self, meta: TableMeta, restored: RestoredRows, now: Callable[[], int]) -> None:
+    def __init__(
+        self, meta: TableMeta, by_kind: Mapping[str, pa.Table], stored_ttl: bool, now: Callable[[], int], *, trusted: bool
+    ) -> None:
         self._meta = meta
-        self._by_kind = restored.by_kind
-        self._trusted = restored.pickle_allowed
-        self._stored_ttl = restored.declaration.ttl
+        self._by_kind = by_kind
+        self._trusted = trusted
+        self._stored_ttl = stored_ttl
         self._now = now
 
     @property

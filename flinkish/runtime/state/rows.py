@@ -56,7 +56,7 @@ def state_schema() -> Any:
     return pa.schema([(name, types.get(name, pa.binary() if name in binary else pa.string())) for name in COLUMNS])
 
 
-class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a state was declared to be when the checkpoint was taken; the value of its schema row."""
 
     format: int
@@ -65,6 +65,9 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     ttl: bool
     max_parallelism: int
+    #: False: some of its rows in this file were passed on, undecoded, from a checkpoint whose signature was not good. The signature
+    #: of this checkpoint does not make them good: pickled values in them are never decoded.
+    trusted: bool = True
 
     def encode(self) -> bytes:
         """Return it as MessagePack."""

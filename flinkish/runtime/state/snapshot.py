@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -191,11 +192,11 @@ class SnapshotWriter:
             self.write(uid, name, batch)
 
     def write_restored(self, uid: str, name: str, restored: RestoredRows, subtask: int) -> None:
-        """Pass on rows of an earlier checkpoint that nobody asked for in this attempt."""
+        """Pass on rows of an earlier checkpoint that nobody asked for in this attempt, with what they are trusted with."""
         kind = restored.declaration.kind
         if kind == tables.OPERATOR_UNION and subtask != 0:
             return  # every subtask was given all of them: one passes them on
-        self.declare(uid, name, restored.declaration)
+        self.declare(uid, name, msgspec.structs.replace(restored.declaration, trusted=restored.trusted))
         for row_kind, table in restored.by_kind.items():
             chosen = table.combine_chunks()
             for start in range(0, len(chosen), _BATCH_ROWS):
