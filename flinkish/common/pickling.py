@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import io
 import pickle
 import sys
@@ -66,7 +67,7 @@ def _evaluated(cls: type) -> dict[str, Any]:
 
     msgspec asks for them when it decodes the class; in another process the names of the job script mean nothing.
     """
-    annotations = dict(cls.__dict__.get("__annotations__", {}))
+    annotations = inspect.get_annotations(cls)
     for name, annotation in annotations.items():
         alone = type(cls.__name__, (), {"__module__": cls.__module__, "__annotations__": {name: annotation}})
         with contextlib.suppress(Exception):

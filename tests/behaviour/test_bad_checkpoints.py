@@ -238,7 +238,7 @@ def test_code_in_a_strangers_savepoint_does_not_run_after_a_checkpoint_of_ours(
     # a program of the same operators, which does not ask for that state; its checkpoint is signed by our key
     signed = save(tmp_path / "ours", {**ours, PATH: theirs}, name="another sum")
     asking = {"state_type": Types.PICKLED_BYTE_ARRAY(), "step": Fraction(1)}
-    with pytest.raises(JobExecutionError, match="state 'sum' of operator sums: a value is pickled.*must not be unpickled"):
+    with pytest.raises(JobExecutionError, match=r"state 'sum' of operator sums: a value is pickled.*must not be unpickled"):
         first_result(local_env({**ours, PATH: signed}), **asking)
     assert not mark.exists()
     # what our own program has pickled since is read

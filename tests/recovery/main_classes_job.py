@@ -89,9 +89,7 @@ class NumberSource(Source[Reading, Numbers, Waiting]):
 
     def create_enumerator(self, context: SplitEnumeratorContext[Numbers]) -> Enumerator:
         note: Note = {"text": "made"}
-        splits = [
-            Numbers(split_id=parity.name, position=Position(parity.value), parity=parity, note=note) for parity in Parity
-        ]
+        splits = [Numbers(split_id=parity.name, position=Position(parity.value), parity=parity, note=note) for parity in Parity]
         return Enumerator(context, splits)
 
     def restore_enumerator(self, context: SplitEnumeratorContext[Numbers], checkpoint: Waiting) -> Enumerator:

@@ -65,8 +65,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     description: str
     ttl: bool
     max_parallelism: int
-    #: False: some of its rows in this file were passed on, undecoded, from a checkpoint whose signature was not good. The signature
-    #: of this checkpoint does not make them good: pickled values in them are never decoded.
+    #: False: some of its rows in this file were passed on, undecoded, from a checkpoint whose signature was not good. That of
+    #: this checkpoint does not make them good: pickled values in them are never decoded.
     trusted: bool = True
 
     def encode(self) -> bytes:

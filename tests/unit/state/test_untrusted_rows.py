@@ -1,7 +1,7 @@
 """The attack: pickled rows of a checkpoint that is not signed by our key become no better by a signature that they get later.
 
-A savepoint with a pickle that runs code is restored by a program that does not ask for the state; it passes the rows on to its own
-checkpoint, which is signed; a program that does ask for the state is started from that one.
+A savepoint with a pickle that runs code is restored by a program that does not ask for the state and passes its rows on to its
+own checkpoint, which is signed; a program that does ask for the state is started from that one.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def _put_as_namespace(state: Any, malice: Any) -> None:
 
 
 VALUE, LIST = ValueStateDescriptor("s", UNTYPED), ListStateDescriptor("s", UNTYPED)
+VALUE_OF_PAIRS = ValueStateDescriptor("s", PAIR)
 #: How the state is asked for, how a value gets in, how it is read.
 ATTACKS: dict[str, tuple[State, Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
     "value": (_keyed("get_state", VALUE), lambda s, m: s.update(m), lambda s: s.value()),
-    "part of a value": (_keyed("get_state", ValueStateDescriptor("s", PAIR)), lambda s, m: s.update(Row(1, m)), lambda s: s.value()),
+    "part of a value": (_keyed("get_state", VALUE_OF_PAIRS), lambda s, m: s.update(Row(1, m)), lambda s: s.value()),
     "list": (_keyed("get_list_state", LIST), lambda s, m: s.add(m), list),
     "map": (_keyed("get_map_state", MapStateDescriptor("s", LONG, UNTYPED)), lambda s, m: s.put(1, m), lambda s: s.get(1)),
     "key of a map": (_keyed("get_map_state", MapStateDescriptor("s", UNTYPED, LONG)), lambda s, m: s.put(m, 1), list),
