@@ -141,9 +141,10 @@ BUFFER_TIMEOUT_ENABLED = _option("execution.buffer-timeout.enabled", BOOLEAN, Tr
 SHARE_PANES = _option(
     "execution.windows.share-panes",
     BOOLEAN,
-    True,
-    "Sliding windows with reduce or aggregate fold each record once, into a part that overlapping windows share, and merge these "
-    "parts; false: each window folds all its records, for functions that are not associative.",
+    False,
+    "Declares that the reduce functions of all sliding windows of the job are associative and commutative, and that the merge() "
+    "of their aggregate functions gives what add() gives record by record, in any order. Then each record is folded once, into a "
+    "pane that overlapping windows share, and not once for each window.",
 )
 JOB_RESULT_ATTACHED = _option("execution.attached", BOOLEAN, False, "Accepted; execute() waits, execute_async() does not.")
 

@@ -167,7 +167,6 @@ class WindowConfig(OperatorConfig):
 
     `function` is a WindowFunction, ProcessWindowFunction or one of those of whole streams. `fold` combines the records as they
     come: a ReduceFunction or an AggregateFunction, with the type of what it makes; without one the records are kept.
-    `share_panes` says that overlapping windows may be put together from parts that were folded once.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -180,4 +179,3 @@ class WindowConfig(OperatorConfig):
     #: Milliseconds.
     allowed_lateness: int = 0
     late_data_tag: OutputTag | None = None
-    share_panes: bool = False

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from flinkish.common import pickling
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
@@ -119,9 +117,7 @@ class _Windowed:
         check_function(function, "reduce")
         input_type = self.get_input_type()
         result_type = input_type if window_function is None and output_type is None else type_of(output_type, "reduce")
-        return self._window(
-            self._function(window_function, "reduce"), result_type, function, fold=reduce, fold_type=input_type, share_panes=True
-        )
+        return self._window(self._function(window_function, "reduce"), result_type, function, fold=reduce, fold_type=input_type)
 
     def _aggregate(
         self,
@@ -137,7 +133,6 @@ class _Windowed:
             function,
             fold=function,
             fold_type=type_of(accumulator_type, "aggregate", "accumulator_type"),
-            share_panes=_can_merge(function),
         )
 
     def _function(self, function: Function | None, method: str) -> Function:
@@ -290,15 +285,3 @@ class AllWindowedStream(_Windowed):
         """Emit what a ProcessAllWindowFunction makes of all records of each window."""
         check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
         return self._window(process_window_function, type_of(output_type, "process"), process_window_function)
-
-
-def _can_merge(function: AggregateFunction) -> bool:
-    """Return whether `merge` works: sliding windows did not need it in Flink, so in many programs it does nothing.
-
-    Tried once on a copy, with two new accumulators, when the job is built: what it says decides how state is laid out, and must
-    not differ between the attempts of a job.
-    """
-    with contextlib.suppress(Exception):
-        (copy,) = pickling.copies(function, 1)
-        return copy.merge(copy.create_accumulator(), copy.create_accumulator()) is not None
-    return False

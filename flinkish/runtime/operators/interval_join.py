@@ -61,6 +61,7 @@ class _Buffer:
         table, self._convert = backend.grouped_table_of(ListStateDescriptor(name, record_type), "key")
         assert isinstance(table, GroupedLists)
         self.table = table
+        self._freeze = table.codec.freeze
         self._side = side
         self._timers = timers
         #: How long after its timestamp a record may find partners.
@@ -82,7 +83,7 @@ class _Buffer:
                 if position == 0:
                     self._timers.delete_event_time_timer(key, self._side, self._over(times[1]))
                     self._set_timer(key, timestamp)
-        self.table.append(key, timestamp, value if self._convert is None else self._convert(value))
+        self.table.append(key, timestamp, self._freeze(value if self._convert is None else self._convert(value)))
 
     def clean(self, key: Any, watermark: int) -> None:
         """Remove what can find no partner any more."""

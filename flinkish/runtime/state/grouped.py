@@ -295,7 +295,7 @@ class PaneTable(GroupedValues):
 
 
 class GroupedLists(Table):
-    """A list for each key and namespace, grouped by one of them; elements are frozen when they are added.
+    """A list for each key and namespace, grouped by one of them.
 
     In a checkpoint its rows are those of a ListTable.
     """
@@ -311,9 +311,8 @@ class GroupedLists(Table):
         self._by_namespace = meta.grouped_by == "namespace"
         self._check = self.codec.check_all
 
-    def append(self, group: Any, member: Any, value: Any) -> None:
-        """Add one element."""
-        frozen = value if self.codec.immutable else self.codec.freeze(value)
+    def append(self, group: Any, member: Any, frozen: Frozen) -> None:
+        """Add one element, as `codec.freeze` returns it."""
         members = self.data.get(group)
         if members is None:
             members = self.data[group] = {}

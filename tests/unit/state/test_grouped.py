@@ -106,7 +106,7 @@ def test_lists_are_those_of_a_model_also_when_the_log_is_replayed(
         match step:
             case "put", group, member, number:
                 value = value_of(type_info, number)
-                table.append(group, member, value)
+                table.append(group, member, table.codec.freeze(value))
                 model.setdefault(group, {}).setdefault(member, []).append(value)
             case "remove", group, member:
                 table.remove(group, member)

@@ -119,11 +119,21 @@ FINISHES: dict[str, Finish] = {
 }
 
 
-def check(model: Model, windows: Callable[[KeyedStream], WindowedStream], finish: Finish, steps: list[Step]) -> None:
+#: What FINISHES allow.
+SHARED = {"execution.windows.share-panes": "true"}
+
+
+def check(
+    model: Model,
+    windows: Callable[[KeyedStream], WindowedStream],
+    finish: Finish,
+    steps: list[Step],
+    settings: dict[str, str] | None = None,
+) -> None:
     def build(stream: DataStream) -> DataStream:
         return finish(windows(by_key(stream)).allowed_lateness(model.lateness).side_output_late_data(LATE))
 
-    harness = OneInputHarness(build, PAIRS, side_outputs=[LATE], max_parallelism=8)
+    harness = OneInputHarness(build, PAIRS, side_outputs=[LATE], max_parallelism=8, settings=settings)
     try:
         for step in [*steps, End()]:
             harness.play([step])
@@ -156,7 +166,7 @@ def test_tumbling_windows_are_those_of_the_model(finish: str, steps: list[Step],
     check(Sliding(lateness, size, size, offset), lambda stream: stream.window(assigner), FINISHES[finish], steps)
 
 
-@pytest.mark.parametrize("finish", FINISHES)
+@pytest.mark.parametrize(("finish", "settings"), [*((finish, None) for finish in FINISHES), ("aggregate", SHARED)])
 @patient
 @given(
     steps=STEPS,
@@ -166,11 +176,11 @@ def test_tumbling_windows_are_those_of_the_model(finish: str, steps: list[Step],
     lateness=st.sampled_from([0, 0, 1, 10]),
 )
 def test_sliding_windows_are_those_of_the_model(
-    finish: str, steps: list[Step], size: int, slide: int, offset: int, lateness: int
+    finish: str, settings: dict[str, str] | None, steps: list[Step], size: int, slide: int, offset: int, lateness: int
 ) -> None:
     offset = offset % slide
     assigner = SlidingEventTimeWindows.of(Time.milliseconds(size), Time.milliseconds(slide), Time.milliseconds(offset))
-    check(Sliding(lateness, size, slide, offset), lambda stream: stream.window(assigner), FINISHES[finish], steps)
+    check(Sliding(lateness, size, slide, offset), lambda stream: stream.window(assigner), FINISHES[finish], steps, settings)
 
 
 @pytest.mark.parametrize("finish", ["aggregate", "process", "process by any trigger"])

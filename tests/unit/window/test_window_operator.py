@@ -11,7 +11,7 @@ from flinkish.common.errors import InvalidArgumentError, StateError
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import DataStream, ProcessWindowFunction, ReduceFunction, WindowFunction
+from flinkish.datastream import DataStream, ProcessWindowFunction, WindowFunction
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
@@ -26,7 +26,6 @@ from flinkish.datastream.window import (
     NeverTrigger,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
-    SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     Trigger,
     TriggerResult,
@@ -116,9 +115,9 @@ def test_processing_time_windows_fire_with_the_time_of_the_timer() -> None:
             assert window.take_output() == [(("a", 3), 9)]
 
 
-def test_sliding_processing_time_windows_share_panes() -> None:
-    assigner = SlidingProcessingTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))
-    with harness(lambda keyed: keyed.window(assigner).aggregate(Sum(), WithWindow())) as window:
+@pytest.mark.parametrize("share", ["false", "true"])
+def test_sliding_processing_time_windows_overlap(share: str) -> None:
+    with harness(sliding_by_processing_time, settings={"execution.windows.share-panes": share}) as window:
         window.process_element(("a", 1))
         window.set_processing_time(7)
         window.process_element(("a", 2))
@@ -427,9 +426,10 @@ def sliding_by_processing_time(keyed: KeyedStream) -> DataStream:
     return keyed.window(assigner).aggregate(Sum(), WithWindow())
 
 
+@pytest.mark.parametrize("share", ["false", "true"])
 @pytest.mark.parametrize("lose", ["nothing", "heap", "restore"])
-def test_sliding_processing_time_windows_fire_once_whatever_is_lost_between(lose: str) -> None:
-    window = harness(sliding_by_processing_time, parallelism=2)
+def test_sliding_processing_time_windows_fire_once_whatever_is_lost_between(lose: str, share: str) -> None:
+    window = harness(sliding_by_processing_time, parallelism=2, settings={"execution.windows.share-panes": share})
     outputs = []
     try:
         for time in (1, 6, 12, 16):
@@ -455,14 +455,23 @@ def test_sliding_processing_time_windows_fire_once_whatever_is_lost_between(lose
         assert [(value[1:], time) for value, time in outputs if value[0] == key] == expected
 
 
-def test_a_record_at_the_last_millisecond_of_a_fired_processing_time_window_is_in_the_next_where_windows_overlap() -> None:
-    with harness(sliding_by_processing_time) as window:
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        ("false", [(("a", -5, 5, 2, 1), 4), (("a", 0, 10, 3, 2), 9)]),
+        ("true", [(("a", 0, 10, 3, 2), 9), (("a", 5, 15, 2, 1), 14)]),
+    ],
+)
+def test_a_record_at_the_last_millisecond_of_a_fired_processing_time_window_is_in_the_next_only_where_panes_are_shared(
+    share: str, expected: list[Any]
+) -> None:
+    with harness(sliding_by_processing_time, settings={"execution.windows.share-panes": share}) as window:
         window.process_element(("a", 1))
         window.set_processing_time(4)
         assert window.take_output() == [(("a", -5, 5, 1, 1), 4)]
         window.process_element(("a", 2))
         window.set_processing_time(30)
-        assert window.take_output() == [(("a", 0, 10, 3, 2), 9), (("a", 5, 15, 2, 1), 14)]
+        assert window.take_output() == expected
 
 
 def test_a_record_at_the_last_millisecond_of_a_fired_tumbling_processing_time_window_fires_it_again() -> None:
@@ -473,21 +482,3 @@ def test_a_record_at_the_last_millisecond_of_a_fired_tumbling_processing_time_wi
         window.process_element(("a", 2))
         window.set_processing_time(30)
         assert window.take_output() == [(("a", 0, 10, 1, 1), 9), (("a", 0, 10, 2, 1), 9)]
-
-
-class Doubling(ReduceFunction):
-    """Is not associative: what came before counts twice."""
-
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value2[0], value1[1] * 2 + value2[1]
-
-
-@pytest.mark.parametrize(("share", "expected"), [("true", [1, 8, 6]), ("false", [1, 10, 6])])
-def test_sharing_panes_can_be_turned_off_for_functions_that_are_not_associative(share: str, expected: list[int]) -> None:
-    assigner = SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))
-    settings = {"execution.windows.share-panes": share}
-    with harness(lambda keyed: keyed.window(assigner).reduce(Doubling()), settings=settings) as window:
-        for number, timestamp in ((1, 4), (2, 5), (2, 6)):
-            window.process_element(("a", number), timestamp)
-        window.end_input()
-        assert [number for _, number in window.take_values()] == expected

@@ -11,8 +11,10 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-from flinkish.common.errors import ForeignCheckpointError
+from flinkish.common import options
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
 from flinkish.common.typeinfo import Types
+from flinkish.datastream.functions import ReduceFunction
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.datastream.window.assigners import no_timestamp
 from flinkish.datastream.window.windows import TimeWindow
@@ -25,37 +27,41 @@ from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.grouped import GroupedLists, PaneTable
 
 _FIRED = "fired"
-#: Processing time (ms) up to which overlapping windows have fired, the same for all subtasks.
+#: Processing time (ms) up to which windows that share panes have fired, the same for all subtasks.
 _PROGRESS = ListStateDescriptor("_windows_fired", Types.LONG())
 
 #: Start and end of a window or pane: its namespace.
 Span = tuple[int, int]
 
 
-class _Pane:
-    """How a pane stands, while a run of records is handled."""
+class _Stretch:
+    """A stretch of time whose records go into the same windows; how these stand, while a run of records is handled."""
 
-    __slots__ = ("fired", "late", "span")
+    __slots__ = ("fired", "spans")
 
-    def __init__(self, span: Span, late: bool, fired: list[Span]) -> None:
-        self.span = span
-        #: All windows that it is in are gone.
-        self.late = late
-        #: Those windows that have fired but still take late records, the last one first.
+    def __init__(self, spans: list[Span], fired: list[Span]) -> None:
+        #: Where its records are kept: in each window that is not gone, the last one first, or in the pane that these share. None:
+        #: the records are late.
+        self.spans = spans
+        #: The windows that have fired but still take late records, the last one first.
         self.fired = fired
 
 
 class AlignedWindowOperator(BaseWindowOperator):
-    """What windows of all kinds of contents share: panes, time, firing.
+    """What windows of all kinds of contents share: time, state, firing.
 
-    A pane is as long as the greatest common divisor of size and slide; a tumbling window is one pane. A window is its panes, and
-    a pane is dropped with its last window.
+    Each window is kept by itself, and a record goes into all windows that it belongs to, as in Flink. With `_shared`, overlapping
+    windows are put together from panes instead, each as long as the greatest common divisor of size and slide; a pane is dropped
+    with its last window.
 
-    In processing time, windows fire at the end of the epoch whose time is their last timestamp, or at the start of a later one.
-    A record that comes afterwards at that same time counts as a millisecond later where windows overlap: these have fired.
+    In processing time, windows fire at the end of the epoch whose time is their last timestamp, or at the start of a later one. A
+    record that comes afterwards at that same time begins the window again, which then fires once more, as in Flink; where panes
+    are shared, which may not come back, it counts as a millisecond later.
     """
 
     _table: PaneTable | GroupedLists
+    #: Windows are put together from panes.
+    _shared = False
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
@@ -64,9 +70,8 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._slide: int = getattr(assigner, "_slide", assigner._size)
         self._offset: int = assigner._offset
         self._length: int = getattr(assigner, "_pane_size", assigner._size)
-        self._overlapping = self._slide < self._size
         self._progress = context.state.internal("windows")
-        #: Processing time (ms) up to which overlapping windows have fired.
+        #: Processing time (ms) up to which windows that share panes have fired.
         self._fired: int = self._progress.get(_FIRED, MIN_WATERMARK)
         #: When something is to be done next, or a time before.
         self._due = MIN_WATERMARK
@@ -88,8 +93,8 @@ class AlignedWindowOperator(BaseWindowOperator):
 
     @property
     def state_name(self) -> str:
-        """Where the windows are kept: panes that are windows lie where those of operator.py do."""
-        return panes_name(self._length, self._offset) if self._overlapping else CONTENTS
+        """Where the windows are kept: with those of operator.py, if each is kept by itself."""
+        return panes_name(self._length, self._offset) if self._shared else CONTENTS
 
     def snapshot_state(self, barrier: Barrier) -> None:
         super().snapshot_state(barrier)
@@ -126,7 +131,7 @@ class AlignedWindowOperator(BaseWindowOperator):
     def _advance_processing_time(self, now: int) -> None:
         if self._by_clock():
             self._advance(self._fired, now)
-            if self._overlapping and now > self._fired:
+            if self._shared and now > self._fired:
                 self._fired = now
 
     def end_epoch(self) -> None:
@@ -144,68 +149,67 @@ class AlignedWindowOperator(BaseWindowOperator):
     def next_timer(self) -> int | None:
         return self._due if self._by_clock() and not self._table.is_empty() else None
 
-    # -- panes and windows ---------------------------------------------------------------------------------------------------
+    # -- windows and panes ---------------------------------------------------------------------------------------------------
 
-    def _pane_at(self, time: int) -> _Pane:
-        """Return how the pane of a record stands."""
-        start = time - (time - self._offset) % self._length
-        span = start, start + self._length
-        windows = self._windows_of(span)
+    def _stretch_at(self, start: int) -> _Stretch:
+        """Return how the windows stand that records from `start` on go into."""
         passed = self.current_watermark if self.event_time else MIN_WATERMARK
         gone = passed - self.lateness
-        late = windows[0][1] - 1 <= gone
-        if not late:
-            self._due = min(self._due, self._next(windows, passed))
-        return _Pane(span, late, [window for window in windows if gone < window[1] - 1 <= passed])
+        open_windows = [window for window in self._windows_at(start) if gone < window[1] - 1]
+        spans = [(start, start + self._length)] if self._shared and open_windows else open_windows
+        self._due = min([self._due, *(self._next(self._windows_of(span), passed) for span in spans)])
+        return _Stretch(spans, [window for window in open_windows if window[1] - 1 <= passed])
 
-    def _windows_of(self, pane: Span) -> list[Span]:
-        """Return the windows that a pane is in, the last one first."""
-        if not self._overlapping:
-            # Also one of another size: windows that a restored job found stay as they are.
-            return [pane]
-        start, size = pane[0], self._size
+    def _windows_at(self, start: int) -> list[Span]:
+        """Return the windows of records from `start` on, the last one first."""
+        size = self._size
         last = start - (start - self._offset) % self._slide
         return [(window, window + size) for window in range(last, start - size, -self._slide)]
 
+    def _windows_of(self, span: Span) -> list[Span]:
+        """Return the windows that a window or pane is in, the last one first."""
+        # A window may be of another size: those that a restored job found stay as they are.
+        return self._windows_at(span[0]) if self._shared else [span]
+
     def _next(self, windows: list[Span], passed: int) -> int:
-        """Return when the next of a pane's windows fires or, if all have, when the pane goes."""
+        """Return when the next of the windows of a span fires or, if all have, when it goes."""
         for _, end in reversed(windows):
             if end - 1 > passed:
                 return end - 1
         return windows[0][1] - 1 + self.lateness
 
     def _advance(self, fired: int, passed: int) -> None:
-        """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop panes that no window needs."""
+        """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop what no window needs."""
         if passed < self._due:
             return
-        panes = sorted(self._table.data)
+        spans = sorted(self._table.data)
         due: dict[Span, list[Span]] = {}
-        for pane in panes:
-            for window in self._windows_of(pane):
+        for span in spans:
+            for window in self._windows_of(span):
                 if fired < window[1] - 1 <= passed:
-                    due.setdefault(window, []).append(pane)
+                    due.setdefault(window, []).append(span)
         for window in sorted(due, key=_by_end):
             self._fire(window, due[window])
         self._due = MAX_WATERMARK
-        for pane in panes:
-            windows = self._windows_of(pane)
+        for span in spans:
+            windows = self._windows_of(span)
             if windows[0][1] - 1 + self.lateness <= passed:
-                self._drop(pane)
+                self._drop(span)
             else:
                 self._due = min(self._due, self._next(windows, passed))
 
-    def _fire(self, window: Span, panes: list[Span]) -> None:
-        """Emit the results of all keys of a window; `panes` are those of it that have something, in order of time."""
+    def _fire(self, window: Span, spans: list[Span]) -> None:
+        """Emit the results of all keys of a window; `spans` are its panes that have something, in order of time, or itself."""
         raise NotImplementedError
 
-    def _drop(self, pane: Span) -> None:
+    def _drop(self, span: Span) -> None:
         if self.lateness and self.clear_function is not None:
-            # Only of tumbling windows; see choice.py.
-            window = TimeWindow(*pane)
-            for key in self._table.data[pane]:
+            # Not of panes; see choice.py.
+            window = TimeWindow(*span)
+            for key in self._table.data[span]:
                 self.backend.current_key = key
-                self.clear_window_function(window, pane)
-        self._table.clear(pane)
+                self.clear_window_function(window, span)
+        self._table.clear(span)
 
 
 def _by_end(window: Span) -> Span:
@@ -213,7 +217,7 @@ def _by_end(window: Span) -> Span:
 
 
 class FoldedWindowsOperator(AlignedWindowOperator):
-    """Windows with reduce or aggregate: each record is folded once, into its pane; windows are merged from panes."""
+    """Windows with reduce or aggregate. Here: tumbling ones, so that a record is folded once."""
 
     _table: PaneTable
 
@@ -231,7 +235,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         table, backend, convert = self._table, self.backend, self._convert
         immutable, exact = table.codec.immutable, table.codec.exact
         add, first = self._fold.add, self._fold.first
-        panes: dict[int, _Pane] = {}
+        stretches: dict[int, _Stretch] = {}
         offset, length = self._offset, self._length
         start = end = 0
         assert records.keys is not None
@@ -239,11 +243,12 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             if not start <= time < end:
                 start = time - (time - offset) % length
                 end = start + length
-                pane = panes.get(start)
-                if pane is None:
-                    pane = panes[start] = self._pane_at(time)
-                span, late, fired = pane.span, pane.late, pane.fired
+                stretch = stretches.get(start)
+                if stretch is None:
+                    stretch = stretches[start] = self._stretch_at(start)
+                late, fired = not stretch.spans, stretch.fired
                 if not late:
+                    (span,) = stretch.spans
                     live = table.data.setdefault(span, {})
                     if immutable:
                         dirty = table.dirty.setdefault(span, {})
@@ -264,17 +269,22 @@ class FoldedWindowsOperator(AlignedWindowOperator):
                 accumulator = add(value, accumulator)
                 live[key] = accumulator if convert is None else convert(accumulator)
             else:
-                accumulator = table.get(span, key)
-                accumulator = first(value) if accumulator is None else add(value, accumulator)
-                table.put(span, key, accumulator if convert is None else convert(accumulator))
+                self._fold_into(span, key, value)
             for window in fired:
                 self._fire_again(window, key, time)
 
-    def _fire(self, window: Span, panes: list[Span]) -> None:
+    def _fold_into(self, span: Span, key: Any, value: Any) -> None:
+        """Fold a record into what there may be of a key."""
+        table, fold, convert = self._table, self._fold, self._convert
+        accumulator = table.get(span, key)
+        accumulator = fold.first(value) if accumulator is None else fold.add(value, accumulator)
+        table.put(span, key, accumulator if convert is None else convert(accumulator))
+
+    def _fire(self, window: Span, spans: list[Span]) -> None:
         shown, timestamp = TimeWindow(*window), window[1] - 1
         backend, result_of, emit = self.backend, self._fold.result, self.emit
         clears = self.clear_function is not None and not self.lateness
-        for key, accumulator in self._merged(panes):
+        for key, accumulator in self._accumulators(spans):
             backend.current_key = key
             result = result_of(accumulator)
             if result is not None:
@@ -285,30 +295,112 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             if clears:
                 self.clear_window_function(shown, window)
 
-    def _merged(self, panes: list[Span]) -> Iterable[tuple[Any, Any]]:
-        """Return the keys that have something in some panes, each with its accumulators merged."""
-        table, merge = self._table, self._fold.merge
-        if len(panes) == 1:
-            return table.copies(panes[0])
-        merged = dict(table.copies(panes[0]))
+    def _accumulators(self, spans: list[Span]) -> Iterable[tuple[Any, Any]]:
+        """Return the keys of a window, each with its accumulator, to be changed at will."""
+        return self._table.copies(spans[0])
+
+    def _fire_again(self, window: Span, key: Any, timestamp: int) -> None:
+        """Emit the result of the current key for a window that has fired, because of a late record."""
+        result = self._fold.result(self._accumulator(window, key))
+        if result is not None:
+            self.emit_window(TimeWindow(*window), window, [result], timestamp)
+
+    def _accumulator(self, window: Span, key: Any) -> Any:
+        return self._table.copy(window, key)
+
+
+class OverlappingWindowsOperator(FoldedWindowsOperator):
+    """Sliding windows, each of which folds all its records in the order in which they came, as Flink does."""
+
+    def open(self) -> None:
+        super().open()
+        self._fold.copy_first(self._table.codec)
+
+    def process_records(self, input_index: int, records: Records) -> None:
+        table, backend, convert = self._table, self.backend, self._convert
+        immutable, exact = table.codec.immutable, table.codec.exact
+        add, first = self._fold.add, self._fold.first
+        stretches: dict[int, _Stretch] = {}
+        #: Of each stretch the keys that its records have: they have changed in each of its windows.
+        changed: dict[int, dict[Any, bool]] = {}
+        offset, length = self._offset, self._length
+        start = end = 0
+        assert records.keys is not None
+        for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
+            if not start <= time < end:
+                start = time - (time - offset) % length
+                end = start + length
+                stretch = stretches.get(start)
+                if stretch is None:
+                    stretch = stretches[start] = self._stretch_at(start)
+                spans, fired = stretch.spans, stretch.fired
+                slow = bool(fired) or not immutable
+                if not slow:
+                    contents = [table.data.setdefault(span, {}) for span in spans]
+                    keys = changed.setdefault(start, {})
+            if not spans:
+                self.late(value, time)
+                continue
+            backend.current_key = key
+            if slow:
+                for span in spans:
+                    self._fold_into(span, key, value)
+                    if span in fired:
+                        self._fire_again(span, key, time)
+                continue
+            keys[key] = False
+            for live in contents:
+                accumulator = live.get(key)
+                accumulator = first(value) if accumulator is None else add(value, accumulator)
+                if convert is not None and accumulator.__class__ is not exact:
+                    accumulator = convert(accumulator)
+                live[key] = accumulator
+        for start, keys in changed.items():
+            for span in stretches[start].spans:
+                table.dirty.setdefault(span, {}).update(keys)
+
+
+class SharedPanesOperator(FoldedWindowsOperator):
+    """Sliding windows that are put together from panes, into which a record is folded once.
+
+    Only for functions that the user has declared to be associative and commutative: the records of a pane are folded before it is
+    merged with the next one, though some of them may have come later.
+    """
+
+    _shared = True
+
+    def _accumulators(self, spans: list[Span]) -> Iterable[tuple[Any, Any]]:
+        table, merge = self._table, self._merge
+        if len(spans) == 1:
+            return table.copies(spans[0])
+        merged = dict(table.copies(spans[0]))
         get = merged.get
-        for pane in panes[1:]:
+        for pane in spans[1:]:
             for key, accumulator in table.copies(pane):
                 before = get(key)
                 merged[key] = accumulator if before is None else merge(before, accumulator)
         return merged.items()
 
-    def _fire_again(self, window: Span, key: Any, timestamp: int) -> None:
-        """Emit the result of the current key for a window that has fired, because of a late record."""
-        spans = [(start, start + self._length) for start in range(window[0], window[1], self._length)]
-        accumulators = [copy for span in spans if (copy := self._table.copy(span, key)) is not None]
-        result = self._fold.result(functools.reduce(self._fold.merge, accumulators))
-        if result is not None:
-            self.emit_window(TimeWindow(*window), window, [result], timestamp)
+    def _accumulator(self, window: Span, key: Any) -> Any:
+        panes = [(start, start + self._length) for start in range(window[0], window[1], self._length)]
+        accumulators = [copy for pane in panes if (copy := self._table.copy(pane, key)) is not None]
+        return functools.reduce(self._merge, accumulators)
+
+    def _merge(self, first: Any, second: Any) -> Any:
+        merged = self._fold.merge(first, second)
+        if merged is None:
+            function = self._fold.function
+            method = "reduce" if isinstance(function, ReduceFunction) else "merge"
+            raise InvalidArgumentError(
+                f"{type(function).__name__}.{method}() of {self.node.name} must return the accumulator of two panes, which "
+                f"{options.SHARE_PANES.key} declares to be mergeable; got None.",
+                hint=f"return the merged accumulator, or do not set {options.SHARE_PANES.key}.",
+            )
+        return merged
 
 
 class ListedWindowsOperator(AlignedWindowOperator):
-    """Tumbling windows whose function gets all records."""
+    """Windows whose function gets all records."""
 
     _table: GroupedLists
 
@@ -320,25 +412,27 @@ class ListedWindowsOperator(AlignedWindowOperator):
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
-        backend, append = self.backend, self._table.append
-        panes: dict[int, _Pane] = {}
+        backend, append, freeze = self.backend, self._table.append, self._table.codec.freeze
+        stretches: dict[int, _Stretch] = {}
         offset, length = self._offset, self._length
         assert records.keys is not None
         for value, time, key in zip(records.values, self._times(records), records.keys, strict=True):
             start = time - (time - offset) % length
-            pane = panes.get(start)
-            if pane is None:
-                pane = panes[start] = self._pane_at(time)
-            if pane.late:
+            stretch = stretches.get(start)
+            if stretch is None:
+                stretch = stretches[start] = self._stretch_at(start)
+            if not stretch.spans:
                 self.late(value, time)
                 continue
             # The type was checked by the operator before.
-            append(pane.span, key, value)
-            if pane.fired:
-                backend.current_key = key
-                self._emit(pane.span, key, time)
+            frozen = freeze(value)
+            for span in stretch.spans:
+                append(span, key, frozen)
+                if stretch.fired and span in stretch.fired:
+                    backend.current_key = key
+                    self._emit(span, key, time)
 
-    def _fire(self, window: Span, panes: list[Span]) -> None:
+    def _fire(self, window: Span, spans: list[Span]) -> None:
         backend = self.backend
         clears = self.clear_function is not None and not self.lateness
         for key in self._table.data[window]:

@@ -19,7 +19,12 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
 )
 from flinkish.runtime.operators.base import Operator, OperatorContext
-from flinkish.runtime.operators.window.aligned import FoldedWindowsOperator, ListedWindowsOperator
+from flinkish.runtime.operators.window.aligned import (
+    FoldedWindowsOperator,
+    ListedWindowsOperator,
+    OverlappingWindowsOperator,
+    SharedPanesOperator,
+)
 from flinkish.runtime.operators.window.operator import WindowOperator, clear_of
 from flinkish.runtime.operators.window.sessions import SessionWindowsOperator
 
@@ -46,19 +51,24 @@ def window_operator(context: OperatorContext) -> Operator:
     trigger = EventTimeTrigger if config.assigner.is_event_time() else ProcessingTimeTrigger
     if config.evictor is not None or type(config.trigger) is not trigger or config.allowed_lateness >= _FOREVER:
         return WindowOperator(context)
-    if assigner in _TUMBLING:
-        return ListedWindowsOperator(context) if config.fold is None else FoldedWindowsOperator(context)
-    if assigner in _SLIDING and _can_share_panes(context, config):
-        return FoldedWindowsOperator(context)
+    if assigner in _TUMBLING or (assigner in _SLIDING and _overlap(config.assigner)):
+        if config.fold is None:
+            return ListedWindowsOperator(context)
+        if assigner in _TUMBLING:
+            return FoldedWindowsOperator(context)
+        return SharedPanesOperator(context) if _may_share_panes(context, config) else OverlappingWindowsOperator(context)
     if assigner in _SESSIONS and config.fold is not None and config.allowed_lateness == 0:
         return SessionWindowsOperator(context)
     return WindowOperator(context)
 
 
-def _can_share_panes(context: OperatorContext, config: WindowConfig) -> bool:
-    assigner: Any = config.assigner
-    overlapping = assigner._slide < assigner._size
-    # A function that clears state of windows has to be told of each one; with lateness only the general operator knows.
+def _overlap(assigner: Any) -> bool:
+    overlap: bool = assigner._slide <= assigner._size
+    return overlap
+
+
+def _may_share_panes(context: OperatorContext, config: WindowConfig) -> bool:
+    """Return whether windows may be put together from panes: if the user has declared that this cannot be seen in the results."""
+    # A function that clears state of windows has to be told of each one; with lateness nothing tells which windows a pane had.
     clears = config.allowed_lateness > 0 and clear_of(config.function) is not None
-    wanted = config.share_panes and context.configuration.get(options.SHARE_PANES)
-    return config.fold is not None and wanted and overlapping and not clears
+    return context.configuration.get(options.SHARE_PANES) and not clears

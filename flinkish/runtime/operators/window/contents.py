@@ -16,6 +16,7 @@ from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
+from flinkish.runtime.state.codec import Codec
 from flinkish.runtime.state.handles import Convert
 from flinkish.runtime.state.keyed import KeyedStateBackend, NamespacedBackend
 from flinkish.runtime.state.tables import ListTable, ValueTable
@@ -44,7 +45,8 @@ class Contents(Protocol):
 class Fold:
     """How records are folded into an accumulator: a ReduceFunction or an AggregateFunction.
 
-    `add` (value, accumulator) -> accumulator; `merge` (accumulator, accumulator) -> accumulator; `result` of an accumulator.
+    `first` value -> accumulator; `add` (value, accumulator) -> accumulator; `merge` (accumulator, accumulator) -> accumulator;
+    `result` of an accumulator.
     """
 
     def __init__(
@@ -68,6 +70,12 @@ class Fold:
             self.merge = function.merge
             self.result = function.get_result
 
+    def copy_first(self, codec: Codec) -> None:
+        """Begin each window with an object of its own where the first record is the accumulator: the function may change it."""
+        if self.first is _itself and not codec.immutable:
+            freeze, thaw = codec.freeze, codec.thaw
+            self.first = lambda value: thaw(freeze(value))
+
 
 def _itself(value: Any) -> Any:
     return value
@@ -85,6 +93,7 @@ class FoldedContents:
         self.table: ValueTable
         self.convert: Convert | None
         self.table, self.convert = self.scope.table_of(fold.descriptor)
+        fold.copy_first(self.table.codec)
 
     def add(self, value: Any, timestamp: int | None) -> None:
         address = self.scope.address()

@@ -90,9 +90,12 @@ class MergingWindows:
 
     @staticmethod
     def _decide_sessions(windows: list[Namespace], new: Namespace) -> Iterable[tuple[Namespace, list[Namespace]]]:
-        """Decide as TimeWindow.merge_windows does, knowing that the windows there were do not touch each other."""
+        """Decide as TimeWindow.merge_windows does, knowing that the windows there were do not touch each other.
+
+        They are merged in order of time, as sessions.py does; in Flink the order is that of a hash set.
+        """
         start, end = new
-        touching = [window for window in windows if window[0] <= end and window[1] >= start]
+        touching = sorted([window for window in windows if window[0] <= end and window[1] >= start])
         if not touching:
             return ()
         result = (min(start, *(window[0] for window in touching)), max(end, *(window[1] for window in touching)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.common import options
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.state import AggregatingStateDescriptor, MapStateDescriptor, ReducingStateDescriptor
@@ -55,11 +56,14 @@ def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
     for name in sorted(unclaimed):
         kept = _kept(name)
         if kept is not None:
+            go_on = "go on with the same assigner, trigger, evictor and kind of function"
+            if name.startswith(_PANES) != own.startswith(_PANES):
+                wanted = "true" if name.startswith(_PANES) else "false"
+                go_on += f", and with {options.SHARE_PANES.key}: {wanted}"
             raise ForeignCheckpointError(
                 f"operator {uid} cannot go on with its open windows: the checkpoint holds them {kept} (as {name}), but this "
                 f"program keeps them {_kept(own)} (as {own})",
-                hint="go on with the same assigner, trigger, evictor, function and execution.windows.share-panes; or give the "
-                "operator another uid, to start without windows.",
+                hint=f"{go_on}; or give the operator another uid, to start without windows.",
             )
 
 
