@@ -96,3 +96,7 @@ class CommitOutcomeUnknownError(CheckpointError):
 
 class EngineError(FlinkishError, RuntimeError):
     """The engine could not start or lost what it runs on: Java, Spark session, slot host."""
+
+
+class CloseTimeoutError(EngineError, TimeoutError):
+    """At the end of a job a close() has not returned within task.cancellation.timeout."""

@@ -388,7 +388,12 @@ RESTART_STRATEGY_EXPONENTIAL_DELAY_ATTEMPTS = _option(
 TASK_CANCELLATION_INTERVAL = _option(
     "task.cancellation.interval", DURATION, 30 * _SECOND, "Accepted; shown by ExecutionConfig.", "task.cancellation-interval"
 )
-TASK_CANCELLATION_TIMEOUT = _option("task.cancellation.timeout", DURATION, 180 * _SECOND, "Accepted; shown by ExecutionConfig.")
+TASK_CANCELLATION_TIMEOUT = _option(
+    "task.cancellation.timeout",
+    DURATION,
+    180 * _SECOND,
+    "On Spark: how long close() of functions, readers and writers may take at the end of a job before it fails; 0: any time.",
+)
 LATENCY_INTERVAL = _option("metrics.latency.interval", DURATION, 0, "How often sources emit latency markers; 0: never.")
 TMP_DIRS = _unset(
     "io.tmp.dirs", STRING, "Folder for scratch files of running attempts; the system's if not set.", "taskmanager.tmp.dirs"

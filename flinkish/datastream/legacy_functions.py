@@ -116,7 +116,7 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
         self._changed = threading.Condition()
         self._ended = False
         self._cancelled = False
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         name = type(function).__name__
         self._context = _FunctionContext(
             name=name, subtask_index=0, parallelism=1, configuration=configuration, metrics=MetricRegistry(SystemClock()).root
@@ -125,14 +125,15 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
         self._thread.start()
 
     def _run(self) -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             self._function.open(self._context)
             try:
                 self._function.run(self)
             finally:
                 self._function.close()
-        except Exception as caught:
+        # Also SystemExit: it would end this thread only, and the job would wait for ever.
+        except BaseException as caught:
             error = caught
         with self._changed:
             self._ended = True

@@ -37,6 +37,9 @@ class ProcessId:
             return bool(same and process.status() != psutil.STATUS_ZOMBIE)
         except psutil.Error:
             return False
+        except OSError:
+            # This process has no file descriptor left to look with (EMFILE): all that can be told is whether the pid is in use.
+            return _is_in_use(self.pid)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal if it still runs."""
@@ -45,6 +48,16 @@ class ProcessId:
                 os.kill(self.pid, number)
             except (ProcessLookupError, PermissionError):
                 return
+
+
+def _is_in_use(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @functools.cache

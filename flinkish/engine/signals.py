@@ -147,7 +147,11 @@ class SignalWatch:
             self._handed_over.clear()
             name = signal.Signals(number).name
             _log.info("%s: stopping all jobs.", name)
-            self.stop_all(name)
+            try:
+                self.stop_all(name)
+            except Exception:
+                # The signal takes its course all the same, and the next one finds this thread here.
+                _log.exception("Not all jobs could be stopped for %s.", name)
             if self._pending is not None:
                 self._passing_on = True
                 os.kill(os.getpid(), number)

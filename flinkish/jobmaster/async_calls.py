@@ -65,7 +65,8 @@ class AsyncCalls:
             result, error = None, None
             try:
                 result = work()
-            except Exception as raised:
+            # Also SystemExit: the handler must learn of it, and the thread go on.
+            except BaseException as raised:
                 error = raised
             with self._condition:
                 if self._closed:

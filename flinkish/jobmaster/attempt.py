@@ -1,7 +1,8 @@
 """One attempt to run a job, as the engine sees it: says what each epoch does and takes in what came out.
 
 The decisions are elsewhere (epoch_decider, admission, request_decider of the coordinator); this is the shell that collects facts
-for them and carries out what they say. Nothing it does raises into the engine: an error becomes the attempt's outcome.
+for them and carries out what they say. Nothing it does raises into the engine: an error becomes the attempt's outcome, also one
+that would end a program, such as sys.exit() in a source's enumerator.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import assert_never
 
@@ -27,6 +28,7 @@ from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock
+from flinkish.common.closing import Unwinding
 from flinkish.common.errors import EngineError, SourceError
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
@@ -150,9 +152,8 @@ class Attempt:
         self._final_due: int | None = None
         self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
         self._generation_due: int | None = None
-        #: All is done but that functions learn of the last checkpoint.
+        #: All is done but that functions learn of the last checkpoint and are closed.
         self._farewell = False
-        self._listens = program_parts.listens_to_checkpoints(graph)
         #: Prepared by sinks of a job without checkpoints.
         self._prepared: list[Committable] = []
 
@@ -170,14 +171,18 @@ class Attempt:
                 prepared = restored.manifest.coordinator.extra.get(_PREPARED)
                 if prepared is not None:
                     self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
-        except Exception as error:
+        except Unwinding:
+            raise
+        except BaseException as error:
             self.fail(failures.from_error(error, "committing what the last checkpoint holds"))
             return
         states = states_by_uid(restored.manifest.coordinator.sources) if restored is not None else {}
         for uid, source in self._sources.items():
             try:
                 source.start(states.get(uid))
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 self.fail(failures.from_error(error, f"starting {source.node.label}"))
                 return
 
@@ -187,10 +192,17 @@ class Attempt:
         for source in self._sources.values():
             try:
                 source.close()
-            except Exception:
+            except Unwinding:
+                raise
+            except BaseException:
                 _log.warning("Closing %s failed.", source.node.label, exc_info=True)
         if self._committers is not None:
-            self._committers.close()
+            try:
+                self._committers.close()
+            except Unwinding:
+                raise
+            except BaseException:
+                _log.warning("Closing a committer failed.", exc_info=True)
 
     def fail(self, failure: JobFailure) -> None:
         """End the attempt with a failure; the first outcome stays."""
@@ -212,7 +224,9 @@ class Attempt:
         """Block until there is something to do and return it; None: the attempt is over."""
         try:
             return self._begin()
-        except Exception as error:
+        except Unwinding:
+            raise
+        except BaseException as error:
             self.fail(failures.from_error(error, "the driver"))
             return None
 
@@ -222,7 +236,9 @@ class Attempt:
             return  # what a cancelled epoch did is not to be seen
         try:
             self._finish(reports)
-        except Exception as error:
+        except Unwinding:
+            raise
+        except BaseException as error:
             self.fail(failures.from_error(error, "the driver"))
 
     # -- beginning -----------------------------------------------------------------------------------------------------------
@@ -254,7 +270,9 @@ class Attempt:
         for call in self._parts.bell.take_posted():
             try:
                 call()
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 self.fail(failures.from_error(error, "a handler that a source's enumerator gave to call_async"))
                 return
 
@@ -262,7 +280,9 @@ class Attempt:
         for source in self._sources.values():
             try:
                 source.refresh()
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 self.fail(failures.from_error(error, f"reading {source.node.label} on the driver"))
                 return
 
@@ -351,8 +371,16 @@ class Attempt:
         assert command is not None, "finish_epoch without begin_epoch"
         failed = min((report for report in reports if report.failure is not None), key=lambda r: (r.level, r.slot), default=None)
         if failed is not None and failed.failure is not None:
+            for report in reports:
+                if report.failure is not None and report is not failed:
+                    _log.warning("Operator %r failed as well:\n%s", report.failure.operator_name, report.failure.traceback)
             vertices = self._setup.plan.job_graph.vertices
-            self.fail(failures.from_task(failed.failure, vertices[failed.failure.vertex].parallelism))
+            failure = failures.from_task(failed.failure, vertices[failed.failure.vertex].parallelism)
+            if failed.failure.in_close and self._completed is not None:
+                # The next attempt would start from the checkpoint that holds everything, close functions that did nothing, and
+                # hide the error.
+                failure = replace(failure, recoverable=False, why_final="its last checkpoint is complete, only close() failed")
+            self.fail(failure)
             return
         self._check_complete(command, reports)
         self._ended = self._clock.monotonic()
@@ -439,7 +467,9 @@ class Attempt:
             self._parts.results.mark(checkpoint_id)
             try:
                 state = self._coordinator_state(checkpoint_id)
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 coordinator.coordinator_state_failed(checkpoint_id, error)
             else:
                 coordinator.receive_coordinator_state(checkpoint_id, state)
@@ -454,7 +484,9 @@ class Attempt:
         for source in self._sources.values():
             try:
                 sources.append(source.snapshot(checkpoint_id))
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 raise SourceError(f"{source.node.label}: the snapshot of its enumerator failed: {error!r}") from error
         return CoordinatorState(
             job_name=setup.job_name,
@@ -480,7 +512,9 @@ class Attempt:
         for source in self._sources.values():
             try:
                 source.checkpoint_completed(manifest.checkpoint_id)
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 raise SourceError(
                     f"{source.node.label}: notify_checkpoint_complete of its enumerator failed: {error!r}"
                 ) from error
@@ -490,7 +524,9 @@ class Attempt:
         for source in self._sources.values():
             try:
                 source.after_epoch()
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 self.fail(failures.from_error(error, f"the enumerator of {source.node.label}"))
                 return
 
@@ -500,12 +536,9 @@ class Attempt:
         kind = None if self._completed is None else self._completed.manifest.kind
         if kind is CheckpointKind.STOP_SAVEPOINT or (ended and kind is not None):
             # A checkpoint of the epoch in which the last input ended has its barrier behind that end: it is the last one.
-            if self._listens:
-                self._farewell = True
-            else:
-                self._finish_job()
+            self._farewell = True
         elif ended and not self._setup.checkpointing:
-            self._finish_job()
+            self._farewell = True
         elif ended and self._final_due is None:
             self._final_due = self._clock.monotonic()
 
@@ -513,6 +546,15 @@ class Attempt:
         if not self._setup.checkpointing:
             self._commit_prepared()
         self._parts.results.commit_all()
+        assert self._committers is not None
+        try:
+            self._committers.close()
+        except Unwinding:
+            raise
+        except BaseException as error:
+            failure = failures.from_error(error, "the driver", recoverable=False)
+            self.fail(replace(failure, why_final="all is committed, only close() failed"))
+            return
         self._parts.graph.transition_all(ExecutionState.FINISHED)
         if self.outcome is None:
             self.outcome = Finished()

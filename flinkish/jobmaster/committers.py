@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from flinkish.checkpoint.manifest import Committable, Manifest
+from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.ids import LineageId, OperatorUid
@@ -36,6 +37,12 @@ class _SinkCommitter:
             for committable in committables
             if committable.operator_uid == self.node.uid
         ]
+
+    def close(self) -> None:
+        try:
+            self.committer.close()
+        except Exception as error:
+            raise SinkError(f"{self.node.label}: closing its committer failed: {type(error).__name__}: {error}") from error
 
     def _decode(self, data: bytes) -> Any:
         try:
@@ -94,16 +101,15 @@ class Committers:
             requests = sink.requests(committables, job_id, lineage)
             try:
                 sink.committer.commit(checkpoint_id, requests)
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 raise SinkError(
                     f"{sink.node.label}: committing {len(requests)} committables of checkpoint {checkpoint_id} failed: "
                     f"{type(error).__name__}: {error}"
                 ) from error
 
     def close(self) -> None:
-        """Close all; errors are logged, as nothing depends on it any more."""
-        for sink in self._committers.values():
-            try:
-                sink.committer.close()
-            except Exception:
-                _log.warning("The committer of %s failed to close.", sink.node.label, exc_info=True)
+        """Close all, once; raises the first error, after all were closed."""
+        sinks, self._committers = self._committers, {}
+        close_all(sinks.values())

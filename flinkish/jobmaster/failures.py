@@ -6,6 +6,7 @@ import traceback
 from dataclasses import dataclass
 
 from flinkish.common.errors import (
+    CloseTimeoutError,
     CorruptCheckpointError,
     ForeignCheckpointError,
     JobExecutionError,
@@ -18,8 +19,8 @@ from flinkish.runtime.protocol import TaskFailure
 
 #: What a restart would meet again: the checkpoint to restore is damaged or not ours, or another process has taken over the job.
 #: Flink marks such errors with SuppressRestartsException. An older checkpoint is never taken in place of a damaged one.
-#: Nor does a closed standard output open again.
-_UNRECOVERABLE = (CorruptCheckpointError, ForeignCheckpointError, StaleGenerationError, PrintError)
+#: Nor does a closed standard output open again, and a close() that hangs has everything else behind it.
+_UNRECOVERABLE = (CorruptCheckpointError, ForeignCheckpointError, StaleGenerationError, PrintError, CloseTimeoutError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class JobFailure:
     summary: str
     details: str
     recoverable: bool
+    #: Why there is no further attempt, if it is not recoverable.
+    why_final: str = "starting again would meet the same"
     error: BaseException | None = None
     vertex: VertexId | None = None
     subtask: int | None = None

@@ -219,8 +219,13 @@ class JobMaster:
                 case Failed(failure=failure):
                     self._graph.transition_job(JobStatus.FAILING, failure.message)
                     self._note("attempt failed", f"attempt {number} in {failure.message}")
+                    if self._stopped:
+                        # Who asked for the savepoint may start the next job from it already: two must not run.
+                        return self._give_up(
+                            failure, f"it was stopped with the savepoint {self._stopped[0][1]}, which is complete"
+                        )
                     if not failure.recoverable:
-                        return self._give_up(failure, "starting again would meet the same")
+                        return self._give_up(failure, failure.why_final)
                     match strategy.on_failure():
                         case GiveUp(reason=reason):
                             return self._give_up(failure, reason)
@@ -393,7 +398,13 @@ class JobMaster:
             if error is None:
                 future.set_result(path)
             else:
-                future.set_exception(self._refusal(f"the job ended otherwise: {error}"))
+                future.set_exception(
+                    CheckpointError(
+                        f"job {self.setup.job_name!r} ({self.setup.job_id}): the savepoint {path} is complete, but the job ended "
+                        f"otherwise: {error}",
+                        hint="a job can be started from the savepoint; see the error for what was not done.",
+                    )
+                )
         # A cancelled iteration ends as if there were no more results; it was the client who cancelled.
         self.results.end(None if isinstance(error, JobCancelledError) else error)
         if error is None:

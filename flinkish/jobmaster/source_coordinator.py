@@ -464,7 +464,7 @@ class _DriverWaiter:
             started = self._clock.monotonic()
             try:
                 reader.wait(_DRIVER_WAIT_MS)
-            except Exception:
+            except BaseException:
                 # The poll that follows meets the same error, in the thread that may fail the job.
                 _log.debug("Waiting for a driver-side reader failed.", exc_info=True)
             else:

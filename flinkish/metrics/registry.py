@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from flinkish.common.clock import Clock
+from flinkish.common.closing import Unwinding
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.metrics.metricbase import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
 
@@ -55,7 +56,9 @@ class MetricRegistry:
                 case Gauge():
                     try:
                         values[name] = metric.get_value()
-                    except Exception as error:
+                    except Unwinding:
+                        raise
+                    except BaseException as error:
                         if name not in self._failed_gauges:
                             self._failed_gauges.add(name)
                             _LOG.warning(

@@ -157,7 +157,8 @@ class EpochCommand:
     release: int | None = None
     #: Stop-with-savepoint --drain: sources end here, as if their input had.
     drain: bool = False
-    #: The job has ended with its last checkpoint: nothing runs, functions only learn that it is complete.
+    #: The last epoch of a job that has come to its end: nothing runs. Functions learn which checkpoints are complete, and all
+    #: that was opened is closed; what a close() raises is a failure.
     farewell: bool = False
 
 
@@ -214,6 +215,8 @@ class TaskFailure:
     operator_name: str
     traceback: str
     error: BaseException | None = None
+    #: Raised by a close() in the last epoch, when everything else was done.
+    in_close: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

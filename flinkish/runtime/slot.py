@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import logging
 import os
 import platform
 import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
 import flinkish
 from flinkish.common import pickling
 from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.ids import IdSource, OperatorUid, random_id
 from flinkish.runtime import faults
 from flinkish.runtime.channels import in_order
@@ -32,6 +35,8 @@ from flinkish.runtime.protocol import (
 )
 from flinkish.runtime.state.level_state import LevelState, RestoreRequest
 from flinkish.runtime.task import VertexTask
+
+_log = logging.getLogger("flinkish.runtime.slot")
 
 #: Objects made between two looks for garbage in cycles. Python's own 700 cost joins and sessions, whose state is many small dicts
 #: and lists without cycles, a third to a half of their time.
@@ -123,8 +128,7 @@ class _LevelTask:
         return out, self.state.end_epoch(command.epoch)
 
     def close(self) -> None:
-        for task in self.tasks:
-            task.close()
+        close_all(self.tasks)
 
 
 class SlotTask:
@@ -143,21 +147,44 @@ class SlotTask:
         #: The last epoch in which each level was told of checkpoints: not told again if the epoch is run again.
         self._notified: dict[int, int] = {}
         self._introduced = False
+        #: What each level gave back in the last epoch of the job: its operators are closed, once.
+        self._farewells: dict[int, LevelResult] = {}
 
     def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame] = ()) -> LevelResult:
         """Run one level for one epoch.
 
         Errors of user code, sources and sinks come as `report.failure`, with the state unchanged; the driver ends the attempt.
         """
+        if level in self._farewells:
+            return self._farewells[level]
         try:
             with _rare_garbage_collections():
-                return self._run(level, command, state, frames)
-        except Exception as error:
+                result = self._run(level, command, state, frames)
+        except Unwinding:
+            raise
+        # Whatever user code raises is its error, also sys.exit(), KeyboardInterrupt or a panic of a library in Rust.
+        except BaseException as error:
             failure = self._failure(level, error)
             self._discard(level)
             report = EpochReport(epoch=command.epoch, level=level, slot=self._slot, failure=failure)
             deeper = tuple(frame for frame in frames if frame.level != level)
             return LevelResult(frames=deeper + self._wake_frames(level), state=state or b"", report=report)
+        if command.farewell:
+            result = self._farewells[level] = self._say_farewell(level, result)
+        return result
+
+    def _say_farewell(self, level: int, result: LevelResult) -> LevelResult:
+        """Close a level for good, and add to its result what a close() raised."""
+        try:
+            self._levels[level].close()
+        except Unwinding:
+            raise
+        except BaseException as error:
+            failure = replace(self._failure(level, error), in_close=True)
+            return replace(result, report=replace(result.report, failure=failure))
+        finally:
+            del self._levels[level]
+        return result
 
     def _run(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
         faults.reach("P3")
@@ -209,7 +236,7 @@ class SlotTask:
             process=process,
         )
 
-    def _failure(self, level: int, error: Exception) -> TaskFailure:
+    def _failure(self, level: int, error: BaseException) -> TaskFailure:
         task = self._levels.get(level)
         operators = task.operators if task is not None else []
         operator = _failing_operator(error)
@@ -231,26 +258,23 @@ class SlotTask:
         )
 
     def _discard(self, level: int) -> None:
-        """Drop a level's operators; what they raise on closing is of no use any more, as the level starts anew or has failed."""
+        """Drop the operators of a level that starts anew or has failed; what they raise on closing is logged."""
         task = self._levels.pop(level, None)
         if task is not None:
-            with contextlib.suppress(Exception):
+            try:
                 task.close()
+            except Unwinding:
+                raise
+            except BaseException:
+                _log.warning("Slot %d, level %d: closing a user function failed.", self._slot, level, exc_info=True)
 
     def close(self) -> None:
-        """Close all operators.
+        """Close all operators that are open: none after the last epoch of a job that came to its end.
 
         Raises the first error that a user's close() raised, after all were closed.
         """
         levels, self._levels = self._levels, {}
-        errors: list[Exception] = []
-        for task in levels.values():
-            try:
-                task.close()
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        close_all(levels.values())
 
 
 @functools.cache

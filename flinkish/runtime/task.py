@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.common import options
 from flinkish.common.clock import Clock
+from flinkish.common.closing import close_all
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.functions import Function
@@ -204,16 +205,8 @@ class VertexTask:
 
     def close(self) -> None:
         """Close all operators; the first error is raised after all were closed."""
-        errors: list[Exception] = []
         opened, self._opened = self._opened, []
-        closeables: list[Operator | Function | EventLoop] = [*self.operators, *opened, self._event_loop]
-        for closeable in closeables:
-            try:
-                closeable.close()
-            except Exception as error:
-                errors.append(error)
-        if errors:
-            raise errors[0]
+        close_all([*self.operators, *opened, self._event_loop])
 
     # -- one epoch -----------------------------------------------------------------------------------------------------------
 

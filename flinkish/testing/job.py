@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.ids import IdSource, random_id
@@ -40,8 +41,8 @@ __all__ = ["JobHarness", "SimulatedCrash"]
 _NEVER = "3650 d"
 
 
-class SimulatedCrash(BaseException):
-    """Unwinds a job whose driver dies at a crash point; no `except Exception` may stop it."""
+class SimulatedCrash(Unwinding):
+    """Unwinds a job whose driver dies at a crash point; nothing on the way may take it for an error."""
 
 
 class JobHarness:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,27 @@ def test_without_a_restart_strategy_the_first_failure_is_the_last(make_env: Make
     numbers = env.from_source(NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers")
     with pytest.raises(JobExecutionError, match="once"):
         collect(numbers.key_by(lambda value: value).process(CountAndFail(marker, 5)))
+
+
+def test_a_function_that_ends_the_program_is_an_error_of_its_operator(env: StreamExecutionEnvironment) -> None:
+    def leave(value: int) -> int:
+        sys.exit(f"cannot go on with {value}")
+
+    with pytest.raises(JobExecutionError, match=r"SystemExit: cannot go on with 41") as failed:
+        collect(env.from_collection([41]).map(leave).name("Leave"))
+    assert "operator 'Leave'" in str(failed.value)
+    assert "in leave" in str(failed.value)
+
+
+class Panic(BaseException):
+    """As a library in Rust raises it: no Exception, and of a class that has no public module."""
+
+
+@pytest.mark.parametrize("engine", ["local"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt("mine"), GeneratorExit("mine"), Panic("mine")])
+def test_whatever_a_function_raises_is_an_error_of_its_operator(env: StreamExecutionEnvironment, error: BaseException) -> None:
+    def explode(value: int) -> int:
+        raise error
+
+    with pytest.raises(JobExecutionError, match=rf"operator 'Explode'.*{type(error).__name__}: mine"):
+        collect(env.from_collection([41]).map(explode).name("Explode"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
 from flinkish.engine.spark.engine import SparkEngine
+from flinkish.engine.spark.hosts import HostConfig
 from flinkish.runtime.protocol import EpochCommand
 from tests.spark.toy import KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
 
@@ -54,6 +56,22 @@ def test_python_workers_killed_in_mid_epoch_leave_results_exact(engine: SparkEng
     engine.run_attempt(toy_program(engine.scratch_root(), levels=3, settings=ToySettings(hook=kill_workers)), loop)
     assert marker.exists()
     assert loop.counts(1) == loop.counts(2) == expected_counts(5)
+
+
+def test_a_long_epoch_keeps_the_hosts_that_have_nothing_to_do(engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flinkish.engine.spark.engine._SIGN_OF_LIFE_S", 0.5)
+    monkeypatch.setattr(
+        HostConfig.__init__, "__kwdefaults__", {**(HostConfig.__init__.__kwdefaults__ or {}), "silence_ms": 2_000}
+    )
+
+    def linger(slot: int, level: int, command: EpochCommand) -> None:
+        if (slot, level, command.epoch) == (0, 1, 1):
+            threading.Event().wait(6)
+
+    loop = ToyLoop(3)
+    engine.run_attempt(toy_program(engine.scratch_root(), levels=2, settings=ToySettings(hook=linger)), loop)
+    assert loop.counts() == expected_counts(3)
+    assert [len(pids) for pids in loop.pids().values()] == [1, 1]
 
 
 def test_a_slot_host_killed_between_epochs_leaves_results_exact(engine: SparkEngine) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from pathlib import Path
 
 from flinkish.common import pickling
 from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.jobmaster.epochs import EpochLoop, TaskProgram
 from flinkish.runtime import dependencies
 from flinkish.runtime.protocol import EpochCommand, EpochReport, Frame
 from flinkish.runtime.slot import SlotTask
+
+_log = logging.getLogger("flinkish.engine.local")
 
 _PREFIX = "flinkish-local"
 
@@ -49,10 +53,14 @@ class LocalEngine:
                     reports = self._run_epoch(slots, len(plan.levels), command, states)
                 loop.finish_epoch(reports)
         finally:
+            # After a normal end all is closed already. At a failure or a cancellation no error of a close() hides the first one.
             try:
                 with dependencies.working_folder(folder):
-                    for slot in slots:
-                        slot.close()
+                    close_all(slots)
+            except Unwinding:
+                raise
+            except BaseException:
+                _log.warning("Closing a user function of job %s failed.", program.job_name, exc_info=True)
             finally:
                 program.remove_folders()
 

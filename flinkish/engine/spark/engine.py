@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from flinkish.common import pickling
+from flinkish.common import options, pickling
 from flinkish.common.clock import Clock, SystemClock
-from flinkish.common.errors import EngineError
+from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.spark import hosts, settings, shim
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, summarize
@@ -46,9 +46,12 @@ _STOP_TIMEOUT_MS = 8_000
 _TASKS_TIMEOUT_MS = 3_000
 #: The scheduler forgets a task a moment before it logs its end.
 _TASK_LOG_S = 0.2
+#: How often it is looked whether epochs begin; hosts end after ten minutes without a sign.
+_SIGN_OF_LIFE_S = 60.0
 #: How long a JVM that broke off its connection may take to end.
 _JVM_END_MS = 2_000
-#: What slot hosts get to close user functions before they are killed: a cancel must be over within 10 s.
+#: What slot hosts get to close user functions before they are killed: a cancel must be over within 10 s. At the normal end of a
+#: job they were closed in its last epoch.
 _HOST_GRACE_MS = 3_000
 
 
@@ -84,7 +87,9 @@ class SparkEngine:
             self._settings.scratch_dir,
             speculation=held.session.sparkContext.getConf().get("spark.speculation", "false") == "true",
         )
-        attempt = _Attempt(held, program, loop, key=self._ids(), task=self._task, clock=self._clock)
+        attempt = _Attempt(
+            held, program, loop, key=self._ids(), task=self._task, clock=self._clock, close_timeout=self._settings.close_timeout
+        )
         with self._lock:
             self._attempt = attempt
         try:
@@ -143,7 +148,17 @@ class SparkEngine:
 class _Attempt:
     """One query: started, fed with commands epoch by epoch, stopped."""
 
-    def __init__(self, held: HeldSession, program: TaskProgram, loop: EpochLoop, *, key: str, task: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        held: HeldSession,
+        program: TaskProgram,
+        loop: EpochLoop,
+        *,
+        key: str,
+        task: str,
+        clock: Clock,
+        close_timeout: int,
+    ) -> None:
         self._held = held
         self._program = program
         self._loop = loop
@@ -158,7 +173,10 @@ class _Attempt:
         self._program_file = program.scratch / "program"
         self._key = key
         self._task = task
+        self._close_timeout = close_timeout
         self._turnstile = Turnstile(program.scratch, _unlink)
+        self._epochs = 0
+        self._over = threading.Event()
 
     def run(self) -> None:
         """Run until the loop ends or an interrupt; raises EngineError."""
@@ -169,6 +187,8 @@ class _Attempt:
             stack.callback(self._stop)
             try:
                 self._start()
+                stack.callback(self._over.set)
+                threading.Thread(target=self._show_life, name="flinkish-sign-of-life", daemon=True).start()
                 self._run_epochs()
             except Py4JError as error:
                 raise self._error("Spark did not answer", error) from error
@@ -229,9 +249,10 @@ class _Attempt:
             command = self._loop.begin_epoch()
             if command is None or self._interrupted.is_set():
                 return
+            self._epochs += 1
             self._in_action = True
             self._turnstile.send(pickling.dumps(command))
-            event = self._await(Rows, ActionFailed)
+            event = self._await(Rows, ActionFailed, limit=self._close_timeout if command.farewell else 0)
             self._in_action = False
             match event:
                 case Rows(rows=rows):
@@ -246,14 +267,39 @@ class _Attempt:
                 case _:
                     raise AssertionError(event)
 
-    def _await(self, *kinds: type[Ready] | type[Rows] | type[ActionFailed]) -> Ready | Rows | ActionFailed:
+    def _show_life(self) -> None:
+        """Touch the program file while no epoch begins: one lasts long, or the driver is busy between two.
+
+        A host that was not called for long then knows that the attempt goes on. While epochs do begin, it is one whose slot has
+        moved to another executor, and is to end.
+        """
+        seen = -1
+        while not self._over.wait(_SIGN_OF_LIFE_S):
+            if self._epochs == seen:
+                with contextlib.suppress(OSError):
+                    os.utime(self._program_file)
+            seen = self._epochs
+
+    def _await(self, *kinds: type[Ready] | type[Rows] | type[ActionFailed], limit: int = 0) -> Ready | Rows | ActionFailed:
+        """Wait for what comes next from the query; a `limit` is how many milliseconds the last epoch of a job may take."""
+        began = self._clock.monotonic()
+        overdue = False
         while True:
             try:
                 event = self._turnstile.events.get(timeout=_LOOK_S)
             except queue.Empty:
                 self._look()
+                overdue = overdue or (bool(limit) and self._clock.monotonic() - began > limit)
+                if overdue:
+                    self._cancel_action()
                 continue
             assert isinstance(event, kinds), f"expected {kinds}, got {event}"
+            if overdue and isinstance(event, ActionFailed):
+                self._cut_short = True
+                raise CloseTimeoutError(
+                    f"close() of a user function, sink or reader has not returned within {limit} ms at the end of the job.",
+                    hint=f"{options.TASK_CANCELLATION_TIMEOUT.key} says how long it may take; 0 is without limit.",
+                )
             return event
 
     def _look(self) -> None:

@@ -67,7 +67,8 @@ class HostConfig:
     path: tuple[str, ...] = ()
     #: The interpreter of the hosts; None: that of Spark's workers.
     python: str | None = None
-    #: A host that was not called for so long ends by itself, in milliseconds. Idle jobs run an epoch every 45 s.
+    #: A host that was not called for so long ends by itself, in milliseconds, unless the program file was touched meanwhile: the
+    #: driver does so while no epoch begins.
     silence_ms: int = 600_000
 
 

@@ -33,6 +33,8 @@ class SparkSettings:
     #: `pipeline.jars` and `pipeline.classpaths`: paths or URLs.
     jars: tuple[str, ...] = ()
     classpaths: tuple[str, ...] = ()
+    #: `task.cancellation.timeout`: how long close() may take at the end of a job, in milliseconds; 0: without limit.
+    close_timeout: int = 180_000
 
     @classmethod
     def of(cls, configuration: Configuration | None) -> SparkSettings:
@@ -47,6 +49,7 @@ class SparkSettings:
             scratch_dir=Path(scratch) if scratch else None,
             jars=tuple(jars or ()),
             classpaths=tuple(classpaths or ()),
+            close_timeout=configuration.get(options.TASK_CANCELLATION_TIMEOUT),
         )
 
 

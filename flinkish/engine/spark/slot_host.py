@@ -8,6 +8,7 @@ functions are closed first. pandas and pyspark are not imported here: it starts 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -24,6 +25,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.common import pickling
+from flinkish.common.closing import Unwinding
 from flinkish.engine.spark.wire import Call, Reply, pack, receive_call, send_reply
 from flinkish.runtime import dependencies
 
@@ -33,9 +35,10 @@ if TYPE_CHECKING:
 _WATCH_INTERVAL_S = 1.0
 #: What user functions get for their close() before the process ends regardless.
 _CLOSE_GRACE_S = 10.0
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
-class Closing(BaseException):
+class Closing(Unwinding):
     """Ends whatever the main thread does, user code included."""
 
 
@@ -81,7 +84,9 @@ class _Host:
                     request = receive_call(connection)
                     self.in_call = True
                     self._answer(connection, request)
-            except (EOFError, OSError, AuthenticationError):
+            except (EOFError, OSError, AuthenticationError) as error:
+                if getattr(error, "errno", None) in _OUT_OF_DESCRIPTORS:
+                    raise  # no call could be taken any more, and shims would wait for ever: they start another process
                 continue  # the shim died; the next one knows by the mark in the lock file and ends this process
             finally:
                 self.in_call = False
@@ -90,7 +95,9 @@ class _Host:
     def _answer(self, connection: Connection, request: Call) -> None:
         try:
             reply = self._run(request)
-        except Exception:
+        except Unwinding:
+            raise
+        except BaseException:
             reply = Reply(error=traceback.format_exc())
         send_reply(connection, reply)
 
@@ -124,11 +131,14 @@ class _Host:
             raise Closing
 
     def close(self) -> None:
-        """Close the user functions."""
+        """Close the user functions; what they raise goes to stderr, as the attempt has ended by a failure or a cancellation."""
         self._closing = True
         if self._task is not None:
-            with contextlib.suppress(Exception):
+            try:
                 self._task.close()
+            except BaseException:
+                print(f"slot {self._order.slot}: closing a user function failed", file=sys.stderr)
+                traceback.print_exc()
 
 
 def _load_task(order: _Order) -> SlotTaskLike:
@@ -145,11 +155,11 @@ def _watch(order: _Order, host: _Host) -> None:
     from flinkish.engine.processes import ProcessId
 
     jvm = ProcessId(*order.jvm)
-    silent_s, calls = 0.0, -1
+    silent_s, calls, touched = 0.0, -1, 0
     pause = threading.Event()
-    while jvm.is_alive() and os.path.exists(order.program_file):
-        if host.in_call or host.calls != calls:
-            silent_s, calls = 0.0, host.calls
+    while jvm.is_alive() and (now_touched := _touched(order.program_file)) is not None:
+        if host.in_call or host.calls != calls or now_touched != touched:
+            silent_s, calls, touched = 0.0, host.calls, now_touched
         if silent_s * 1000 > order.silence_ms:
             break
         pause.wait(_WATCH_INTERVAL_S)
@@ -158,6 +168,16 @@ def _watch(order: _Order, host: _Host) -> None:
     pause.wait(_CLOSE_GRACE_S)
     _remove_files(order)
     os._exit(0)
+
+
+def _touched(path: str) -> int | None:
+    """Return when the file was written or touched; None if it is gone, 0 if its storage does not answer, which says nothing."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return 0
 
 
 def _remove_files(order: _Order) -> None:
@@ -179,13 +199,17 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = _Order(**json.loads(sys.stdin.buffer.read()))
     host = _Host(order)
-    with contextlib.suppress(Closing):
+    try:
         signal.signal(signal.SIGTERM, host.on_signal)
         with Listener(order.address, "AF_UNIX", backlog=16, authkey=order.key.encode()) as listener:
             os.write(order.readiness, b"1")
             os.close(order.readiness)
             threading.Thread(target=_watch, args=(order, host), name="flinkish-watch", daemon=True).start()
             host.serve(listener)
+    except Closing:
+        pass
+    except BaseException:
+        traceback.print_exc()
     host.close()
     _remove_files(order)
     for stream in (sys.stdout, sys.stderr):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -29,6 +30,12 @@ class Failing(SourceFunction):
     def run(self, ctx: SourceFunction.SourceContext) -> None:
         ctx.collect(1)
         raise ValueError("boom")
+
+
+class Leaving(SourceFunction):
+    def run(self, ctx: SourceFunction.SourceContext) -> None:
+        ctx.collect(1)
+        sys.exit("no more")
 
 
 class Endless(SourceFunction):
@@ -94,6 +101,15 @@ def test_a_source_function_is_read_to_its_end() -> None:
 
     assert _read_to_end(reader) == list(range(2500))
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    reader.close()
+
+
+def test_a_source_function_that_ends_the_program_is_an_error_of_the_source() -> None:
+    reader = SourceFunctionSource(Leaving()).create_driver_reader(Configuration())
+    records: list[Any] = []
+    with pytest.raises(SourceError, match="Leaving failed: SystemExit: no more"):
+        _read_into(records, reader)
+    assert records == [1]
     reader.close()
 
 

@@ -233,6 +233,7 @@ class Notes(Sink[int, str]):
         self.restored: list[tuple[int, str, bool]] = []
         self.refuse: Exception | None = None
         self.fail: list[Exception] = []
+        self.fail_to_close: Exception | None = None
         self.closed = 0
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[int, str]:
@@ -264,6 +265,8 @@ class NotesCommitter(Committer[str]):
 
     def close(self) -> None:
         self.notes.closed += 1
+        if self.notes.fail_to_close is not None:
+            raise self.notes.fail_to_close
 
 
 def node(number: int, uid: str, operator: OperatorConfig, parallelism: int) -> StreamNode:
@@ -325,18 +328,25 @@ class FakeTasks:
     script: Callable[[EpochCommand], list[EpochReport] | None] = lambda command: None
     decline: bool = False
     commands: list[EpochCommand] = field(default_factory=list)
+    #: The commands of last epochs, which are not among the others.
+    farewells: list[EpochCommand] = field(default_factory=list)
+    _metrics: dict[int, tuple[VertexMetrics, ...]] = field(default_factory=dict)
     _written: dict[int, list[int]] = field(default_factory=dict)
 
     def begin_attempt(self) -> None:
         self._written = {}
 
     def run(self, command: EpochCommand) -> list[EpochReport]:
-        self.commands.append(command)
-        self.clock.advance(self.duration)
+        (self.farewells if command.farewell else self.commands).append(command)
+        self.clock.advance(0 if command.farewell else self.duration)
         other = self.script(command)
         if other is not None:
             return other
-        return [self._report(command, uid, subtask, reader) for (uid, subtask), reader in sorted(command.readers.items())]
+        if command.farewell:
+            return [EpochReport(epoch=command.epoch, level=0, slot=slot, metrics=each) for slot, each in self._metrics.items()]
+        reports = [self._report(command, uid, subtask, reader) for (uid, subtask), reader in sorted(command.readers.items())]
+        self._metrics = {report.slot: report.metrics for report in reports}
+        return reports
 
     def _report(self, command: EpochCommand, uid: OperatorUid, subtask: int, reader: ReaderCommand) -> EpochReport:
         values, report = self._read(reader, command.drain)

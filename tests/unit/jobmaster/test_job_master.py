@@ -21,7 +21,7 @@ from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
 from flinkish.jobmaster.delivery import PrintError
 from flinkish.jobmaster.execution_graph import ExecutionState
 from flinkish.jobmaster.restart_strategies import FixedDelay
-from flinkish.runtime.protocol import EpochReport
+from flinkish.runtime.protocol import EpochCommand, EpochReport
 
 from ..checkpoint.support import FakeStorage
 from .support import JOB_ID, VERTEX, Job, Line, Notes, Numbers, WaitsForEver
@@ -408,6 +408,33 @@ class TestCancel:
         job = Job(Numbers((0, 5))).run()
         job.master.cancel()
         assert job.master.status is JobStatus.FINISHED
+
+
+class TestClosing:
+    def test_a_committer_that_fails_to_close_fails_the_job_and_is_not_started_again(self) -> None:
+        job = Job(Numbers((0, 5)), interval=60_000, restart=ONCE)
+        job.sink.fail_to_close = OSError("the connection is gone")
+        job.run()
+        assert job.sink.commits == [(1, texts(range(5)))]
+        assert "closing its committer failed: OSError: the connection is gone" in str(job.error)
+        assert "all is committed, only close() failed" in str(job.error)
+        assert job.master.status is JobStatus.FAILED
+
+    def test_an_engine_lost_behind_a_stop_with_savepoint_ends_the_job(self) -> None:
+        job = Job(Numbers((0, 1_000)), interval=60_000, restart=ONCE)
+        asked = []
+        job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints", stop=True)))
+
+        def script(command: EpochCommand, former: object = job.tasks.script) -> list[EpochReport] | None:
+            if command.farewell:
+                raise EngineError("the JVM is gone")
+            return former(command)  # type: ignore[operator, no-any-return]
+
+        job.tasks.script = script
+        job.run()
+        assert len(job.engine.programs) == 1
+        with pytest.raises(CheckpointError, match=r"(?s)the savepoint \S+ is complete, but.*the JVM is gone"):
+            asked[0].result(0)
 
 
 class TestSavepoints:

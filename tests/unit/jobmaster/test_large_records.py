@@ -90,4 +90,4 @@ def test_small_records_are_not_held_up(sent: list[int]) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
     env.set_parallelism(1)
     assert len(list(generated(env, 1).key_by(lambda value: value[-1]).map(len).execute_and_collect())) == COUNT
-    assert len(sent) == 1
+    assert len([size for size in sent if size]) == 1

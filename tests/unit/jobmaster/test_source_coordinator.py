@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -196,6 +197,16 @@ class TestAsyncCalls:
         gathered.run_next()
         calls.close()
         assert got == [(None, "no such folder")]
+
+    def test_work_that_would_end_the_program_is_an_error_and_the_thread_goes_on(self) -> None:
+        gathered, got = Gathered(), []
+        calls = AsyncCalls("test", ManualClock(), gathered.post)
+        calls.call(lambda: sys.exit("no more"), lambda result, error: got.append(repr(error)))
+        calls.call(lambda: 42, lambda result, error: got.append(result))
+        gathered.run_next()
+        gathered.run_next()
+        calls.close()
+        assert got == ["SystemExit('no more')", 42]
 
     def test_an_error_of_the_handler_names_the_source(self) -> None:
         gathered = Gathered()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +23,7 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.common.ids import AttemptId, Epoch
 from flinkish.engine.processes import ProcessId, parent_jvm
-from flinkish.engine.spark import hosts
+from flinkish.engine.spark import hosts, slot_host
 from flinkish.engine.spark.hosts import HostConfig
 from flinkish.engine.spark.slots import slot_values
 from flinkish.engine.spark.wire import Call, Reply
@@ -272,6 +276,66 @@ def test_a_host_ends_by_itself_after_a_silence_and_the_next_call_starts_another(
     assert _level_zero(config, epoch=1).process["pid"] != host.pid
 
 
+def test_a_host_is_kept_as_long_as_the_driver_touches_the_program_file(make: Make) -> None:
+    config = make(silence_ms=2_000)
+    host = ProcessId.of(_level_zero(config).process["pid"])
+    assert host is not None
+    deadline = _clock.monotonic() + 6_000
+    while _clock.monotonic() < deadline:
+        os.utime(config.program_file)
+        assert host.is_alive()
+        threading.Event().wait(0.1)
+    _wait_for("the end of the host", lambda: not host.is_alive())
+
+
+def _leave_no_descriptor(slot: int, level: int, command: EpochCommand) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+    def take_all() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                os.dup(0)
+
+    threading.Thread(target=take_all, daemon=True).start()
+
+
+def test_a_host_without_a_descriptor_left_ends_with_its_attempt(make: Make) -> None:
+    config = make(ToySettings(hook=_leave_no_descriptor))
+    host = ProcessId.of(_level_zero(config).process["pid"])
+    assert host is not None
+    threading.Event().wait(2 * slot_host._WATCH_INTERVAL_S)  # the watching thread has looked at the JVM
+    assert host.is_alive()
+    Path(config.program_file).unlink()
+    _wait_for("the end of the host", lambda: not host.is_alive())
+
+
+def test_a_host_that_can_take_no_call_for_want_of_descriptors_ends_instead_of_trying_for_ever(make: Make) -> None:
+    class NoDescriptors:
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    order: Any = None
+    with pytest.raises(OSError, match="Too many open files"):
+        slot_host._Host(order).serve(NoDescriptors())  # type: ignore[arg-type]
+
+
+def test_a_process_is_seen_without_a_descriptor_left() -> None:
+    code = (
+        "import os, resource\n"
+        "from flinkish.engine.processes import ProcessId\n"
+        "here, gone = ProcessId.of(os.getpid()), ProcessId(2**22 + 1, 0.0)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "print(here.is_alive(), gone.is_alive())"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["True", "False"]
+
+
+def test_a_task_that_ends_the_program_while_it_is_made_is_reported_as_text(make: Make) -> None:
+    reply = hosts.call(make(task="tests.spark.toy:leaving"), 0, Call(level=0, command=_command()))
+    assert "SystemExit: not today" in str(reply.error)
+
+
 def test_a_host_ends_when_the_process_that_stands_for_the_jvm_is_gone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     config = make()
     with subprocess.Popen(["sleep", "60"]) as jvm:
@@ -316,7 +380,7 @@ _SCRIPT = """
 import pickle, sys
 from pathlib import Path
 from flinkish.common import pickling
-from flinkish.engine.spark import hosts
+from flinkish.engine.spark import hosts, slot_host
 from flinkish.engine.spark.wire import Call
 from tests.spark.toy import ToySettings, toy_program
 from tests.unit.spark_engine import test_hosts as helpers

@@ -31,7 +31,7 @@ def attempt(jvm: EndingJvm, folder: Path) -> Any:
     held: Any = SimpleNamespace(jvm=jvm)
     program: Any = SimpleNamespace(scratch=folder, attempt_id="a" * 32, remove_folders=lambda: None)
     loop: Any = None
-    return _Attempt(held, program, loop, key="", task="", clock=SystemClock())
+    return _Attempt(held, program, loop, key="", task="", clock=SystemClock(), close_timeout=0)
 
 
 @pytest.mark.parametrize("error", [Py4JError("An error occurred while calling o45.setLocalProperty"), Py4JNetworkError("empty")])

@@ -70,9 +70,11 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
 
     def close(self) -> None:
         opened = self._opened
-        super().close()
-        if opened and self.config.fold is not None:
-            self.config.fold.close()
+        try:
+            super().close()
+        finally:
+            if opened and self.config.fold is not None:
+                self.config.fold.close()
 
     def _make_late_output(self) -> Emit | None:
         tag = self.config.late_data_tag
