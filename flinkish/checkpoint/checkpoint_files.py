@@ -22,6 +22,7 @@ from flinkish.checkpoint.delta_log import STATE_SCHEMA, DeltaLog
 from flinkish.checkpoint.manifest import Manifest
 from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common import safe_files
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.runtime.protocol import StateFile
 
@@ -30,6 +31,8 @@ _KIND = "coordinator"
 #: Read at once, so it is limited: positions of some millions of splits.
 MANIFEST_LIMIT = 1 << 30
 _COPY_CHUNK = 1 << 20
+#: Some numbers as JSON.
+_LATEST_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +115,13 @@ def read_manifest(root: Path, path: str, key: SigningKey, *, size: int | None, w
     name = paths.parse_manifest(path)
     if name is None:
         raise CorruptCheckpointError(f"{where}: {path[:200]!r} is no name of a manifest", hint=_DAMAGED)
-    file = paths.resolve_inside(root, path)
+    paths.check_inside(root, path)
     try:
-        length = file.stat().st_size
-        if length > MANIFEST_LIMIT or (size is not None and length != size):
-            raise CorruptCheckpointError(f"{where}: {path} has {length} bytes, expected {size}", hint=_DAMAGED)
-        content = file.read_bytes()
+        content = safe_files.read_file(root, path, limit=MANIFEST_LIMIT)
     except OSError as error:
         raise CorruptCheckpointError(f"{where}: {path} cannot be read: {error}", hint=_DAMAGED) from error
+    if size is not None and len(content) != size:
+        raise CorruptCheckpointError(f"{where}: {path} has {len(content)} bytes, expected {size}", hint=_DAMAGED)
     got = manifests.sha256(content)
     if got != name.sha256:
         raise CorruptCheckpointError(f"{where}: {path} has SHA-256 {got}, expected {name.sha256}", hint=_DAMAGED)
@@ -152,8 +154,10 @@ def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:
 def check_sizes(checkpoint: StoredCheckpoint) -> None:
     """Raise CorruptCheckpointError unless every state file is there with its length."""
     for file in checkpoint.manifest.files:
+        paths.check_inside(checkpoint.root, file.path)
         try:
-            size = paths.resolve_inside(checkpoint.root, file.path).stat().st_size
+            with safe_files.open_file(checkpoint.root, file.path) as stream:
+                size = os.fstat(stream.fileno()).st_size
         except OSError as error:
             raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
         if size != file.size:
@@ -165,7 +169,7 @@ def verify_files(checkpoint: StoredCheckpoint) -> None:
     check_sizes(checkpoint)
     for file in checkpoint.manifest.files:
         try:
-            with open(checkpoint.root / file.path, "rb") as stream:
+            with safe_files.open_file(checkpoint.root, file.path) as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
@@ -173,10 +177,14 @@ def verify_files(checkpoint: StoredCheckpoint) -> None:
             raise _damaged(checkpoint, file, f"has SHA-256 {digest}, expected {file.sha256}")
 
 
-def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, target: Path) -> None:
-    """Copy a state file and make it durable; raises CorruptCheckpointError if what was read is not what the manifest says."""
+def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, root: Path) -> None:
+    """Copy a state file into another table and make it durable.
+
+    Raises CorruptCheckpointError if what was read is not what the manifest says.
+    """
     digest = hashlib.sha256()
-    with open(paths.resolve_inside(checkpoint.root, file.path), "rb") as source, open(target, "xb") as copy:
+    paths.check_inside(checkpoint.root, file.path)
+    with safe_files.open_file(checkpoint.root, file.path) as source, safe_files.create_file(root, file.path) as copy:
         while chunk := source.read(_COPY_CHUNK):
             digest.update(chunk)
             copy.write(chunk)
@@ -192,22 +200,19 @@ def _damaged(checkpoint: StoredCheckpoint, file: StateFile, what: str) -> Corrup
     )
 
 
-def write_latest(root: Path, latest: Latest, sync: Callable[[Path], None]) -> None:
+def write_latest(root: Path, latest: Latest, *, sync: bool) -> None:
     """Note the newest version of a table."""
     body = msgspec.to_builtins(latest)
     content = json.dumps({**body, "sha256": _digest(body)}).encode()
-    draft = root / f"{paths.LATEST}.{latest.generation}.new"
-    draft.write_bytes(content)
-    sync(draft)
-    os.replace(draft, root / paths.LATEST)
-    sync(root)
+    # The generation in the draft's name tells whose it is, should it be left behind.
+    safe_files.replace_file(root, paths.LATEST, content, sync=sync, draft=f".{latest.generation}")
 
 
 def read_latest(root: Path) -> Latest | None:
     """Return the newest version that a table must have; None if that was never noted (a savepoint, a table copied by hand)."""
     file = root / paths.LATEST
     try:
-        content = file.read_bytes()
+        content = safe_files.read_file(root, paths.LATEST, limit=_LATEST_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

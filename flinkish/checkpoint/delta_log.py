@@ -16,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, Transaction, create_table_with_add_actions
 
+from flinkish.checkpoint import paths
 from flinkish.runtime.state.rows import state_schema
 
 STATE_SCHEMA = state_schema()
@@ -34,7 +35,11 @@ class DeltaLog:
 
     @staticmethod
     def open(root: Path, version: int | None = None) -> DeltaLog | None:
-        """Open the newest or the given version; None if there is no table. Raises what deltalake raises if it is damaged."""
+        """Open the newest or the given version; None if there is no table.
+
+        Raises what deltalake raises if it is damaged, and CorruptCheckpointError if the log is a link or has links in it.
+        """
+        paths.check_log(root)
         try:
             return DeltaLog(DeltaTable(str(root), version=version))
         except TableNotFoundError:

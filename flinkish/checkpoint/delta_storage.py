@@ -40,6 +40,7 @@ from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest, sha256
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
+from flinkish.common import safe_files
 from flinkish.common.clock import Clock
 from flinkish.common.errors import (
     CheckpointError,
@@ -154,6 +155,7 @@ class DeltaCheckpointStorage:
 
     def _open_or_create(self) -> DeltaLog:
         try:
+            paths.refuse_links(self._root.parent, self._root)
             log = self._delta_log.open(self._root)
             if log is None:
                 self._refuse_gone()
@@ -368,9 +370,8 @@ class DeltaCheckpointStorage:
         root = self._make_savepoint_folder(target)
         try:
             for file in checkpoint.manifest.files:
-                copy = root / file.path
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy_verified(checkpoint, file, copy)
+                safe_files.make_folders(root, os.path.dirname(file.path))
+                copy_verified(checkpoint, file, root)
             manifest = dataclasses.replace(checkpoint.manifest, kind=CheckpointKind.STOP_SAVEPOINT, committables=(), previous=())
             (root / paths.folder_name(manifest.checkpoint_id, manifest.generation)).mkdir(exist_ok=True)
             return self._write_savepoint(root, manifest)
@@ -425,7 +426,8 @@ class DeltaCheckpointStorage:
         inside = Path(location.directory).relative_to(root).as_posix()
         if not paths.is_safe(file.path) or not file.path.startswith(f"{inside}/"):
             raise CheckpointError(f"a task acknowledged the state file {file.path!r}, which is not in its folder {inside}")
-        size = (root / file.path).stat().st_size
+        with safe_files.open_file(root, file.path) as stream:
+            size = os.fstat(stream.fileno()).st_size
         if size != file.size:
             raise CheckpointError(f"a task acknowledged {file.path} with {file.size} bytes, it has {size}")
         self._sync(root / file.path)
@@ -435,7 +437,7 @@ class DeltaCheckpointStorage:
         content = manifest_rows(manifest, self._key)
         folder = paths.folder_name(manifest.checkpoint_id, manifest.generation)
         path = paths.manifest_name(folder, sha256(content))
-        with open(root / path, "xb") as stream:
+        with safe_files.create_file(root, path) as stream:
             stream.write(content)
         self._sync(root / path)
         self._sync(root / folder)
@@ -461,6 +463,7 @@ class DeltaCheckpointStorage:
 
     def _refuse_gone(self) -> None:
         """Refuse to make the table anew after it was claimed: the job would begin from nothing, and repeat what it did."""
+        paths.refuse_links(self._root.parent, self._root, self._root / paths.LOG)
         if self._generation > 0 and not (self._root / paths.LOG).is_dir():
             raise StaleGenerationError(
                 f"job {self._job_id}: its checkpoints in {self._root} are gone, this driver process is generation "
@@ -470,14 +473,13 @@ class DeltaCheckpointStorage:
 
     def _withdraw_lone_entry(self) -> None:
         """Remove a log that holds only our last commit: on its way when the table was deleted, it made the folder anew."""
-        log = self._root / paths.LOG
-        if self._handle is None or not log.is_dir():
+        if self._handle is None:
             return
-        entry = log / f"{self._handle.version + 1:020}.json"
-        if list(log.iterdir()) == [entry]:
-            with contextlib.suppress(OSError):
-                entry.unlink()
-                log.rmdir()
+        entry = f"{paths.LOG}/{self._handle.version + 1:020}.json"
+        with contextlib.suppress(OSError):
+            if list(safe_files.files_below(self._root, paths.LOG)) == [entry]:
+                safe_files.remove_file(self._root, entry)
+                safe_files.remove_empty_folders(self._root, paths.LOG)
                 self._root.rmdir()
 
     def _refuse_stale(self, log: DeltaLog) -> None:
@@ -505,22 +507,24 @@ class DeltaCheckpointStorage:
         if named.checkpoint_id in self._unknown or any(old.checkpoint_id == named.checkpoint_id for old in self._retained):
             return
         # the empty folder stays: its name says that the id was used
-        self._delete(list(_files_below(folder)))
+        with contextlib.suppress(OSError, CorruptCheckpointError):
+            paths.refuse_links(self._root.parent, self._root)
+            self._delete(self._root, list(safe_files.files_below(self._root, folder.name)))
 
     def discard_files(self, location: CheckpointLocation, files: Collection[StateFile]) -> None:
         """See CheckpointStorage.discard_files."""
-        root = Path(location.root)
-        self._delete([root / file.path for file in files if paths.is_safe(file.path)])
+        self._delete(Path(location.root), [file.path for file in files if paths.is_safe(file.path)])
 
     def clean_up(self, in_use: Collection[CheckpointId]) -> int:
         """See CheckpointStorage.clean_up."""
         if not (self._root / paths.LOG).is_dir():
             return 0  # the table is gone; what comes next is refused
         try:
+            paths.refuse_links(self._root.parent, self._root)
             found = {
-                folder: tuple(file.relative_to(self._root).as_posix() for file in _files_below(entry))
-                for entry in sorted(self._root.iterdir())
-                if (folder := paths.parse_folder(entry.name)) is not None
+                folder: tuple(safe_files.files_below(self._root, name))
+                for name in sorted(os.listdir(self._root))
+                if (folder := paths.parse_folder(name)) is not None
             }
             removal = cleaning.plan(
                 found,
@@ -531,9 +535,10 @@ class DeltaCheckpointStorage:
                 in_use={*in_use, *self._unknown},
                 generation=self._generation,
             )
-            deleted = self._delete([self._root / path for path in removal.files])
+            deleted = self._delete(self._root, removal.files)
             for folder in removal.folders:
-                self._remove_empty(self._root / paths.folder_name(*folder))
+                self._remove_empty(paths.folder_name(*folder))
+            self._delete(self._root, [name for name in os.listdir(self._root) if self._is_old_draft(name)])
             self._clean_log()
         except Exception:  # cleaning is tried again after the next checkpoint
             _log.warning("Cleaning up %s failed.", self._root, exc_info=True)
@@ -550,33 +555,39 @@ class DeltaCheckpointStorage:
         self._handle.write_checkpoint()
         self._summarized = version
         names = [entry.name for entry in (self._root / paths.LOG).iterdir()]
-        for name in cleaning.obsolete_log_entries(names, oldest_needed=self._retained[0].version):
-            faults.reach("P14")
-            (self._root / paths.LOG / name).unlink(missing_ok=True)
+        obsolete = cleaning.obsolete_log_entries(names, oldest_needed=self._retained[0].version)
+        self._delete(self._root, [f"{paths.LOG}/{name}" for name in obsolete])
 
-    def _delete(self, files: Collection[Path]) -> int:
+    def _is_old_draft(self, name: str) -> bool:
+        """Tell whether a file is what a killed driver was about to name `_latest.json`; none of ours is being written now."""
+        generation = paths.parse_draft(name)
+        return generation is not None and generation <= self._generation
+
+    @staticmethod
+    def _delete(root: Path, files: Collection[str]) -> int:
+        """Delete files, by their paths relative to a table, and return how many."""
         deleted = 0
         for file in files:
             faults.reach("P14")
             try:
-                file.unlink()
+                safe_files.remove_file(root, file)
                 deleted += 1
             except FileNotFoundError:
                 continue
             except OSError as error:
-                _log.warning("%s could not be deleted and stays for the next clean-up: %s", file, error)
+                _log.warning("%s could not be deleted and stays for the next clean-up: %s", root / file, error)
         return deleted
 
-    def _remove_empty(self, folder: Path) -> None:
+    def _remove_empty(self, folder: str) -> None:
         try:
-            for path, _, _ in os.walk(folder, topdown=False):
-                os.rmdir(path)
+            safe_files.remove_empty_folders(self._root, folder)
         except OSError:  # a late task has written into it: the next clean-up finds that
-            _log.debug("%s is not empty yet.", folder)
+            _log.debug("%s is not empty yet.", self._root / folder)
 
     def delete_all(self) -> None:
         """See CheckpointStorage.delete_all."""
         try:
+            paths.refuse_links(self._root.parent, self._root)
             log = self._delta_log.open(self._root)
             if log is not None:
                 self._refuse_stale(log)
@@ -597,8 +608,9 @@ class DeltaCheckpointStorage:
 
     def _note_latest(self, log: DeltaLog) -> None:
         newest = self._retained[-1].checkpoint_id if self._retained else 0
+        latest = Latest(version=log.version, checkpoint_id=newest, generation=self._generation)
         try:
-            write_latest(self._root, Latest(version=log.version, checkpoint_id=newest, generation=self._generation), self._sync)
+            write_latest(self._root, latest, sync=self._durable)
         except OSError as error:  # the checkpoint is durable without it; only the loss of log entries would go unnoticed
             _log.warning("%s could not be written: %s", self._root / paths.LATEST, error)
 
@@ -609,17 +621,11 @@ class DeltaCheckpointStorage:
     def _sync(self, path: Path) -> None:
         if not self._durable:
             return
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    for path, _, names in os.walk(folder):
-        for name in sorted(names):
-            yield Path(path) / name
 
 
 def _brief(error: BaseException | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.statistics import CheckpointRecord
+from flinkish.common import safe_files
 from flinkish.common.clock import Clock
 from flinkish.common.ids import Generation
 
@@ -108,6 +110,8 @@ class JobHistory:
     def _append(self, notes: list[_Note]) -> None:
         rows = [{**asdict(note), "generation": self._generation} for note in notes]
         table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+        paths.refuse_links(self._root.parent, self._root)
+        paths.check_log(self._root)
         self._root.parent.mkdir(parents=True, exist_ok=True)
         write_deltalake(str(self._root), table, mode="append", name="flinkish history", configuration=_PROPERTIES)
         self._batches += 1
@@ -126,7 +130,10 @@ class JobHistory:
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True),
         )
         table.update_incremental()
-        # nobody travels back in the history's own versions
-        table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+        # Nobody travels back in the history's own versions. Not vacuum(), which deletes through links.
+        kept = set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+        for name in os.listdir(self._root):
+            if name.endswith(".parquet") and name not in kept:
+                safe_files.remove_file(self._root, name)
         table.create_checkpoint()
         table.cleanup_metadata()

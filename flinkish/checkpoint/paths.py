@@ -2,7 +2,7 @@
 
 <checkpoint dir>/<job id>/state/                    the Delta table of the job's checkpoints
     _delta_log/                                     its log: one version for each completed checkpoint, one for each take-over
-    _latest.json                                    the newest version there must be
+    _latest.json                                    the newest version there must be (draft: .<generation>.<random>.new)
     chk-<checkpoint id>-g<generation>/              one checkpoint
         manifest-<sha256 of this file>.parquet      its manifest, as rows
         *.parquet                                   state, written by the tasks
@@ -26,6 +26,7 @@ LOG = "_delta_log"
 
 _FOLDER = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})")
 _MANIFEST = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})/manifest-([0-9a-f]{64})\.parquet")
+_DRAFT = re.compile(r"_latest\.json\.([0-9]{1,9})\.[0-9a-f]+\.new")
 # Neither a scheme, a drive, a backslash, a NUL nor a percent escape can be spelled with these characters.
 _RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -69,21 +70,55 @@ def parse_manifest(path: str) -> ManifestName | None:
     return ManifestName(Folder(CheckpointId(int(match[1])), Generation(int(match[2]))), match[3])
 
 
+def parse_draft(name: str) -> Generation | None:
+    """Return the generation of the driver that was to make a file `_latest.json`, None for any other file."""
+    match = _DRAFT.fullmatch(name)
+    return None if match is None else Generation(int(match[1]))
+
+
 def is_safe(path: str) -> bool:
     """Tell whether a path is a plain relative one that names nothing outside of where it starts."""
     return _RELATIVE.fullmatch(path) is not None and not any(set(part) == {"."} for part in path.split("/"))
 
 
-def resolve_inside(root: Path, path: str) -> Path:
-    """Return the file that a manifest names; raises CorruptCheckpointError if it would lie outside of its table."""
-    if is_safe(path):
-        file = root / path
-        if Path(os.path.realpath(file)).is_relative_to(os.path.realpath(root)):
-            return file
-    raise CorruptCheckpointError(
-        f"checkpoint table {root}: its manifest names the file {path[:200]!r}, which is not inside of the table",
-        hint="the table was tampered with; do not restore from it.",
-    )
+def check_inside(root: Path, path: str) -> None:
+    """Raise CorruptCheckpointError if a file that a manifest names would lie outside of its table.
+
+    That no link leads it there is seen to by whoever opens it (`safe_files.open_file`).
+    """
+    if not is_safe(path):
+        raise CorruptCheckpointError(
+            f"checkpoint table {root}: its manifest names the file {path[:200]!r}, which is not inside of the table",
+            hint="the table was tampered with; do not restore from it.",
+        )
+
+
+def refuse_links(*folders: Path) -> None:
+    """Raise CorruptCheckpointError if one of some folders of the storage is a link: deletions would go where it leads."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise CorruptCheckpointError(
+                f"{folder} is a link, which is not followed in a folder of checkpoints",
+                hint="if you put it there, name what it leads to in the setting instead; else the storage was tampered with.",
+            )
+
+
+def check_log(root: Path) -> None:
+    """Raise CorruptCheckpointError if the log of a table is a link or has links, pipes or devices in it.
+
+    delta-rs would follow them.
+    """
+    log = root / LOG
+    refuse_links(log)
+    if not log.is_dir():
+        return
+    with os.scandir(log) as entries:
+        for entry in entries:
+            refuse_links(log / entry.name)
+            if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
+                raise CorruptCheckpointError(
+                    f"{log / entry.name} is not an ordinary file", hint="the storage was tampered with; remove it."
+                )
 
 
 def local_path(text: str, *, key: str) -> Path:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 
+from flinkish.common import safe_files
 from flinkish.common.errors import ConfigurationError
 
 _FOLDER = "high-availability"
+#: Some numbers as JSON.
+_LIMIT = 1 << 16
 
 
 class ClusterRecord:
@@ -22,7 +24,9 @@ class ClusterRecord:
     def __init__(self, directory: Path, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         name = hashlib.sha256(cluster_id.encode()).hexdigest()[:32]
-        self._file = directory / _FOLDER / f"{name}.json"
+        self._directory = directory
+        self._inside = f"{_FOLDER}/{name}.json"
+        self._file = directory / self._inside
 
     def job_id(self) -> str:
         """Return the id of the job that runs, or is to run, under the cluster id: 32 hexadecimal digits.
@@ -36,17 +40,14 @@ class ClusterRecord:
         ended = self._ended()
         if job_id != self._id(ended):
             return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        draft = self._file.with_suffix(f".{os.getpid()}.new")
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump({"cluster_id": self.cluster_id, "ended": ended + 1}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._file)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        safe_files.make_folders(self._directory, _FOLDER)
+        content = json.dumps({"cluster_id": self.cluster_id, "ended": ended + 1}).encode()
+        safe_files.replace_file(self._directory, self._inside, content, sync=True)
 
     def _ended(self) -> int:
         try:
-            content = json.loads(self._file.read_text(encoding="utf-8"))
+            content = json.loads(safe_files.read_file(self._directory, self._inside, limit=_LIMIT))
             ended = content["ended"]
             if content["cluster_id"] != self.cluster_id or not isinstance(ended, int) or isinstance(ended, bool) or ended < 0:
                 raise ValueError(f"unexpected content {content!r}")

@@ -17,13 +17,15 @@ import sys
 import tarfile
 import threading
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import IO, Final
 from urllib.parse import unquote, urlsplit
 
-from flinkish.common import options
+from flinkish.common import options, safe_files
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.datastream.program import CachedFile, Program, PythonArchive, PythonRequirements
@@ -132,8 +134,7 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
         for archive in dependencies.archives:
             _unpack(archive.path, work / (archive.target_directory or os.path.basename(archive.path)))
         for cached in dependencies.cached_files:
-            target = work / cached.name
-            target.parent.mkdir(parents=True, exist_ok=True)
+            target = _place(work, cached.name)
             if cached.executable and os.path.isfile(cached.path):
                 _copy(cached.path, target)
                 target.chmod(target.stat().st_mode | 0o111)
@@ -142,6 +143,22 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
     layout = {"path": path, "working_folder": str(work) if work else None}
     (root / _LAYOUT).write_text(json.dumps(layout), encoding="utf-8")
     return work
+
+
+def _place(work: Path, name: str) -> Path:
+    """Return where a cached file is to be put. Raises InvalidProgramError if the place is taken, or reached by a link only."""
+    target = work / name
+    try:
+        safe_files.make_folders(work, os.path.dirname(name))
+        free = not os.path.lexists(target)
+    except NotADirectoryError:
+        free = False
+    if not free:
+        raise InvalidProgramError(
+            f"the cached file {name!r} has no place in the tasks' working folder: an archive or another file is in the way",
+            hint="give it another name.",
+        )
+    return target
 
 
 def interpreter(python: str | None, working_folder: Path | None) -> str | None:
@@ -250,27 +267,137 @@ def _copy(source: str, target: Path) -> None:
 
 
 def _unpack(archive: str, target: Path) -> None:
+    """Unpack a zip or tar file. Raises InvalidProgramError if it cannot be, or if a part of it would leave the folder."""
     target.mkdir(parents=True, exist_ok=True)
     try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as file:
-                file.extractall(target)
-                _finish_unpacking(file, target)
-        else:
-            with tarfile.open(archive) as tar:
-                # Refuses links and names that lead outside; Python before 3.11.4 does not know it.
-                tar.extractall(target, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # type: ignore[arg-type]
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        with contextlib.ExitStack() as stack:
+            if zipfile.is_zipfile(archive):
+                members = _members_of_zip(stack.enter_context(zipfile.ZipFile(archive)))
+            else:
+                members = _members_of_tar(stack.enter_context(tarfile.open(archive)))
+            links = []
+            for member in members:
+                path = _checked_path(archive, member)
+                if member.link is not None:
+                    links.append((path, member.link))
+                elif path:
+                    _put(archive, member, target, path)
+            # Last, so that nothing of this archive is written through them.
+            for path, link in links:
+                _put_link(archive, target, path, link)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise InvalidProgramError(f"the archive {archive} cannot be unpacked: {error}") from error
 
 
-def _finish_unpacking(archive: zipfile.ZipFile, target: Path) -> None:
-    """Make programs executable, and links links: zipfile forgets what Unix tools have stored. Packed environments have both."""
-    for member in archive.infolist():
-        mode = member.external_attr >> 16
-        path = target / member.filename
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """A part of an archive: a file, a symbolic link if `link` says where to, or a folder if it cannot be opened."""
+
+    name: str
+    mode: int
+    open: Callable[[], IO[bytes]] | None = None
+    link: str | None = None
+    #: When the file was changed last, in seconds, if that is to be kept.
+    changed: float | None = None
+
+
+def _members_of_zip(archive: zipfile.ZipFile) -> Iterator[_Member]:
+    for info in archive.infolist():
+        mode = info.external_attr >> 16
         if stat.S_ISLNK(mode):
-            path.unlink()
-            path.symlink_to(archive.read(member).decode())
-        elif mode & 0o111 and path.is_file():
-            path.chmod(path.stat().st_mode | mode & 0o111)
+            yield _Member(name=info.filename, mode=mode, link=archive.read(info).decode(errors="surrogateescape"))
+        else:
+            yield _Member(name=info.filename, mode=mode, open=None if info.is_dir() else partial(archive.open, info))
+
+
+def _members_of_tar(archive: tarfile.TarFile) -> Iterator[_Member]:
+    for info in archive.getmembers():
+        if info.issym():
+            yield _Member(name=info.name, mode=info.mode, link=info.linkname)
+        elif info.isfile() or info.islnk():
+            # A hard link is to a file of the archive, which tarfile finds: unpacked it is a copy.
+            # Compiled Python files know their source by its time.
+            changed = float(info.mtime)
+            yield _Member(name=info.name, mode=info.mode, open=partial(_open_in_tar, archive, info), changed=changed)
+        elif info.isdir():
+            yield _Member(name=info.name, mode=info.mode)
+        else:
+            raise tarfile.ExtractError(f"{info.name!r} is a device or a pipe")
+
+
+def _open_in_tar(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    try:
+        file = archive.extractfile(info)
+    except KeyError as error:
+        raise tarfile.ExtractError(f"{info.name!r} is a link to {info.linkname!r}, which is not in the archive") from error
+    if file is None:
+        raise tarfile.ExtractError(f"{info.name!r} is a link to {info.linkname!r}, which is no file")
+    return file
+
+
+def _checked_path(archive: str, member: _Member) -> str:
+    """Return the path of a member relative to the folder, empty for the folder itself; refuse one that leads elsewhere."""
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    if member.name.startswith("/") or ".." in parts or "\0" in member.name:
+        raise _leaves(archive, f"{member.name!r} is not a path inside of it")
+    return "/".join(parts)
+
+
+def _put(archive: str, member: _Member, target: Path, path: str) -> None:
+    parent = path if member.open is None else os.path.dirname(path)
+    with _inside_only(archive, member.name):
+        safe_files.make_folders(target, parent)
+    if member.open is None:
+        return
+    with contextlib.suppress(FileNotFoundError), _inside_only(archive, member.name):
+        safe_files.remove_file(target, path)  # of another archive with the same target, or the same name once more
+    with _inside_only(archive, member.name):
+        copy = safe_files.create_file(target, path)
+    with copy, member.open() as source:
+        shutil.copyfileobj(source, copy)
+        # zipfile forgets that a file is a program; packed environments have many.
+        if member.mode & 0o111:
+            os.fchmod(copy.fileno(), os.fstat(copy.fileno()).st_mode | member.mode & 0o111)
+        if member.changed is not None:
+            copy.flush()
+            os.utime(copy.fileno(), (member.changed, member.changed))
+
+
+def _put_link(archive: str, target: Path, path: str, link: str) -> None:
+    """Make a symbolic link, if it leads to somewhere in the folder, or is one to a program such as an environment's Python.
+
+    It may climb first, from its own folder, and then only descend: so it stays inside also where it leads by way of other links,
+    as each of these does.
+    """
+    parts = [part for part in link.split("/") if part not in ("", ".")]
+    climbs = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
+    stays = not link.startswith("/") and climbs <= path.count("/") and ".." not in parts[climbs:]
+    if not path or not link or "\0" in link or not (stays or _is_program(link)):
+        raise _leaves(archive, f"{path!r} is a link to {link!r}, which is neither a path inside of it nor a program")
+    with _inside_only(archive, path):
+        safe_files.make_folders(target, os.path.dirname(path))
+        with contextlib.suppress(FileNotFoundError):
+            safe_files.remove_file(target, path)
+        with safe_files.open_folder(target, os.path.dirname(path)) as folder:
+            os.symlink(link, os.path.basename(path), dir_fd=folder)
+
+
+def _is_program(link: str) -> bool:
+    return link.startswith("/") and os.path.isfile(link) and os.access(link, os.X_OK)
+
+
+@contextlib.contextmanager
+def _inside_only(archive: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except (NotADirectoryError, IsADirectoryError) as error:
+        raise InvalidProgramError(
+            f"the archive {archive} cannot be unpacked: {name!r} is in the place of, or below, something of another kind"
+        ) from error
+
+
+def _leaves(archive: str, why: str) -> InvalidProgramError:
+    return InvalidProgramError(
+        f"the archive {archive} is refused, as it would write outside of its folder: {why}",
+        hint="pack it anew, with the files themselves in place of links: `zip -r` without `-y`, `tar --dereference`.",
+    )

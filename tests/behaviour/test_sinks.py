@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -136,6 +137,37 @@ def test_row_files_of_a_bounded_job_are_finished_at_its_end(env: StreamExecution
 class ByFirstField(BucketAssigner):
     def get_bucket_id(self, element: Any, context: Any) -> str:
         return str(element[0])
+
+
+def test_output_files_have_the_permissions_that_the_umask_of_the_user_gives(
+    make_env: MakeEnvironment, engine: str, tmp_path: Path
+) -> None:
+    umask = 0o002
+    if engine == "spark":
+        # that of the JVM, which was started before
+        umask = os.umask(0)
+        os.umask(umask)
+    env = make_env(
+        settings={
+            "execution.checkpointing.interval": "10 ms",
+            "execution.checkpointing.dir": tmp_path / "cp",
+        }
+    )
+    before = os.umask(umask)
+    try:
+        rows = env.from_collection(FLIGHTS[:2], FLIGHT)
+        by_letter = FileSink.for_row_format(str(tmp_path / "rows"), Encoder.simple_string_encoder())
+        rows.sink_to(by_letter.with_bucket_assigner(ByFirstField()).build())
+        rows.sink_to(DeltaSink.for_table(str(tmp_path / "table")).with_partition_columns("origin").build())
+        env.execute()
+    finally:
+        os.umask(before)
+    written = [path for name in ("rows", "table") for path in (tmp_path / name).rglob("*")]
+    assert {path.suffix for path in written} >= {".parquet", ".json", ""}
+    assert {path.stat().st_mode & 0o777 for path in written if path.is_dir()} == {0o777 & ~umask}
+    # delta-rs makes its log entries with 0644 at most
+    ours = [path for path in written if path.is_file() and "_delta_log" not in path.parts]
+    assert {path.stat().st_mode & 0o777 for path in ours} == {0o666 & ~umask}
 
 
 def test_bulk_files_appear_with_each_checkpoint_while_the_job_runs(make_env: MakeEnvironment, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import os
 import select
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -275,7 +276,16 @@ def _lock_files(folder: Path) -> list[Path]:
 
 def _folders(attempt_id: str) -> list[Path]:
     roots = {Path(tempfile.gettempdir()), Path("/tmp")}
-    return [folder for root in roots for folder in root.glob(f"{folder_prefix(attempt_id)}*")]
+    return [folder for root in roots for folder in root.glob(f"{folder_prefix(attempt_id)}*") if _is_ours(folder)]
+
+
+def _is_ours(folder: Path) -> bool:
+    """Tell whether we made a folder: what somebody else's says are hosts may be any processes of ours."""
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
 def close_hosts(attempt_id: str, *, grace_ms: int) -> None:

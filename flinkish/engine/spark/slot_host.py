@@ -193,15 +193,23 @@ def _remove_files(order: _Order) -> None:
             os.rmdir(os.path.dirname(order.address))
 
 
+def _listen(order: _Order) -> Listener:
+    """Bind the socket, for this user only; all that the tasks write has the permissions that the user's umask gives."""
+    before = os.umask(0o077)
+    try:
+        return Listener(order.address, "AF_UNIX", backlog=16, authkey=order.key.encode())
+    finally:
+        os.umask(before)
+
+
 def main() -> None:
     """Read the order from stdin, bind the socket, say so, serve."""
-    os.umask(0o077)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = _Order(**json.loads(sys.stdin.buffer.read()))
     host = _Host(order)
     try:
         signal.signal(signal.SIGTERM, host.on_signal)
-        with Listener(order.address, "AF_UNIX", backlog=16, authkey=order.key.encode()) as listener:
+        with _listen(order) as listener:
             os.write(order.readiness, b"1")
             os.close(order.readiness)
             threading.Thread(target=_watch, args=(order, host), name="flinkish-watch", daemon=True).start()

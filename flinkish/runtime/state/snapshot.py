@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flinkish.common import safe_files
 from flinkish.common.ids import IdSource
 from flinkish.common.typeinfo import Types
 from flinkish.runtime.key_groups import may_be_wrapped, original_key
@@ -131,7 +132,7 @@ class SnapshotWriter:
     def _open(self) -> None:
         # Not its parents: a table that was deleted, by a driver that took over and ended the job, is not made anew.
         self._path.parent.mkdir(exist_ok=True)
-        self._file = self._path.open("xb")
+        self._file = safe_files.create_file(self._barrier.root, os.path.relpath(self._path, self._barrier.root))
         self._sink = _HashingFile(self._file)
         # Keys and values are mostly different from row to row: a dictionary of them would be built in vain.
         repeated = ["operator_uid", "state_name", "state_kind", "key_group", "checkpoint_id"]

@@ -357,6 +357,42 @@ def test_a_folder_that_others_can_enter_is_refused(folder: Path) -> None:
         hosts.make_folder(open_folder)
 
 
+def test_the_socket_of_a_host_is_for_its_user_only_and_the_umask_stays_as_it_was(make: Make, folder: Path) -> None:
+    def hook(slot: int, level: int, command: EpochCommand) -> None:
+        (folder / "output").write_text("x")
+
+    before = os.umask(0o002)
+    try:
+        config = make(ToySettings(hook=hook))
+        _level_zero(config)
+    finally:
+        os.umask(before)
+    (socket,) = hosts._folder_path(config.attempt_id, parent_jvm()).glob("*.sock")
+    assert socket.stat().st_mode & 0o777 == 0o700
+    assert (folder / "output").stat().st_mode & 0o777 == 0o664
+
+
+def test_a_folder_of_somebody_else_does_not_say_which_processes_are_hosts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = subprocess.Popen(["sleep", "60"])
+    try:
+        process = ProcessId.of(victim.pid)
+        assert process is not None
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        for name, mode in (("open", 0o755), ("link", 0o700)):
+            claimed = folder / f"{hosts.folder_prefix('a' * 32)}{name}"
+            claimed.mkdir()
+            (claimed / "s0.lock").write_bytes(hosts._RECORD.pack(process.pid, process.created, False))
+            claimed.chmod(mode)
+            if name == "link":
+                claimed.rename(folder / "theirs")
+                claimed.symlink_to(folder / "theirs")
+        hosts.close_hosts("a" * 32, grace_ms=0)
+        assert victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
+
+
 def test_a_slot_host_does_not_import_spark_or_pandas() -> None:
     code = "import sys, flinkish.engine.spark.slot_host; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

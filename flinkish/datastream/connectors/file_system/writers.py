@@ -188,7 +188,7 @@ class _RowBucket(_Bucket):
             return
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+                self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             data = memoryview(b"".join(self._buffer))
             offset = info.size - len(data)
             while data:

@@ -1,0 +1,165 @@
+"""File operations in folders that others can write to: below the folder given, no link is followed.
+
+A check of a path before its use is not enough there: the name may lead elsewhere a moment later. So folders are opened one after
+the other, each within the one before (O_NOFOLLOW), and files are opened and removed relative to an open folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from flinkish.common.ids import random_id
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def open_folder(root: str | Path, inside: str = "") -> Iterator[int]:
+    """Open the folder `inside` (relative, plain names) of `root` and yield its descriptor.
+
+    Links on the way to `root` are followed, it is the caller's; none below it is: OSError.
+    """
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in _names(inside):
+            deeper = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = deeper
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_file(root: str | Path, inside: str) -> io.FileIO:
+    """Open an ordinary file below `root` for reading, unbuffered. Raises OSError for links, devices, pipes and folders."""
+    folder, name = os.path.split(inside)
+    with open_folder(root, folder) as descriptor:
+        # Without O_NONBLOCK a pipe would block until somebody writes to it.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = io.FileIO(os.open(name, flags, dir_fd=descriptor))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not an ordinary file", inside)
+    return file
+
+
+def create_file(root: str | Path, inside: str) -> io.BufferedWriter:
+    """Make a new file below `root` and open it for writing. Raises OSError; FileExistsError if its name is taken."""
+    folder, name = os.path.split(inside)
+    with open_folder(root, folder) as descriptor:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return io.BufferedWriter(io.FileIO(os.open(name, flags, 0o666, dir_fd=descriptor), "wb"))
+
+
+def read_file(root: str | Path, inside: str, *, limit: int) -> bytes:
+    """Return the content of an ordinary file below `root`. Raises OSError, also if it has more than `limit` bytes."""
+    with open_file(root, inside) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise OSError(errno.EFBIG, f"{size} bytes, expected at most {limit}", inside)
+        parts = []
+        while part := file.read(max(1, size)):
+            parts.append(part)
+            if sum(map(len, parts)) > limit:
+                raise OSError(errno.EFBIG, f"more than {limit} bytes", inside)
+        return b"".join(parts)
+
+
+def remove_file(root: str | Path, inside: str) -> None:
+    """Remove a file, or a link itself, below `root`. Raises OSError; FileNotFoundError if it is gone."""
+    folder, name = os.path.split(inside)
+    with open_folder(root, folder) as descriptor:
+        os.unlink(name, dir_fd=descriptor)
+
+
+def remove_empty_folders(root: str | Path, inside: str) -> None:
+    """Remove a folder below `root` and those in it, deepest first; a link is removed itself. Raises OSError if one has a file."""
+    parent, name = os.path.split(inside)
+    with open_folder(root, parent) as descriptor:
+        if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=descriptor)
+            return
+        for _, folders, _, folder in os.fwalk(name, topdown=False, follow_symlinks=False, dir_fd=descriptor):
+            for each in folders:
+                os.rmdir(each, dir_fd=folder)
+        os.rmdir(name, dir_fd=descriptor)
+
+
+def files_below(root: str | Path, inside: str) -> Iterator[str]:
+    """Yield the paths, relative to `root`, of all files in a folder and the folders in it; links count as files.
+
+    Yields nothing if `inside` is a link itself.
+    """
+    parent, name = os.path.split(inside)
+    with open_folder(root, parent) as descriptor:
+        for path, folders, files, folder in os.fwalk(name, follow_symlinks=False, dir_fd=descriptor):
+            links = [each for each in folders if _is_link(each, folder)]
+            for each in sorted((*files, *links)):
+                yield os.path.normpath(os.path.join(parent, path, each))
+
+
+def replace_file(root: str | Path, inside: str, content: bytes, *, sync: bool, draft: str = "") -> None:
+    """Write a file below `root` in one step: readers see the old content or the new. Raises OSError.
+
+    It is written beside, as `<name><draft>.<random>.new`, a name that nobody can have put a link at, then renamed.
+    """
+    folder, name = os.path.split(inside)
+    temporary = f"{name}{draft}.{random_id()[:16]}.new"
+    with open_folder(root, folder) as descriptor:
+        try:
+            with create_file(root, os.path.join(folder, temporary)) as file:
+                file.write(content)
+                file.flush()
+                if sync:
+                    os.fsync(file.fileno())
+            os.rename(temporary, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=descriptor)
+            raise
+        if sync:
+            os.fsync(descriptor)
+
+
+def make_folders(root: str | Path, inside: str) -> None:
+    """Make a folder below `root` and those that lead to it, as far as they are missing. Raises OSError."""
+    made = ""
+    for name in _names(inside):
+        with open_folder(root, made) as descriptor, contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=descriptor)
+        made = os.path.join(made, name)
+    with open_folder(root, made):
+        pass
+
+
+def leads_outside(path: str | Path, base: str | Path) -> bool:
+    """Tell whether a path, which need not exist, is not below `base`: as it is written, or after its links are resolved.
+
+    >>> leads_outside("/data/a/b", "/data"), leads_outside("/data/../etc/b", "/data"), leads_outside("b", "/data")
+    (False, True, True)
+    """
+    text, root = os.fspath(path), os.path.normpath(base)
+    if "\0" in text or os.path.normpath(text) != text or not _is_below(text, root):
+        return True
+    return not _is_below(os.path.realpath(text), os.path.realpath(root))
+
+
+def _is_below(path: str, base: str) -> bool:
+    return path.startswith(base.rstrip("/") + "/")
+
+
+def _names(inside: str) -> list[str]:
+    names = [name for name in inside.split("/") if name]
+    if inside.startswith("/") or {".", ".."} & set(names):
+        raise OSError(errno.EINVAL, "not a plain relative path", inside)
+    return names
+
+
+def _is_link(name: str, folder: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
