@@ -21,6 +21,7 @@ from flinkish.cli.script import line_of, run_script, without_launcher
 from flinkish.common.config_file import parse_properties
 from flinkish.common.errors import FlinkishError
 from flinkish.datastream import executor_loader
+from flinkish.datastream.forgotten import forgotten_programs
 from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
 
 #: A property anywhere before `--`; the key tells it from other arguments of the script that begin with -D.
@@ -58,6 +59,8 @@ _AS_FLINK = {"allow_interspersed_args": False}
 @_job_options
 def run(job: Path, **options: Any) -> None:
     """Run the script JOB with its ARGUMENTS.
+
+    The exit code is 1 if the script fails, or has built a program and not executed it.
 
     -Dkey=value may also stand behind JOB; what follows `--` is the script's in any case.
     """
@@ -113,9 +116,11 @@ def _run(
     of_script, behind = split_arguments(arguments)
     short = [f"execution.engine={engine}"] if engine else []
     short += [f"parallelism.default={parallelism}"] if parallelism else []
+    forgotten_programs()
     try:
         _set_properties([*short, *properties, *behind])
         run_script(job, of_script)
+        return _remind(job)
     except FlinkishError as error:
         if with_traceback:
             traceback.print_exception(without_launcher(error, job))
@@ -123,12 +128,25 @@ def _run(
             where = line_of(error, job)
             _say(f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else ""))
         return 1
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+        return _remind(job)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         traceback.print_exception(without_launcher(error, job))
         return 1
-    return 0
+    finally:
+        forgotten_programs()
+
+
+def _remind(job: Path) -> int:
+    """Say which programs a script has built and not executed; return the exit code."""
+    forgotten = forgotten_programs()
+    for text in forgotten:
+        _say(f"{job}: {text}")
+    return 1 if forgotten else 0
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

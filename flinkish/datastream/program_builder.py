@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.pickling import own_copy
+from flinkish.datastream.forgotten import Reminder
 from flinkish.datastream.transformations import (
     CacheTransformation,
     PartitionTransformation,
@@ -35,6 +36,7 @@ class ProgramBuilder:
         self.transformations: dict[TransformationId, Transformation] = {}
         #: Operators added since the last execution: these, with all that they read, are what is executed next.
         self._pending: list[TransformationId] = []
+        self._reminder = Reminder()
 
     def add(self, kind: type[Transformation], **fields: Any) -> TransformationId:
         """Make a transformation; returns its id.
@@ -50,6 +52,7 @@ class ProgramBuilder:
         # As in Flink a source alone is nothing to execute.
         if not issubclass(kind, (SourceTransformation, *VIRTUAL)):
             self._pending.append(identifier)
+            self._reminder.add(fields["name"])
         return identifier
 
     def replace(self, identifier: TransformationId, **changes: Any) -> None:
@@ -69,11 +72,12 @@ class ProgramBuilder:
                 self.replace(identifier, parallelism=parallelism)
 
     def to_execute(self) -> Mapping[TransformationId, Transformation]:
-        """Return the pending operators with all that they read, in the order in which they were made.
+        """Return the pending operators with all that they read, in the order in which they were made: to run or to show them.
 
         What was cached is read from there, by a source in the place of the cached stream; nothing before it is needed then.
         Raises InvalidProgramError if there are no pending operators.
         """
+        self._reminder.clear()
         if not self._pending:
             raise InvalidProgramError(
                 "No operators defined in streaming topology. Cannot execute.",

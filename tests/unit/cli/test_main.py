@@ -169,6 +169,39 @@ def test_a_script_that_is_not_there_is_refused(job: Path) -> None:
     assert "does not exist" in result.output
 
 
+BUILDING = """
+from flinkish.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1]).map(lambda value: value).print()
+"""
+
+
+@pytest.mark.parametrize("end", ["", "raise SystemExit", "import sys\nsys.exit(0)"])
+def test_a_script_that_executes_nothing_of_what_it_has_built_fails(job: Path, end: str) -> None:
+    job.write_text(BUILDING + end)
+    result = invoke("run", job)
+    assert result.exit_code == 1
+    assert f"{job}: the program has ended without execute(), so these operators have not run: 'Map', " in result.output
+    assert "Hint: call execute()" in result.output
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["print(env.explain())", "print(env.get_execution_plan())", "try:\n    env.execute()\nexcept AssertionError:\n    pass"],
+)
+def test_a_script_that_makes_any_use_of_what_it_has_built_does_not_fail(job: Path, end: str) -> None:
+    job.write_text(BUILDING + end)
+    assert invoke("run", job).exit_code == 0
+
+
+def test_what_was_built_before_a_failure_is_not_spoken_of(job: Path) -> None:
+    job.write_text(f"{BUILDING}\nimport sys\nsys.exit(3)")
+    result = invoke("run", job)
+    assert (result.exit_code, result.output) == (3, "")
+    job.write_text("")
+    assert invoke("run", job).exit_code == 0
+
+
 EXECUTING = """
 from flinkish.datastream.executor_loader import load_executor
 print("before")
