@@ -1,12 +1,15 @@
 """The text of records, as Flink prints them and writes them into text files.
 
 Values of a declared type look as the Java objects that Flink has for them: `+I[a, 1]`, `(a,1)`, `{k=1}`, `true`, `1.0E10`. Values
-without one are Python's `str`. The functions are built once per type; nothing is looked up per record.
+without one are Python's `str`. Numbers look as in Java 19 and later; Java up to 18 shows more digits than needed for some. Entries
+of a map come in their order in the dict; Java's HashMap has an order of its own. The functions are built once per
+type; nothing is looked up per record.
 """
 
 from __future__ import annotations
 
 import datetime
+import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
@@ -130,29 +133,54 @@ def _boolean_text(value: Any) -> str:
 
 
 def double_text(value: float) -> str:
-    """Return a 64-bit number as Java's Double.toString."""
+    """Return a 64-bit number as Double.toString of Java 19 and later: the fewest digits that mean it, and at least two."""
     magnitude = abs(value)
     if 1e-3 <= magnitude < 1e7:
         return repr(float(value))
-    return _special_text(value) or _scientific(Decimal(repr(float(value))))
-
-
-def float_text(value: float) -> str:
-    """Return a 32-bit number as Java's Float.toString: the fewest digits that give the same 32 bits."""
     special = _special_text(value)
     if special is not None:
         return special
-    digits = repr(value)
-    bits = _bits(value)
-    for precision in range(1, 10):
-        shorter = f"{value:.{precision}g}"
-        if bits is not None and _bits(float(shorter)) == bits:
-            digits = shorter
-            break
+    text = repr(float(value))
+    return _scientific(Decimal(text if _has_two_digits(text) else f"{value:.1e}"))
+
+
+def float_text(value: float) -> str:
+    """Return a 32-bit number as Float.toString of Java 19 and later: the fewest digits that mean it, and at least two."""
+    special = _special_text(value)
+    if special is not None:
+        return special
+    number = _shortest(value)
     if 1e-3 <= abs(value) < 1e7:
-        plain = f"{Decimal(digits):f}"
+        plain = f"{number.normalize():f}"
         return plain if "." in plain else f"{plain}.0"
-    return _scientific(Decimal(digits))
+    return _scientific(number)
+
+
+def _has_two_digits(text: str) -> bool:
+    """Return whether the shortest form has a second digit: Java writes at least two, and the two that come closest.
+
+    The smallest double is 5e-324 for Python and 4.9E-324 for Java, which is closer.
+    """
+    return "." in text
+
+
+def _shortest(value: float) -> Decimal:
+    """Return the number with the fewest digits, at least two, that means the same 32 bits; of several the closest."""
+    bits = _bits(value)
+    if bits is not None:
+        # The floats above a power of two are twice as far apart as those below, so that one farther up may mean it.
+        above = math.frexp(value)[0] in (0.5, -0.5)
+        for digits in range(1, 9):
+            closest = Decimal(f"{value:.{digits}e}")
+            if _bits(float(closest)) == bits:
+                return closest
+            if above:
+                sign, coefficient, exponent = closest.as_tuple()
+                assert isinstance(exponent, int)
+                farther = Decimal((sign, tuple(map(int, str(int("".join(map(str, coefficient))) + 1))), exponent))
+                if _bits(float(farther)) == bits:
+                    return farther
+    return Decimal(repr(value))
 
 
 _FLOAT = struct.Struct("<f")

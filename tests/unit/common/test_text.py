@@ -90,15 +90,33 @@ def test_print_shows_all_else_as_text_files_do() -> None:
         (float("-inf"), "-Infinity"),
         (123456789012.5, "1.234567890125E11"),
         (1.7976931348623157e308, "1.7976931348623157E308"),
+        (5e-324, "4.9E-324"),
+        (-1e-323, "-9.9E-324"),
+        (2e-323, "2.0E-323"),
+        (2e23, "2.0E23"),
+        (1e23, "1.0E23"),
+        (9007199254740993.0, "9.007199254740992E15"),
     ],
 )
-def test_doubles_look_as_in_java(value: float, text: str) -> None:
+def test_doubles_look_as_in_java_19_and_later(value: float, text: str) -> None:
     assert double_text(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.23, "1.23"), (100.0, "100.0"), (1e10, "1.0E10"), (16777216.0, "1.6777216E7"), (0.1, "0.1"), (0.0, "0.0")],
+    [
+        (1.23, "1.23"),
+        (100.0, "100.0"),
+        (1e10, "1.0E10"),
+        (16777216.0, "1.6777216E7"),
+        (0.1, "0.1"),
+        (0.0, "0.0"),
+        (2.0**-149, "1.4E-45"),
+        (-(2.0**-148), "-2.8E-45"),
+        (2.0**-146, "1.1E-44"),
+        (2.0**66, "7.378698E19"),
+        (2.0**-96, "1.2621775E-29"),
+    ],
 )
 def test_floats_show_the_fewest_digits_of_their_32_bits(value: float, text: str) -> None:
     assert float_text(struct.unpack("<f", struct.pack("<f", value))[0]) == text
