@@ -8,7 +8,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from flinkish.common import Duration, Instant, Row, Types
+from flinkish.common import Duration, Instant, Row, Types, to_epoch_milli
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import FilterFunction, OutputTag, ProcessFunction, RuntimeContext
 
@@ -97,9 +97,7 @@ class FlightParser:
             moment = datetime.datetime.fromisoformat(hour)
             if not 1900 <= moment.year < 2200:
                 raise ValueError(f"a flight of the year {moment.year}")
-            if moment.tzinfo is None:
-                moment = moment.replace(tzinfo=datetime.UTC)
-            start = int(moment.timestamp()) * 1000
+            start = to_epoch_milli(moment)
             self._hour = (hour, start)
         return start
 

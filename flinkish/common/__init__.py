@@ -18,7 +18,7 @@ from flinkish.common.serialization import (
     SimpleStringSchema,
 )
 from flinkish.common.serializer import TypeSerializer
-from flinkish.common.time import Duration, Instant, Time
+from flinkish.common.time import Duration, Instant, Time, to_epoch_milli
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.common.watermark_strategy import (
@@ -58,4 +58,5 @@ __all__ = [
     "Types",
     "WatermarkGenerator",
     "WatermarkStrategy",
+    "to_epoch_milli",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
+import math
 import re
+from decimal import Decimal
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError
 
-__all__ = ["Duration", "Instant", "Time"]
+__all__ = ["Duration", "Instant", "Time", "to_epoch_milli"]
 
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_SECOND = 1_000_000_000
@@ -18,6 +21,17 @@ def _whole_number(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgumentError(f"{what} must be a whole number (int); got {value!r} of type {type(value).__name__}")
     return value
+
+
+def _in_millis(value: Any, unit: int, what: str) -> int:
+    """Return an amount of a unit of so many milliseconds in milliseconds, if that is a whole number."""
+    if isinstance(value, float) and math.isfinite(value):
+        # As it is written: 1.001 * 1000 would be 1000.9999999999999.
+        millis = Decimal(repr(float(value))) * unit
+        if millis != int(millis):
+            raise InvalidArgumentError(f"{value!r} {what} are not a whole number of milliseconds: {millis}")
+        return int(millis)
+    return _whole_number(value, what) * unit
 
 
 @functools.total_ordering
@@ -146,43 +160,47 @@ class Instant:
 class Time:
     """An amount of time in milliseconds; what windows and state time-to-live are given in.
 
+    A fraction is taken if it is a whole number of milliseconds: `Time.seconds(1.5)`. Raises InvalidArgumentError for any other.
+
+    Differs from Flink: PyFlink takes any fraction, and then fails for windows that are not tumbling.
+
     >>> Time.seconds(5).to_milliseconds()
     5000
     """
 
     __slots__ = ("_milliseconds",)
 
-    def __init__(self, milliseconds: int) -> None:
-        self._milliseconds = _whole_number(milliseconds, "a Time's milliseconds")
+    def __init__(self, milliseconds: float) -> None:
+        self._milliseconds = _in_millis(milliseconds, 1, "milliseconds")
 
     def to_milliseconds(self) -> int:
         """Return milliseconds."""
         return self._milliseconds
 
     @staticmethod
-    def milliseconds(milliseconds: int) -> Time:
+    def milliseconds(milliseconds: float) -> Time:
         """Return an amount of milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
-    def seconds(seconds: int) -> Time:
+    def seconds(seconds: float) -> Time:
         """Return an amount of seconds."""
-        return Time(_whole_number(seconds, "seconds") * 1000)
+        return Time(_in_millis(seconds, 1_000, "seconds"))
 
     @staticmethod
-    def minutes(minutes: int) -> Time:
+    def minutes(minutes: float) -> Time:
         """Return an amount of minutes."""
-        return Time.seconds(_whole_number(minutes, "minutes") * 60)
+        return Time(_in_millis(minutes, 60_000, "minutes"))
 
     @staticmethod
-    def hours(hours: int) -> Time:
+    def hours(hours: float) -> Time:
         """Return an amount of hours."""
-        return Time.minutes(_whole_number(hours, "hours") * 60)
+        return Time(_in_millis(hours, 3_600_000, "hours"))
 
     @staticmethod
-    def days(days: int) -> Time:
+    def days(days: float) -> Time:
         """Return an amount of days of 24 hours."""
-        return Time.hours(_whole_number(days, "days") * 24)
+        return Time(_in_millis(days, 86_400_000, "days"))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Time) and self._milliseconds == other._milliseconds
@@ -195,6 +213,36 @@ class Time:
 
     def __repr__(self) -> str:
         return f"Time({self._milliseconds} ms)"
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+def to_epoch_milli(moment: datetime.date) -> int:
+    """Return the milliseconds from 1970-01-01 UTC to a datetime, rounded down: what a TimestampAssigner returns for it.
+
+    A datetime without a time zone is in UTC, as everywhere in flinkish, whatever the time zone of the machine is; Python's own
+    `timestamp()` would take it for local time. A date is its midnight in UTC. Raises InvalidArgumentError for anything else.
+
+    Differs from Flink: it has no such function.
+
+    >>> to_epoch_milli(datetime.datetime(2024, 7, 1, 12))
+    1719835200000
+    >>> to_epoch_milli(datetime.datetime.fromisoformat("2024-07-01T12:00+02:00"))
+    1719828000000
+    """
+    if not isinstance(moment, datetime.date) or moment != moment:  # pandas.NaT is a datetime
+        raise InvalidArgumentError(
+            f"to_epoch_milli() needs a datetime or date; got {moment!r} of type {type(moment).__name__}",
+            hint="datetime.datetime.fromisoformat(text) or strptime(text, format) read one.",
+        )
+    if not isinstance(moment, datetime.datetime):
+        return (moment.toordinal() - _EPOCH.toordinal()) * 86_400_000
+    elapsed: datetime.timedelta = moment.replace(tzinfo=None) - _EPOCH
+    if moment.tzinfo is not None:
+        elapsed -= moment.utcoffset() or datetime.timedelta(0)
+    return elapsed // _MILLISECOND
 
 
 _UNIT_NANOS = {

@@ -294,6 +294,7 @@ def test_timestamps_must_be_numbers(timestamp: Any, at_the_source: bool) -> None
         stream = local_env().from_collection([timestamp]).assign_timestamps_and_watermarks(strategy)
     text = failure_of(stream)
     assert "NotANumber.extract_timestamp must return milliseconds as int" in text
+    assert "to_epoch_milli(value)" in text
     assert repr(timestamp) in text
 
 

@@ -23,7 +23,8 @@ def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) 
     shown = repr(value) if len(repr(value)) <= 200 else repr(value)[:200] + "..."
     raise TypeMismatchError(
         f"{name} must return milliseconds as int; got {timestamp!r} of type {type(timestamp).__name__} for the record {shown}",
-        hint="for a datetime: int(value.timestamp() * 1000); leave out records without a time before (filter, side output).",
+        hint="for a datetime: to_epoch_milli(value) of flinkish.common, which takes one without a time zone for UTC (its own "
+        "timestamp() would take it for local time); leave out records without a time before (filter, side output).",
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import pickle
+import time
+from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.time import Duration, Instant, Time, parse_duration
+from flinkish.common.time import Duration, Instant, Time, parse_duration, to_epoch_milli
 
 
 def test_durations_of_different_units_are_equal_if_they_are_as_long() -> None:
@@ -75,6 +79,63 @@ def test_time_counts_milliseconds_and_prints_them() -> None:
     assert Time.days(1).to_milliseconds() == 86_400_000
     assert Time.hours(1) == Time.minutes(60) == Time.seconds(3600) == Time.milliseconds(3_600_000)
     assert str(Time.milliseconds(5)) == "5 ms"
+
+
+@pytest.mark.parametrize(
+    ("amount", "milliseconds"),
+    [
+        (Time.seconds(1.5), 1500),
+        (Time.seconds(1.001), 1001),
+        (Time.seconds(-0.25), -250),
+        (Time.milliseconds(5.0), 5),
+        (Time.minutes(0.1), 6000),
+        (Time.hours(0.5), 1_800_000),
+        (Time.days(1.5), 129_600_000),
+    ],
+)
+def test_a_fraction_that_is_a_whole_number_of_milliseconds_is_a_time(amount: Time, milliseconds: int) -> None:
+    assert amount.to_milliseconds() == milliseconds
+    assert type(amount.to_milliseconds()) is int
+
+
+@pytest.mark.parametrize("seconds", [0.0005, 1.00001, float("nan"), float("inf"), True, "1", None])
+def test_any_other_amount_is_refused(seconds: Any) -> None:
+    with pytest.raises(InvalidArgumentError):
+        Time.seconds(seconds)
+
+
+UTC_PLUS_2 = datetime.timezone(datetime.timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    ("moment", "milliseconds"),
+    [
+        (datetime.datetime(1970, 1, 1), 0),
+        (datetime.datetime(2024, 7, 1, 12), 1_719_835_200_000),
+        (datetime.datetime(2024, 7, 1, 12, tzinfo=UTC_PLUS_2), 1_719_828_000_000),
+        (datetime.datetime(1969, 12, 31, 23, 59, 59, 999_500), -1),
+        (datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999), 253_402_300_799_999),
+        (datetime.datetime(1, 1, 1, tzinfo=UTC_PLUS_2), -62_135_604_000_000),
+        (datetime.date(1970, 1, 2), 86_400_000),
+        (pd.Timestamp("1970-01-01 00:00:00.0015"), 1),
+        (pd.Timestamp("1970-01-01 02:00", tz=UTC_PLUS_2), 0),
+    ],
+)
+def test_the_milliseconds_of_a_datetime_do_not_depend_on_the_zone_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, moment: Any, milliseconds: int
+) -> None:
+    for zone in ("UTC", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        assert to_epoch_milli(moment) == milliseconds
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("moment", [0, "2024-07-01", None, datetime.time(1), pd.NaT])
+def test_what_is_no_datetime_has_no_milliseconds(moment: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="needs a datetime or date"):
+        to_epoch_milli(moment)
 
 
 @pytest.mark.parametrize("value", [Duration.of_seconds(3), Instant.of_epoch_milli(-1), Time.seconds(2)])
