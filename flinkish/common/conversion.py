@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import datetime
 import math
+import numbers
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from types import GeneratorType
 from typing import Any, NoReturn
 
 from flinkish.common.errors import TypeMismatchError
+from flinkish.common.records import check_record
 from flinkish.common.text import double_text, float_text
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
@@ -52,11 +55,16 @@ def converter(type_info: TypeInformation) -> Convert | None:
 
     A value of the right type comes back as it is or as a copy with equal content; None stays None. Numbers are converted as
     PyFlink's coders do (1.7 is 1 as an INT, True is 1, 5 is True); FLOAT is rounded to 32 bits, SQL_TIME and SQL_TIMESTAMP are
-    cut to milliseconds. A TUPLE must be a tuple, a ROW a Row, a STRING a str, a LIST or array a list. None is allowed in the
-    fields of a row, in lists, in arrays that are not primitive, and as the value of a map.
+    cut to milliseconds. A TUPLE must be a tuple, a ROW a Row, a STRING a str, a LIST or array a list; of subclasses the content
+    is taken, as it is encoded. Datetimes with a time zone are brought to UTC.
+
+    None is a value of every type as a record ("no value"), in the fields of a row, in lists, in arrays that are not primitive,
+    and as the value of a map. It is refused in the fields of a tuple (a pickled one takes it), in primitive arrays and as the key
+    of a map.
 
     Differs from Flink: a tuple or row with too many fields is refused, where PyFlink cuts off the rest, and a row with too few,
-    of which PyFlink makes up the rest; a CHAR is one character; a BIG_INT may have more than 64 bits.
+    of which PyFlink makes up the rest; a CHAR is one character; a BIG_INT may have more than 64 bits. PyFlink encodes a None
+    only where a chain of Python operators ends, and fails there for most types; it reads times on the clock of their time zone.
 
     The function raises TypeMismatchError, which names the field, what it must be and what was got.
 
@@ -81,11 +89,11 @@ def lenient_converter(type_info: TypeInformation) -> Convert | None:
 
     As `converter`, but a row may be given as a Row, dict, list, tuple or object with attributes (keys and attributes that are
     not fields are left out, missing ones are None), a tuple as a list or Row, a list or array as a tuple or array, a text as a
-    number or boolean, an array of bytes as a list of numbers, and whole numbers of up to 64 bits wrap around as in Java (43878
-    as a SHORT is -21658).
+    number or boolean, an array of bytes as a list of numbers from -128 to 255.
 
-    Differs from Flink: other numbers are converted if nothing is lost (1 as a DOUBLE), and what cannot be converted raises
-    TypeMismatchError, where PyFlink makes it null and fails later with a NullPointerException.
+    Differs from Flink: numbers are converted if nothing is lost (1 as a DOUBLE), and what cannot be converted raises
+    TypeMismatchError: PyFlink wraps whole numbers that are out of range around (43878 as a SHORT is -21658), and makes other
+    values null, to fail later with a NullPointerException.
     """
     return _build(type_info, lenient=True)
 
@@ -153,20 +161,20 @@ def _condition(type_info: TypeInformation) -> str:
     return "value is not None" if needed is None else f"value is not None and {needed}"
 
 
-def mapping(type_info: TypeInformation) -> Callable[[object, Convert, Iterable[Any]], Iterator[Any]]:
+def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert, Iterable[Any]], Iterator[Any]]:
     """Return a generator function (owner, function, values): calls the function for each value and converts what it returns.
 
-    As `converter`, without a call for a value of the right type. The owner is in the generator's frame as `self`: errors are
-    traced to it.
+    As `converter`, without a call for a value of the right type. Where there is nothing to convert it refuses generators, with a
+    text that begins with `what` must be returned. The owner is in the generator's frame as `self`: errors are traced to it.
     """
     convert = converter(type_info)
-    lines = ["def convert(self, function, values):", "    for value in values:"]
+    lines = ["def convert(self, function, values):", "    for value in values:", "        value = function(value)"]
     if convert is None:
-        lines.append("        yield function(value)")
+        lines += ["        if value.__class__ is generator:", "            check_record(value, what)"]
     else:
-        lines += ["        value = function(value)", f"        if {_condition(type_info)}:", "            value = slow(value)"]
-        lines.append("        yield value")
-    return _compiled(lines, {"slow": convert})
+        lines += [f"        if {_condition(type_info)}:", "            value = slow(value)"]
+    lines.append("        yield value")
+    return _compiled(lines, {"slow": convert, "generator": GeneratorType, "check_record": check_record, "what": what})
 
 
 def _plain_type(type_info: TypeInformation) -> TypeInformation:
@@ -189,6 +197,7 @@ _EXPECTED = {
 }
 
 _FLOAT = struct.Struct("<f")
+_NO_OFFSET = datetime.timedelta(0)
 
 
 class _Builder:
@@ -223,9 +232,9 @@ class _Builder:
             case DateTypeInfo():
                 return self._date(path)
             case TimeTypeInfo():
-                return self._time(path)
+                return self._time(path, whole_milliseconds=True)
             case TimestampTypeInfo():
-                return self._timestamp(path)
+                return self._timestamp(path, whole_milliseconds=True)
             case LocalTimeTypeInfo():
                 return self._local_time(type_info, path)
             case _:
@@ -253,14 +262,22 @@ class _Builder:
             return self._integer(_INTEGER_BITS[basic], path, expected)
         match basic:
             case BasicType.STRING:
-                return self._text(path, expected) if self._lenient else self._instance(str, path, expected)
+                return self._text(path, expected)
             case BasicType.INSTANT:
-                return self._instance(Instant, path, expected)
+
+                def convert_instant(value: Any) -> Any:
+                    if type(value) is Instant:
+                        return value
+                    if isinstance(value, Instant):
+                        return Instant(value.seconds, value.nanos)
+                    fail(path, expected, value)
+
+                return convert_instant
             case BasicType.CHAR:
 
                 def convert_char(value: Any) -> Any:
                     if isinstance(value, str) and len(value) == 1:
-                        return value
+                        return _plain_text(value)
                     fail(path, expected, value)
 
                 return convert_char
@@ -286,12 +303,17 @@ class _Builder:
 
                 def convert_float(value: Any) -> Any:
                     try:
-                        return unpack(pack(value))[0]
-                    except OverflowError:
+                        number = unpack(pack(value))[0]
+                    except OverflowError as error:
+                        if lenient:
+                            fail(path, "a number that fits into 32 bits", value, error)
                         # As in C and Java, what is too large for 32 bits is infinite.
                         return math.copysign(math.inf, value)
                     except struct.error as error:
                         fail(path, expected, value, error)
+                    if lenient and isinstance(value, int) and number != value:
+                        fail(path, "a whole number that 32 bits of a FLOAT hold exactly", value)
+                    return number
 
                 return convert_float
             case BasicType.DOUBLE | BasicType.FLOAT:
@@ -300,9 +322,12 @@ class _Builder:
                     if isinstance(value, (str, bytes)):
                         fail(path, expected, value)
                     try:
-                        return float(value)
+                        number = float(value)
                     except (TypeError, ValueError, OverflowError) as error:
                         fail(path, expected, value, error)
+                    if lenient and isinstance(value, int) and number != value:
+                        fail(path, "a whole number that 64 bits of a DOUBLE hold exactly", value)
+                    return number
 
                 return convert_double
             case BasicType.BIG_INT:
@@ -322,7 +347,8 @@ class _Builder:
                 def convert_decimal(value: Any) -> Any:
                     if type(value) is Decimal:
                         return value
-                    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+                    # numbers.Number: numpy's are not ints, but are registered there.
+                    if isinstance(value, bool) or not isinstance(value, (str, numbers.Number)):
                         fail(path, expected, value)
                     try:
                         return Decimal(str(value))
@@ -344,18 +370,18 @@ class _Builder:
                 fail(path, expected, value)  # an operator may cut off decimals, data that is handed in must not lose any
             if low <= number <= high:
                 return number
-            if lenient and -(2**63) <= number < 2**63:
-                return ((number - low) & (2**bits - 1)) + low
             fail(path, expected, value)
 
         return convert_integer
 
     def _text(self, path: str, expected: str) -> Convert:
-        fail = self._fail
+        fail, lenient = self._fail, self._lenient
 
         def convert_text(value: Any) -> Any:
             if isinstance(value, str):
-                return value
+                return _plain_text(value)
+            if not lenient:
+                fail(path, expected, value)
             if isinstance(value, bool):
                 return "true" if value else "false"
             if isinstance(value, float):
@@ -366,57 +392,76 @@ class _Builder:
 
         return convert_text
 
-    def _instance(self, wanted: type, path: str, expected: str) -> Convert:
-        fail = self._fail
+    # Dates and times. Subclasses, such as pandas.Timestamp, become what a decoded value is: the class itself. What has a time
+    # zone is brought to UTC, as the types have none.
 
-        def convert_instance(value: Any) -> Any:
-            if isinstance(value, wanted):
-                return value
-            fail(path, expected, value)
-
-        return convert_instance
-
-    # Dates and times.
+    def _in_utc(self, path: str, expected: str, value: datetime.datetime) -> datetime.datetime:
+        """Return a datetime.datetime without a time zone: one that has none is in UTC."""
+        if value != value:
+            self._fail(path, expected, value)  # pandas.NaT is a datetime
+        if value.tzinfo is not None:
+            try:
+                value = value.astimezone(datetime.UTC)
+            except OverflowError as error:
+                self._fail(path, f"{expected} whose year in UTC is 1 to 9999", value, error)
+        time = value.hour, value.minute, value.second, value.microsecond
+        return datetime.datetime(value.year, value.month, value.day, *time, fold=value.fold)
 
     def _date(self, path: str) -> Convert:
-        fail, date, date_and_time = self._fail, datetime.date, datetime.datetime
+        fail, in_utc, date, date_and_time = self._fail, self._in_utc, datetime.date, datetime.datetime
 
         def convert_date(value: Any) -> Any:
             if type(value) is date:
                 return value
             if isinstance(value, date_and_time):
-                return value.date()
+                return in_utc(path, "a datetime.date", value).date()
             if isinstance(value, date):
-                return value
+                return date(value.year, value.month, value.day)
             fail(path, "a datetime.date", value)
 
         return convert_date
 
-    def _time(self, path: str) -> Convert:
-        fail, time = self._fail, datetime.time
+    def _time(self, path: str, *, whole_milliseconds: bool) -> Convert:
+        fail, in_utc, time, date_and_time = self._fail, self._in_utc, datetime.time, datetime.datetime
 
         def convert_time(value: Any) -> Any:
-            if isinstance(value, datetime.datetime):
-                value = value.time()
+            if type(value) is not time or value.tzinfo is not None:
+                value = plain(value)
+            if whole_milliseconds:
+                excess = value.microsecond % 1000
+                if excess:
+                    return value.replace(microsecond=value.microsecond - excess)
+            return value
+
+        def plain(value: Any) -> datetime.time:
+            if isinstance(value, date_and_time):
+                return in_utc(path, "a datetime.time", value).time()
             if not isinstance(value, time):
                 fail(path, "a datetime.time", value)
-            excess = value.microsecond % 1000
-            if excess or value.tzinfo is not None:
-                return value.replace(microsecond=value.microsecond - excess, tzinfo=None)
-            return value
+            if value.tzinfo is not None and value.utcoffset() != _NO_OFFSET:
+                fail(
+                    path,
+                    "a datetime.time without a time zone, or in UTC",
+                    value,
+                    hint="without a date a time cannot be brought to UTC; value.replace(tzinfo=None) keeps hour and minute.",
+                )
+            return time(value.hour, value.minute, value.second, value.microsecond)
 
         return convert_time
 
-    def _timestamp(self, path: str) -> Convert:
-        fail, date_and_time = self._fail, datetime.datetime
+    def _timestamp(self, path: str, *, whole_milliseconds: bool) -> Convert:
+        fail, in_utc, date_and_time = self._fail, self._in_utc, datetime.datetime
 
         def convert_timestamp(value: Any) -> Any:
-            if not isinstance(value, date_and_time):
-                fail(path, "a datetime.datetime", value)
-            if value.tzinfo is not None:
-                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-            excess = value.microsecond % 1000
-            return value.replace(microsecond=value.microsecond - excess) if excess else value
+            if type(value) is not date_and_time or value.tzinfo is not None:
+                if not isinstance(value, date_and_time):
+                    fail(path, "a datetime.datetime", value)
+                value = in_utc(path, "a datetime.datetime", value)
+            if whole_milliseconds:
+                excess = value.microsecond % 1000
+                if excess:
+                    return value.replace(microsecond=value.microsecond - excess)
+            return value
 
         return convert_timestamp
 
@@ -425,23 +470,27 @@ class _Builder:
             case LocalTimeTypeInfo.TimeType.LOCAL_DATE:
                 return self._date(path)
             case LocalTimeTypeInfo.TimeType.LOCAL_TIME:
-                return self._instance(datetime.time, path, "a datetime.time")
+                return self._time(path, whole_milliseconds=False)
             case _:
-                return self._instance(datetime.datetime, path, "a datetime.datetime")
+                return self._timestamp(path, whole_milliseconds=False)
 
     # Arrays, lists, maps.
 
     def _bytes(self, path: str) -> Convert:
         fail, lenient = self._fail, self._lenient
-        numbers = self._sequence(Types.BYTE(), Types.PRIMITIVE_ARRAY(Types.BYTE()), path, nullable=False) if lenient else None
+        # Java's bytes have a sign, Python's have none: both are taken.
+        listed = self._sequence(Types.SHORT(), Types.PRIMITIVE_ARRAY(Types.BYTE()), path, nullable=False) if lenient else None
 
         def convert_bytes(value: Any) -> Any:
             if type(value) is bytes:
                 return value
             if isinstance(value, (bytes, bytearray, memoryview)):
                 return bytes(value)
-            if numbers is not None and isinstance(value, (list, tuple)):
-                return bytes(number & 0xFF for number in numbers(value))
+            if listed is not None and isinstance(value, (list, tuple)):
+                found = listed(value)
+                if not all(-128 <= number <= 255 for number in found):
+                    fail(path, "bytes, or a list of whole numbers from -128 to 255", value)
+                return bytes(number & 0xFF for number in found)
             fail(path, "bytes", value)
 
         return convert_bytes
@@ -637,6 +686,11 @@ def _compiled(lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _plain_text(value: str) -> str:
+    """Return the text of a str, also of a subclass (an Enum's str() is its name), as PyFlink's coder encodes it."""
+    return str.__str__(value)
 
 
 def _as_int(value: Any) -> int:

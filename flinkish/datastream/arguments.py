@@ -7,7 +7,10 @@ from flinkish.common.pickling import check_serializable
 from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream.function_wrappers import describe
+from flinkish.datastream.function_wrappers import check_returns, describe
+
+#: Methods whose plain callable returns an iterable of records.
+_MANY_RECORDS = frozenset({"flat_map", "apply"})
 
 
 def check(condition: bool, message: str, *, hint: str | None = None) -> None:
@@ -43,7 +46,12 @@ def type_of(given: object, method: str, argument: str = "output_type") -> TypeIn
 
 
 def check_function(function: object, method: str, argument: str = "function") -> None:
-    """Raise NotSerializableError, naming the attribute at fault, for a function that cannot be pickled."""
+    """Raise NotSerializableError, naming the attribute at fault, for a function that cannot be pickled.
+
+    Raises InvalidArgumentError for one that can never return what it must: an `async def`, and a generator function where one
+    value is needed.
+    """
+    check_returns(function, method, many=method in _MANY_RECORDS)
     check_serializable(function, f"the {argument} of {method}(), {describe(function)},")
 
 

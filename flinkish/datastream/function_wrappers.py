@@ -5,11 +5,15 @@ Each wrapper shadows its method with the callable itself: calling `function.map`
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.datastream.functions import (
+    AggregateFunction,
+    AsyncFunction,
+    CoMapFunction,
     FilterFunction,
     FlatMapFunction,
     Function,
@@ -111,6 +115,51 @@ def _callable(function: object, kind: str, method: str) -> Callable[..., Any]:
     if not callable(function):
         raise InvalidArgumentError(f"{method}() needs {kind} or a callable; got {function!r}.")
     return function
+
+
+#: The methods of functions that return one value; all others return many records, or nothing.
+_ONE_VALUE: tuple[tuple[type[Function], tuple[str, ...]], ...] = (
+    (MapFunction, ("map",)),
+    (CoMapFunction, ("map1", "map2")),
+    (FilterFunction, ("filter",)),
+    (ReduceFunction, ("reduce",)),
+    (AggregateFunction, ("create_accumulator", "add", "get_result", "merge")),
+    (KeySelector, ("get_key",)),
+    (Partitioner, ("partition",)),
+)
+
+
+def check_returns(function: object, method: str, *, many: bool) -> None:
+    """Raise InvalidArgumentError for an `async def`, and for a generator function that must return one value.
+
+    `many`: a plain callable returns an iterable of records.
+    """
+    if not isinstance(function, Function):
+        _check_call(function, function, method, many)
+        return
+    if isinstance(function, AsyncFunction):
+        return
+    single = {name for kind, names in _ONE_VALUE if isinstance(function, kind) for name in names}
+    # Only what flinkish calls: methods of the user's own may be what they like.
+    called = {name for kind in type(function).__mro__ if kind.__module__.startswith("flinkish.") for name in vars(kind)}
+    for name in sorted(called):
+        if not name.startswith("_"):
+            _check_call(getattr(type(function), name), function, method, name not in single)
+
+
+def _check_call(call: object, function: object, method: str, many: bool) -> None:
+    # Of an object with __call__ inspect does not look at that.
+    calls = call, type(call).__call__
+    if any(inspect.iscoroutinefunction(part) or inspect.isasyncgenfunction(part) for part in calls):
+        raise InvalidArgumentError(
+            f"{method}() cannot call an `async def`: {describe(call)}, in {describe(function)}.",
+            hint="AsyncDataStream.unordered_wait(stream, function, timeout) calls the async_invoke of an AsyncFunction.",
+        )
+    if not many and any(map(inspect.isgeneratorfunction, calls)):
+        raise InvalidArgumentError(
+            f"{method}() needs a function that returns one value; got a generator function, which has `yield`: {describe(call)}.",
+            hint="return the value; to emit many records, or none, use flat_map().",
+        )
 
 
 def describe(function: object) -> str:

@@ -353,6 +353,10 @@ class StreamExecutionEnvironment:
         """Make a stream of the elements of a collection, emitted in order by one subtask.
 
         With a type the elements are converted to it, and a TypeMismatchError names what cannot be. Always of parallelism 1.
+        A pandas DataFrame is the collection of its rows: tuples for a TUPLE, else Rows.
+
+        Differs from Flink: whole numbers that are out of the type's range are refused, not wrapped around; so are a str, bytes
+        and a dict, of which PyFlink makes a stream of letters, numbers and keys. The elements of a set are sorted.
         """
         from flinkish.datastream.connectors.collection import CollectionSource
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.records import check_results
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.arguments import check_function, type_of
@@ -257,7 +258,13 @@ class _FlatJoin(_PairFunction):
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         first, second = self._split(inputs)
         call = self._call
-        return (result for one in first for other in second for result in call(one, other))
+
+        def results(one: Any, other: Any) -> Iterable[Any]:
+            found: Iterable[Any] = call(one, other)
+            check_results(found, "the FlatJoinFunction must return an iterable of results")
+            return found
+
+        return (result for one in first for other in second for result in results(one, other))
 
 
 class _CoGroup(_PairFunction):

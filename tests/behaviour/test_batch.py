@@ -53,6 +53,19 @@ def timed(env: StreamExecutionEnvironment, records: list[Any] = RECORDS) -> Data
     return env.from_collection(records, PAIR).assign_timestamps_and_watermarks(strategy)
 
 
+class Timestamp(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield value, ctx.timestamp()
+
+
+def test_results_of_reduce_and_of_aggregations_have_no_timestamp(batch: StreamExecutionEnvironment) -> None:
+    keyed = timed(batch).key_by(lambda pair: pair[0], Types.STRING())
+    reduced = keyed.reduce(lambda one, other: (one[0], one[1] + other[1])).process(Timestamp())
+    greatest = keyed.max_by(1).process(Timestamp())
+    found = collect(reduced.union(greatest))
+    assert sorted(found) == sorted((pair, -(2**63)) for pair in [("a", 6), ("b", 7), ("c", 1), ("a", 3), ("b", 5), ("c", 1)])
+
+
 class Trace(KeyedProcessFunction):
     """Emits what it sees, with its count of the key."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import dumps, loads
+from flinkish.common.records import is_one_record, is_table
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits
 from flinkish.datastream.connectors.base import (
@@ -41,15 +43,15 @@ class CollectionSplit(SourceSplit):
 class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]):
     """Emit the elements of a collection in their order, by one reader.
 
-    With a type the elements are converted when the source is made, leniently as Flink does: whole numbers are wrapped into the
-    type's range, and a list, tuple, dict or object will do for a row. Raises TypeMismatchError for what cannot be converted.
+    With a type the elements are converted when the source is made, leniently as Flink does: a list, tuple, dict or object will
+    do for a row. Raises TypeMismatchError for what cannot be converted. A pandas DataFrame is the collection of its rows. The
+    elements of a set are sorted. Raises InvalidArgumentError for what is no collection of records.
     """
 
     def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
-        if not isinstance(collection, Iterable):
-            raise InvalidArgumentError(f"from_collection takes an iterable of elements; got {collection!r}")
+        elements = _rows(collection, type_info) if is_table(collection) else _checked(collection)
         convert = None if type_info is None else lenient_converter(type_info)
-        self._values = tuple(collection) if convert is None else tuple(map(convert, collection))
+        self._values = tuple(elements) if convert is None else tuple(map(convert, elements))
         self._type_info = type_info
         self._immutable = all(map(_is_immutable, self._values))
 
@@ -80,6 +82,47 @@ class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]
 
     def produced_type(self) -> TypeInformation | None:
         return self._type_info
+
+
+def _rows(table: Any, type_info: TypeInformation | None) -> Iterable[Any]:
+    """Return the rows of a pandas DataFrame; raises InvalidArgumentError for other tables."""
+    # Whoever has a DataFrame has imported pandas; nobody else needs it.
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(table, pandas.DataFrame):
+        raise InvalidArgumentError(
+            f"from_collection takes a collection of records or a pandas DataFrame, not another table; {_shown(table)}",
+            hint="give its rows, or a DataFrame: table.to_pylist() or table.to_pandas() of Arrow, frame.rows() of Polars.",
+        )
+    from flinkish.datastream.connectors._frames import rows_of_frame
+
+    return rows_of_frame(table, type_info)
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return f"got {shown if len(shown) <= 200 else shown[:200] + '...'} of type {type(value).__name__}"
+
+
+def _checked(collection: Any) -> Iterable[Any]:
+    """Return a collection of records; raises InvalidArgumentError for what is none."""
+    got = _shown(collection)
+    if not isinstance(collection, Iterable):
+        raise InvalidArgumentError(f"from_collection takes an iterable of elements; {got}")
+    if is_one_record(collection):
+        if isinstance(collection, dict):
+            hint = (
+                "from_collection(list(value.items())) makes a stream of its pairs, from_collection([value]) of the dict itself."
+            )
+        else:
+            hint = "from_collection([value]) makes a stream of it, from_collection(list(value)) of its parts."
+        raise InvalidArgumentError(f"from_collection takes a collection of records, not a single one; {got}", hint=hint)
+    if isinstance(collection, (set, frozenset)):
+        # Any order will do, but it must be the same in each process: a restored job goes on at a position.
+        try:
+            return sorted(collection)
+        except TypeError:
+            return sorted(collection, key=repr)
+    return collection
 
 
 def _is_immutable(value: Any) -> bool:

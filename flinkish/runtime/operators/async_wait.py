@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from flinkish.common.errors import AsyncFunctionError, EngineError
+from flinkish.common.records import is_one_record
 from flinkish.datastream.functions import AsyncFunction, AsyncRetryStrategy
 from flinkish.datastream.operators import AsyncWaitConfig
 from flinkish.runtime.event_loop import GRACE_SECONDS, EventLoop
@@ -114,7 +115,7 @@ class _Caller:
         call.task.cancel()
 
     def _checked(self, results: Any) -> Iterable[Any]:
-        if isinstance(results, Iterable):
+        if isinstance(results, Iterable) and not is_one_record(results):
             return results if results.__class__ is list else list(results)
         what = "cannot be none" if results is None else "should be of list type"
         raise _WrongResultError(

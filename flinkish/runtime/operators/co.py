@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
+from flinkish.common.records import check_record, check_results
 from flinkish.datastream.operators import (
     CoFlatMapConfig,
     CoMapConfig,
@@ -48,11 +50,13 @@ class CoMapOperator(_TwoInputOperator[CoMapConfig]):
         self._inputs = (self._mapping(self.function.map1), self._mapping(self.function.map2))
 
     def _mapping(self, function: Callable[[Any], Any]) -> ProcessInput:
-        emit = self.emit
+        emit, what = self.emit, f"map of {self.node.name!r} must return a record or None"
 
         def process(value: Any, timestamp: int | None, self: CoMapOperator = self) -> None:
             result = function(value)
             if result is not None:
+                if result.__class__ is GeneratorType:
+                    check_record(result, what)
                 emit(result, timestamp)
 
         return process
@@ -64,11 +68,13 @@ class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
         self._inputs = (self._flattening(self.function.flat_map1), self._flattening(self.function.flat_map2))
 
     def _flattening(self, function: Callable[[Any], Any]) -> ProcessInput:
-        emit = self.emit
+        emit, what = self.emit, f"flat_map of {self.node.name!r} must return None or an iterable of results"
 
         def process(value: Any, timestamp: int | None, self: CoFlatMapOperator = self) -> None:
             results = function(value)
             if results is not None:
+                if results.__class__ is not GeneratorType and results.__class__ is not list:
+                    check_results(results, what)
                 for result in results:
                     emit(result, timestamp)
 

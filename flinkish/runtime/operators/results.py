@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
-from flinkish.common.errors import InvalidProgramError
+from flinkish.common.records import check_results
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime.channels import Emit
@@ -21,15 +22,13 @@ def results_emitter(output: Output, emit: Emit, tags: dict[str, TypeInformation 
     """
     side = {tag: converting(target, type_info) if (type_info := tags.get(tag)) else target for tag, target in output.side.items()}
 
+    what = f"{name} must return None or an iterable of results"
+
     def emit_results(results: Any, timestamp: int | None) -> None:
-        try:
-            iterator = iter(results)
-        except TypeError:
-            raise InvalidProgramError(
-                f"{name} must return None or an iterable of results; got {type(results).__name__}",
-                hint="use `yield value`, or return a list.",
-            ) from None
-        for result in iterator:
+        kind = results.__class__
+        if kind is not GeneratorType and kind is not list:
+            check_results(results, what)
+        for result in results:
             if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                 side.get(result[0].tag_id, discard)(result[1], timestamp)
             else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import GeneratorType
 from typing import Any
 
 from flinkish.common.conversion import converter, mapping
-from flinkish.common.errors import TypeMismatchError
+from flinkish.common.records import check_record, check_results
 from flinkish.datastream.operators import (
     FilterConfig,
     FlatMapConfig,
@@ -24,16 +25,20 @@ class MapOperator(FunctionOperator[MapConfig]):
         super().connect(output)
         emit, function = output.main, self.function
         convert = converter(self.node.output_type)
+        what = f"map of {self.node.name!r} must return a record"
 
         # `function.map` is looked up for each record: open() may set it.
         def process(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
-            emit(function.map(value), timestamp)
+            result = function.map(value)
+            if result.__class__ is GeneratorType:
+                check_record(result, what)
+            emit(result, timestamp)
 
         def process_and_convert(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
             emit(convert(function.map(value)), timestamp)  # type: ignore[misc]
 
         self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
-        self._mapping = mapping(self.node.output_type)
+        self._mapping = mapping(self.node.output_type, what)
 
     def process_run(self, values: Iterable[Any]) -> None:
         self.output.main_run(self._mapping(self, self.function.map, values))
@@ -47,14 +52,10 @@ class FlatMapOperator(FunctionOperator[FlatMapConfig]):
     def process(self, value: Any, timestamp: int | None) -> None:
         emit = self.emit
         results = self._flat_map(value)
-        try:
-            iterator = iter(results)
-        except TypeError:
-            raise TypeMismatchError(
-                f"flat_map of {self.node.name!r} must return an iterable of results; got {results!r}",
-                hint="use `yield value`, or return a list: an empty one for nothing.",
-            ) from None
-        for result in iterator:
+        kind = results.__class__
+        if kind is not GeneratorType and kind is not list:
+            check_results(results, f"flat_map of {self.node.name!r} must return an iterable of results")
+        for result in results:
             emit(result, timestamp)
 
 
