@@ -1,9 +1,9 @@
 """The text of records, as Flink prints them and writes them into text files.
 
 Values of a declared type look as the Java objects that Flink has for them: `+I[a, 1]`, `(a,1)`, `{k=1}`, `true`, `1.0E10`. Values
-without one are Python's `str`. Numbers look as in Java 19 and later; Java up to 18 shows more digits than needed for some. Entries
-of a map come in their order in the dict; Java's HashMap has an order of its own. The functions are built once per
-type; nothing is looked up per record.
+without one are Python's `str`. Numbers look as in Java 19 and later; Java up to 18 shows more digits than needed for some.
+Entries of a map come in their order in the dict; Java's HashMap has an order of its own. The functions are built once per type;
+nothing is looked up per record.
 """
 
 from __future__ import annotations
