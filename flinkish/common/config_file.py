@@ -23,6 +23,8 @@ __all__ = ["CONFIG_FILE_NAME", "check_key", "load_configuration", "parse_propert
 
 CONFIG_FILE_NAME = "config.yaml"
 _DIRECTORY_VARIABLE = "FLINKISH_CONF_DIR"
+#: What the tags of plain data begin with.
+_PLAIN = "tag:yaml.org,2002:"
 _LOG = logging.getLogger(__name__)
 
 
@@ -120,14 +122,27 @@ def _entries(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[
 
 
 def _construct(node: yaml.Node) -> Any:
-    """Return the value of a node with the safe loader's rules: no objects, only plain data."""
-    loader = yaml.SafeLoader("")
+    """Return the value of a node: texts, lists and dicts of texts, None for nothing.
+
+    Options read texts themselves. YAML 1.1 would make 8 of 010, 90 of 1:30, 1.1 of the name 1.10, and true of the name "on".
+    """
+    if node.tag == f"{_PLAIN}null":
+        return None
+    _check_tags(node)
+    loader = yaml.BaseLoader("")
     try:
-        value = loader.construct_document(node)
+        return loader.construct_document(node)
     finally:
         loader.dispose()
-    # Dates are text to every option: YAML makes one of 2013-01-01.
-    return node.value if isinstance(node, yaml.ScalarNode) and not isinstance(value, (str, int, float, type(None))) else value
+
+
+def _check_tags(node: yaml.Node) -> None:
+    """Raise YAMLError for a value that is to be an object, such as `!!python/name:x`."""
+    if not node.tag.startswith(_PLAIN) or node.tag.startswith(f"{_PLAIN}python"):
+        raise yaml.constructor.ConstructorError(None, None, f"there is no type {node.tag!r} here", node.start_mark)
+    for part in node.value if isinstance(node, yaml.CollectionNode) else ():
+        for child in part if isinstance(part, tuple) else (part,):
+            _check_tags(child)
 
 
 def _line(node: yaml.Node) -> int:

@@ -201,11 +201,16 @@ def _parse_memory(value: Any) -> int:
 
 
 def _parse_list(value: Any) -> list[str]:
-    return [to_text(item) for item in parse_list_value(value)]
+    # Texts as they are written: YAML 1.1 would make 8 of 010, and 1.1 of 1.10.
+    return [to_text(item) for item in _list_value(value, yaml.BaseLoader)]
 
 
 def parse_list_value(value: Any) -> list[Any]:
     """Read a list: a Python list, a YAML list such as '[a, b]', or text separated by ';'."""
+    return _list_value(value, yaml.SafeLoader)
+
+
+def _list_value(value: Any, loader: type[yaml.BaseLoader | yaml.SafeLoader]) -> list[Any]:
     if not value:
         return []
     if isinstance(value, (list, tuple)):
@@ -214,7 +219,7 @@ def parse_list_value(value: Any) -> list[Any]:
         raise TypeError(value)
     if value.lstrip()[:1] in ("[", "-"):
         try:
-            loaded = yaml.safe_load(value)
+            loaded = yaml.load(value, Loader=loader)
         except yaml.YAMLError as error:
             raise ValueError(value) from error
         if isinstance(loaded, list):
@@ -229,7 +234,7 @@ def _parse_map(value: Any) -> dict[str, str]:
         text = value.strip()
         if text.startswith("{"):
             try:
-                value = yaml.safe_load(text)
+                value = yaml.load(text, Loader=yaml.BaseLoader)
             except yaml.YAMLError as error:
                 raise ValueError(value) from error
         else:

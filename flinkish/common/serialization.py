@@ -44,7 +44,7 @@ class DeserializationSchema:
         raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
 
     def is_end_of_stream(self, next_element: Any) -> bool:
-        """Return whether a record says that its stream ends before it."""
+        """Return whether a record says that its stream ends before it; no connector here can do that, so they refuse it."""
         return False
 
     def get_produced_type(self) -> TypeInformation:
@@ -147,7 +147,8 @@ class _SimpleStringEncoder(Encoder):
 
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         text = text_function(type_info)
-        charset = self._charset
+        # A byte order mark would stand before each record; without one UTF-16 and UTF-32 are big-endian, as in Java.
+        charset = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}.get(self._charset, self._charset)
         return lambda value: (text(value) + "\n").encode(charset)
 
 

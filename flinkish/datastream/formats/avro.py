@@ -16,6 +16,7 @@ from flinkish.common.io import InputFormat
 from flinkish.common.serialization import BulkWriterFactory, DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
+from flinkish.datastream.connectors.file_system.avro_checks import Check, check_of
 from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
 from flinkish.datastream.connectors.file_system.avro_rows import AvroPart, row_type_of
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, record_error
@@ -122,9 +123,11 @@ class AvroRowSerializationSchema(SerializationSchema):
         self._schema = _schema(record_class, avro_schema_string)
         row_type_of(AvroPart(self._schema), "AvroRowSerializationSchema")
         self._part: AvroPart | None = None
+        self._check: Check | None = None
 
     def open(self) -> None:
         self._part = AvroPart(self._schema)
+        self._check = check_of(self._schema.parsed)
 
     def serialize(self, element: Any) -> bytes:
         """Return the record of a row; raises TypeMismatchError for what is no record of the schema."""
@@ -136,8 +139,8 @@ class AvroRowSerializationSchema(SerializationSchema):
             record = self._part.from_row(element)
         except (ValueError, TypeError, AttributeError) as error:
             raise record_error(element, str(error)) from error
-        write_record(buffer, self._schema, record)
+        write_record(buffer, self._schema, record, self._check)
         return buffer.getvalue()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_part": None}
+        return {**self.__dict__, "_part": None, "_check": None}

@@ -44,6 +44,18 @@ def test_lists_maps_and_dates_are_kept(tmp_path: Path) -> None:
     assert configuration.get(options.PIPELINE_NAME) == "2013-01-01"
 
 
+def test_values_are_read_as_they_are_written(tmp_path: Path) -> None:
+    configuration = read_config_file(
+        write(tmp_path, "parallelism.default: 010\npipeline: {name: 1.10, jars: [on, 1:30], global-job-parameters: {n: 010}}\n")
+    )
+    assert configuration.get(options.DEFAULT_PARALLELISM) == 10
+    assert configuration.get(options.PIPELINE_NAME) == "1.10"
+    assert configuration.get(options.JARS) == ["on", "1:30"]
+    assert configuration.get(options.GLOBAL_JOB_PARAMETERS) == {"n": "010"}
+    with pytest.raises(ConfigurationError, match="bad value '1:30'"):
+        read_config_file(write(tmp_path, "execution.checkpointing.interval: 1:30\n")).get(options.CHECKPOINTING_INTERVAL)
+
+
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "execution:\n"])
 def test_an_empty_file_is_an_empty_configuration(tmp_path: Path, text: str) -> None:
     assert read_config_file(write(tmp_path, text)).key_set() == set()

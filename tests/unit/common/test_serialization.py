@@ -22,6 +22,13 @@ def test_text_goes_through_its_character_set_and_back(charset: str) -> None:
     assert not schema.is_end_of_stream("grün")
 
 
+@pytest.mark.parametrize("charset", ["UTF-16", "UTF-32", "UTF-8-SIG", "UTF-16LE"])
+def test_an_encoder_of_lines_writes_no_byte_order_mark_before_each_record(charset: str) -> None:
+    encode = Encoder.simple_string_encoder(charset).encode_function(Types.STRING())
+    name = {"UTF-16": "UTF-16BE", "UTF-32": "UTF-32BE", "UTF-8-SIG": "UTF-8"}.get(charset, charset)
+    assert (encode("a") + encode("grün")).decode(name) == "a\ngrün\n"
+
+
 def test_undecodable_bytes_are_an_error() -> None:
     with pytest.raises(ValueError, match="utf-8"):
         SimpleStringSchema().deserialize(b"\xff")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flinkish.common.conversion import converter
@@ -37,6 +39,7 @@ from flinkish.datastream.formats.avro import (
     AvroSchema,
     GenericRecordAvroTypeInfo,
 )
+from flinkish.datastream.formats.parquet import AvroParquetReaders
 from flinkish.datastream.output_tag import OutputTag
 from tests.unit.connectors.fakes import FakeMetricGroup, SourceRun
 from tests.unit.formats import support
@@ -323,6 +326,64 @@ def test_missing_fields_take_their_defaults(tmp_path: Path) -> None:
 def test_records_of_another_schema_are_refused(tmp_path: Path, record: Any, reason: str) -> None:
     with pytest.raises(TypeMismatchError, match=f"the record is not of its Avro schema: .*{reason}"):
         support.write(tmp_path, AvroBulkWriters.for_generic_record(NUMBERS), [number(1), record])
+
+
+def field(field_type: Any, **more: Any) -> AvroSchema:
+    return AvroSchema({"type": "record", "name": "R", "fields": [{"name": "a", "type": field_type, **more}]})
+
+
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+NESTED = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": ["null", "int"]}]}
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize(
+    ("field_type", "value"),
+    [
+        ("int", 1.5),
+        ("int", 2**31),
+        ("long", True),
+        (["null", "long"], 1.5),
+        ({"type": "array", "items": "string"}, "abc"),
+        ({"type": "array", "items": "int"}, [1, 1.5]),
+        ({"type": "map", "values": "int"}, {"k": 1.5}),
+        (NESTED, {"x": 1.5}),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, datetime.datetime(2024, 1, 1, tzinfo=ZONE)),
+        ({"type": "int", "logicalType": "time-millis"}, datetime.time(1, tzinfo=ZONE)),
+    ],
+)
+def test_values_that_fastavro_would_change_are_refused(tmp_path: Path, field_type: Any, value: Any, rows: bool) -> None:
+    record = Row(a=Row(**value) if field_type is NESTED else value) if rows else {"a": value}
+    with pytest.raises(TypeMismatchError, match="the record is not of its Avro schema"):
+        support.write(tmp_path, AvroBulkWriters.for_generic_record(field(field_type)), [record])
+    with pytest.raises(TypeMismatchError, match="the record is not of its Avro schema"):
+        AvroRowSerializationSchema(avro_schema_string=str(field(field_type))).serialize(record if rows else Row(**record))
+
+
+DEFAULTS: list[tuple[Any, Any, Any]] = [
+    ("bytes", "\u00ff", b"\xff"),
+    ("double", 1, 1.0),
+    (["bytes", "null"], "x", b"x"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "\u0001", decimal.Decimal("0.01")),
+    ({"type": "long", "logicalType": "timestamp-millis"}, 0, datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)),
+    ({"type": "array", "items": "bytes"}, ["x"], [b"x"]),
+    ({"type": "map", "values": {"type": "fixed", "name": "F", "size": 2}}, {"k": "xy"}, {"k": b"xy"}),
+    ({"type": "record", "name": "S", "fields": [{"name": "x", "type": "bytes", "default": "q"}]}, {}, {"x": b"q"}),
+]
+
+
+@pytest.mark.parametrize(("field_type", "default", "value"), DEFAULTS)
+def test_defaults_are_values_of_their_own_in_each_record(tmp_path: Path, field_type: Any, default: Any, value: Any) -> None:
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, NUMBERS.parsed, [number(1), number(2)])
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "a.parquet")
+    schema = AvroSchema({**field(field_type, default=default).definition, "name": "Number"})
+    avro = support.read(tmp_path / "a.avro", BulkFormat.avro_format(schema))
+    parquet = support.read(tmp_path / "a.parquet", AvroParquetReaders.for_generic_record(schema))
+    for first, second in (avro, parquet):
+        assert first == second == {"a": value}
+        assert first["a"].__class__ is value.__class__
+        assert first["a"] is not second["a"] or not isinstance(value, list | dict)
 
 
 def test_the_type_checks_what_an_operator_returns() -> None:

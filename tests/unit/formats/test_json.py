@@ -17,6 +17,7 @@ from flinkish.common.errors import (
     InvalidProgramError,
     SourceError,
     TypeMismatchError,
+    UnsupportedError,
 )
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.serialization import DeserializationSchema, Encoder, SimpleStringSchema
@@ -294,3 +295,12 @@ class Hex(DeserializationSchema):
 def test_a_schema_of_the_users_own_reads_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"ff\nzz\n10\n")
     assert support.read(tmp_path, StreamFormat.line_format(Hex()), RecordErrorPolicy.skip()) == [255, 16]
+
+
+def test_a_schema_that_ends_its_stream_is_refused_for_files() -> None:
+    class UntilZero(SimpleStringSchema):
+        def is_end_of_stream(self, next_element: str) -> bool:
+            return next_element == "0"
+
+    with pytest.raises(UnsupportedError, match=r"UntilZero.is_end_of_stream\(\) would not be asked"):
+        StreamFormat.line_format(UntilZero())

@@ -16,6 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from flinkish.common.errors import InvalidProgramError
+from flinkish.datastream.connectors.file_system.avro_checks import with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
 
 Convert = Callable[[Any], Any]
@@ -73,7 +74,8 @@ def arrow_record(schema: AvroSchema) -> ArrowRecord:
     builder = _Builder()
     builder.define(parsed)
     fields = tuple((field["name"], builder.part(field["type"], field["name"])) for field in parsed["fields"])
-    defaults = {field["name"]: field["default"] for field in parsed["fields"] if "default" in field}
+    with_values = with_default_values(parsed)
+    defaults = {field["name"]: field["default"] for field in with_values["fields"] if "default" in field}
     return ArrowRecord(fields, defaults)
 
 

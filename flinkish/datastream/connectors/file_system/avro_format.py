@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import zlib
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from fastavro.read import SchemaResolutionError
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.avro_checks import has_defaults, with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, SplitReader, open_checked
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS
@@ -65,6 +67,7 @@ class _AvroReader(SplitReader):
         self._errors = errors
         self._unit = unit
         self._end = None if split.length is None else split.offset + split.length
+        self._shares = False
         self._file = open_checked(split)
         try:
             self._blocks = self._read_header()
@@ -99,7 +102,10 @@ class _AvroReader(SplitReader):
             if self._schema is None or json.loads(own.metadata["avro.schema"]) == self._schema.definition:
                 return own
             self._file.seek(0)
-            return fastavro.block_reader(self._file, self._schema.parsed)
+            parsed = self._schema.parsed
+            # Defaults that are lists or dicts are the same object in all records.
+            self._shares = has_defaults(parsed, (list, dict))
+            return fastavro.block_reader(self._file, with_default_values(parsed))
         except DECOMPRESSION_ERRORS as error:
             raise self._undecompressed(error) from error
         except Exception as error:
@@ -143,7 +149,7 @@ class _AvroReader(SplitReader):
             if block is None:
                 self._next = None
                 return False
-            self._records = list(block)
+            self._records = list(map(copy.deepcopy, block)) if self._shares else list(block)
             self._next = begin + block.size
         except SchemaResolutionError as error:
             raise SourceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -88,7 +89,10 @@ class _RecordReader(RowGroupReader):
         return f"column {name!r} is {column.type} in the file, which cannot be read as {part.type}"
 
     def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
-        values: dict[str, Sequence[Any]] = {name: [default] * count for name, default in self._absent.items()}
+        values: dict[str, Sequence[Any]] = {
+            name: [copy.deepcopy(default) for _ in range(count)] if isinstance(default, list | dict) else [default] * count
+            for name, default in self._absent.items()
+        }
         for (name, part), column in zip(self._found, columns, strict=True):
             convert, read = part.from_arrow, column.to_pylist()
             values[name] = read if convert is None else [None if value is None else convert(value) for value in read]

@@ -78,7 +78,8 @@ class AvroPart:
                 return (
                     Types.OBJECT_ARRAY(item_type),
                     lambda value: list(map(read_item, value)),
-                    lambda value: list(map(write_item, value)),
+                    # A text is left to be refused, not taken for its letters.
+                    lambda value: value if isinstance(value, str | bytes) else list(map(write_item, value)),
                 )
             case "map":
                 value_type, read_value, write_value = self._part(schema["values"])

@@ -16,6 +16,7 @@ from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
+from flinkish.datastream.connectors.file_system.avro_checks import Check, check_of
 from flinkish.datastream.connectors.file_system.avro_rows import AvroPart
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, avro_schema, mismatch, record_error
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
@@ -60,9 +61,11 @@ def same_schema(written: Any, schema: AvroSchema) -> bool:
     return bool(AvroSchema(written).parsed == schema.parsed)
 
 
-def write_record(buffer: io.BytesIO, schema: AvroSchema, record: Any) -> None:
-    """Append a record in binary form; raises TypeMismatchError if it is not of the schema."""
+def write_record(buffer: io.BytesIO, schema: AvroSchema, record: Any, check: Check | None) -> None:
+    """Append a record in binary form; raises TypeMismatchError if it is not of the schema. `check` is that of the schema."""
     try:
+        if check is not None:
+            check(record)
         # Strict: a field that the schema has not would be lost without a word.
         fastavro.schemaless_writer(buffer, schema.parsed, record, strict_allow_default=True)
     except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
@@ -74,6 +77,7 @@ class AvroRecords:
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
+        self._check = check_of(schema.parsed)
         self._part = AvroPart(schema)
 
     def encode(self, values: Sequence[Any]) -> bytes:
@@ -96,7 +100,7 @@ class AvroRecords:
             record = self._part.from_row(value) if isinstance(value, Row) else value
         except (ValueError, TypeError, AttributeError) as error:
             raise record_error(value, str(error)) from error
-        write_record(buffer, self._schema, record)
+        write_record(buffer, self._schema, record, self._check)
 
     @staticmethod
     def blocks(chunks: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.formats import LineFormat, LineSource, SplitReader
@@ -24,6 +24,12 @@ class SchemaLineFormat(LineFormat):
         super().__post_init__()
         if not isinstance(self.schema, DeserializationSchema):
             raise InvalidArgumentError(f"StreamFormat.line_format takes a DeserializationSchema; got {self.schema!r}")
+        if type(self.schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
+            raise UnsupportedError(
+                f"StreamFormat.line_format: {type(self.schema).__name__}.is_end_of_stream() would not be asked, as files end by "
+                "themselves",
+                hint="leave the method out, and filter() what comes behind such a record.",
+            )
 
     def produced_type(self) -> TypeInformation:
         return self.schema.get_produced_type()

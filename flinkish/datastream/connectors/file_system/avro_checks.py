@@ -1,0 +1,201 @@
+"""What fastavro would write or read as something else: values that only look like those of a schema, and defaults.
+
+It cuts off what a float has behind the point, writes numbers of any size as int, a text as an array of its letters, and drops the
+zone of a time that has none. Defaults stand in a schema as JSON, and in a record they stay that: a text for bytes, a number for a
+time.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any, Final
+
+import fastavro
+
+#: Raises ValueError for a value that is not one of a schema.
+Check = Callable[[Any], None]
+
+#: Where fastavro keeps the named types of a parsed schema.
+_NAMED: Final = "__named_schemas"
+
+
+def check_of(schema: Any) -> Check | None:
+    """Return the check of what fastavro does not check itself, for a parsed schema; None if there is nothing to check."""
+    return _Checks().of(schema)
+
+
+class _Checks:
+    def __init__(self) -> None:
+        self._named: dict[str, Any] = {}
+        #: Of records, which may hold themselves.
+        self._records: dict[str, list[tuple[str, Check]]] = {}
+
+    def of(self, schema: Any) -> Check | None:
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, dict) and "name" in schema:
+            self._named[schema["name"]] = schema
+        elif isinstance(schema, str):
+            schema = self._named.get(schema, schema)
+        logical, kind = (schema.get("logicalType"), schema["type"]) if isinstance(schema, dict) else (None, schema)
+        match kind:
+            case "int" | "long" if logical is not None:
+                return _check_zone if logical.startswith(("local-timestamp", "time-")) else None
+            case "int" | "long":
+                return _check_int if kind == "int" else _check_long
+            case "array":
+                return _items_check(self.of(schema["items"]))
+            case "map":
+                return _values_check(self.of(schema["values"]))
+            case "record" | "error":
+                return self._record(schema)
+            case _:
+                return None
+
+    def _union(self, branches: list[Any]) -> Check | None:
+        checks = [(branch, self.of(branch)) for branch in branches]
+        others = [check for branch, check in checks if branch != "null"]
+        # Of several branches fastavro finds the one that a value is of.
+        check = others[0] if len(others) == 1 else None
+        if check is None:
+            return None
+
+        def nullable(value: Any, check: Check = check) -> None:
+            if value is not None:
+                check(value)
+
+        return nullable
+
+    def _record(self, schema: Any) -> Check:
+        name = schema["name"]
+        fields = self._records.get(name)
+        if fields is None:
+            fields = self._records[name] = []
+            for field in schema["fields"]:
+                check = self.of(field["type"])
+                if check is not None:
+                    fields.append((field["name"], check))
+
+        def check_fields(value: Any, fields: list[tuple[str, Check]] = fields) -> None:
+            for field, check in fields:
+                # One that is missing has a default, or fastavro refuses it.
+                if field in value:
+                    check(value[field])
+
+        return check_fields
+
+
+def _check_int(value: Any) -> None:
+    if value.__class__ is not int:
+        _check_long(value)
+    if not -(2**31) <= value < 2**31:
+        raise ValueError(f"{value!r} does not fit into an int")
+
+
+def _check_long(value: Any) -> None:
+    if value.__class__ is not int and (isinstance(value, bool) or not hasattr(value, "__index__")):
+        raise ValueError(f"{value!r} is no whole number")
+
+
+def _check_zone(value: Any) -> None:
+    if getattr(value, "tzinfo", None) is not None:
+        raise ValueError(f"{value!r} has a zone, which the schema has not")
+
+
+def _items_check(check: Check | None) -> Check:
+    def check_items(value: Any) -> None:
+        if isinstance(value, str | bytes):
+            raise ValueError(f"{value!r} is no array")
+        if check is not None:
+            for item in value:
+                check(item)
+
+    return check_items
+
+
+def _values_check(check: Check | None) -> Check | None:
+    if check is None:
+        return None
+
+    def check_values(value: Any) -> None:
+        for item in value.values():
+            check(item)
+
+    return check_values
+
+
+def with_default_values(parsed: Any) -> Any:
+    """Return a parsed schema whose defaults are values as fastavro reads them, for reading only."""
+    if not has_defaults(parsed):
+        return parsed
+    return _Defaults(parsed.get(_NAMED, {})).copied(parsed)
+
+
+def has_defaults(schema: Any, kinds: tuple[type, ...] = (object,)) -> bool:
+    """Return whether a field has a default of some kinds, in JSON."""
+    if isinstance(schema, list):
+        return any(has_defaults(branch, kinds) for branch in schema)
+    if not isinstance(schema, dict):
+        return False
+    fields = schema.get("fields", ())
+    inner = [schema.get(part) for part in ("type", "items", "values")] + [field["type"] for field in fields]
+    own = [field["default"] for field in fields if "default" in field]
+    return any(isinstance(default, kinds) for default in own) or any(has_defaults(part, kinds) for part in inner)
+
+
+class _Defaults:
+    """Makes values of defaults; `named` are the named types by name."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+
+    def copied(self, schema: Any) -> Any:
+        """Return a schema with values for defaults."""
+        if isinstance(schema, list):
+            return [self.copied(branch) for branch in schema]
+        if not isinstance(schema, dict):
+            return schema
+        copied = {part: self.copied(value) if part in ("type", "items", "values") else value for part, value in schema.items()}
+        if "fields" in schema:
+            copied["fields"] = [self._field(field) for field in schema["fields"]]
+        if _NAMED in schema:
+            copied[_NAMED] = {name: self.copied(part) for name, part in schema[_NAMED].items()}
+        return copied
+
+    def _field(self, field: dict[str, Any]) -> dict[str, Any]:
+        copied = {**field, "type": self.copied(field["type"])}
+        if "default" in field:
+            copied["default"] = self._value(field["type"], field["default"])
+        return copied
+
+    def _value(self, schema: Any, default: Any) -> Any:
+        """Return what a default is when it has been written and read."""
+        buffer = io.BytesIO()
+        fields = [{"name": "value", "type": schema[0] if isinstance(schema, list) else schema}]
+        holder = {"type": "record", "name": "Holder", "fields": fields, "__fastavro_parsed": True, _NAMED: self._named}
+        fastavro.schemaless_writer(buffer, holder, {"value": self._encodable(schema, default)})
+        buffer.seek(0)
+        record: Any = fastavro.schemaless_reader(buffer, holder, None)
+        return record["value"]
+
+    def _encodable(self, schema: Any, default: Any) -> Any:
+        """Return a default in JSON as what fastavro can write: the default of a union is one of its first branch."""
+        if isinstance(schema, list):
+            return self._encodable(schema[0], default)
+        if isinstance(schema, str):
+            schema = self._named.get(schema, schema)
+        match schema["type"] if isinstance(schema, dict) else schema:
+            case "bytes" | "fixed":
+                return default.encode("latin-1")
+            case "array":
+                return [self._encodable(schema["items"], item) for item in default]
+            case "map":
+                return {key: self._encodable(schema["values"], item) for key, item in default.items()}
+            case "record" | "error":
+                return {
+                    field["name"]: self._encodable(field["type"], default.get(field["name"], field.get("default")))
+                    for field in schema["fields"]
+                }
+            case _:
+                return default
