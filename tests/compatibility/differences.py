@@ -17,6 +17,10 @@ def _fired(*firings: tuple[int, int, list[int]]) -> list[str]:
     return [repr((f"TimeWindow(start={start}, end={end})", contents)) for start, end, contents in firings]
 
 
+#: Here it is as in Flink; see "Timers of a trigger" in docs/pages/operators/triggers.md, which holds for process functions, too.
+_DUE_TIMERS = (
+    "Timers that a timer sets or deletes, and that are due as well, fire or not at once; in PyFlink with the next watermark."
+)
 #: Here it is as in Flink.
 _BATCH = (
     "PyFlink's workers use state and timers of a key after the end of the key: results are lost, late, or the job never ends."
@@ -44,8 +48,33 @@ DIFFERENCES: dict[str, Difference] = {
         ],
     ),
     "timers.the_default_on_timer": Difference("PyFlink fails where on_timer was not overridden.", ["('a', 1)"]),
+    "triggers.continuous": Difference(
+        _DUE_TIMERS,
+        _fired(
+            (0, 10, [1, 2, 5]),
+            (0, 10, [1, 2, 5, 9]),
+            (0, 10, [1, 2, 5, 9, 4]),
+            *[(10, 20, [12, 15, 19])] * 3,
+            *[(30, 40, [30])] * 3,
+        ),
+    ),
+    "triggers.continuous_with_lateness": Difference(
+        _DUE_TIMERS,
+        _fired(
+            (0, 10, [1, 2, 5]),
+            (0, 10, [1, 2, 5, 9]),
+            (0, 10, [1, 2, 5, 9, 4]),
+            (0, 10, [1, 2, 5, 9, 4, 7]),
+            *[(10, 20, [12, 15, 19])] * 3,
+            *[(30, 40, [30])] * 3,
+        ),
+    ),
+    "triggers.continuous_at_the_end": Difference(
+        _DUE_TIMERS,
+        _fired(*[(0, 20, [1, 2, 5, 9, 4, 12, 7, 15, 19])] * 7, *[(20, 40, [30])] * 3),
+    ),
     "triggers.continuous_in_sessions": Difference(
-        "A timer for a time that has passed, set by a timer, fires at once, as in Flink; in PyFlink with the next watermark.",
+        _DUE_TIMERS,
         _fired(
             (1, 9, [1, 2, 5]),
             (1, 9, [1, 2, 5]),
@@ -63,7 +92,7 @@ DIFFERENCES: dict[str, Difference] = {
         ),
     ),
     "triggers.timers_of_a_trigger_with_lateness": Difference(
-        "A timer that is deleted by another one does not fire, as in Flink; in PyFlink it does if one watermark brings both.",
+        _DUE_TIMERS,
         _fired(
             (0, 10, [1, 2, 5]),
             (0, 10, [1, 2, 5]),

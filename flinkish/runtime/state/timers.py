@@ -91,26 +91,6 @@ class TimerQueue:
                     # All deleted, and perhaps registered anew; or an earlier one is due: look again.
                     return
 
-    def advance_by_rounds(self, timestamp: int, fire: Fire) -> None:
-        """Fire all timers up to a timestamp; those that are registered meanwhile fire after all that were there before."""
-        while (due := self.next()) is not None and due <= timestamp:
-            heap, by_time = self._heap, self.by_time
-            times: list[int] = []
-            while heap and heap[0] <= timestamp:
-                time = heapq.heappop(heap)
-                # A time whose timers were all deleted, and others registered later, is there twice.
-                if time in by_time and (not times or times[-1] != time):
-                    times.append(time)
-            timers = [(time, address) for time in times for address in by_time[time]]
-            # From here on timers of these times may be registered anew.
-            for time in times:
-                heapq.heappush(heap, time)
-            for time, address in timers:
-                alive = by_time.get(time)
-                if alive is not None and address in alive:
-                    self._remove(time, alive, address)
-                    fire(time, key_of(address), namespace_of(address))
-
     def forget(self, *, logged: bool) -> None:
         """Drop all timers: with what changed, or, where some are in the log already, as a change."""
         if logged:
@@ -212,13 +192,6 @@ class InternalTimerService:
     def advance_watermark(self, timestamp: int, fire: Fire) -> None:
         """Fire all event-time timers up to `timestamp`, in time order, also those that are registered meanwhile."""
         self._event_time.advance(timestamp, fire)
-
-    def advance_watermark_by_rounds(self, timestamp: int, fire: Fire) -> None:
-        """Fire all event-time timers up to `timestamp`; those registered meanwhile come after all that were there before.
-
-        That is the order of PyFlink, whose timers travel between two processes.
-        """
-        self._event_time.advance_by_rounds(timestamp, fire)
 
     def advance_processing_time(self, timestamp: int, fire: Fire) -> None:
         """Fire all processing-time timers up to `timestamp`, in time order, also those that are registered meanwhile."""

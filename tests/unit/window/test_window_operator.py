@@ -82,12 +82,59 @@ def test_a_continuous_trigger_fires_at_its_interval_and_at_the_end() -> None:
         assert window.take_output() == [(("a", 1), 3), (("a", 1), 6), (("a", 1), 9)]
 
 
-def test_a_continuous_trigger_fires_twice_at_the_end_of_the_input_not_once_per_interval() -> None:
+def test_a_continuous_trigger_fires_once_per_interval_also_when_one_watermark_passes_many() -> None:
+    # As in Java; PyFlink fires at 3, 8, 12 and 17.
+    nine = TumblingEventTimeWindows.of(Time.milliseconds(9))
     trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(3))
-    with harness(lambda keyed: sum_of(keyed.window(TEN).trigger(trigger))) as window:
+    with harness(lambda keyed: sum_of(keyed.window(nine).trigger(trigger))) as window:
         window.process_element(("a", 1), 1)
+        window.process_element(("a", 2), 10)
         window.end_input()
-        assert window.take_output() == [(("a", 1), 3), (("a", 1), 9)]
+        sums = [(1, 3), (1, 6), (1, 8), (2, 12), (2, 15), (2, 17)]
+        assert window.take_output() == [(("a", total), time) for total, time in sums]
+
+
+def test_a_continuous_trigger_with_lateness_fires_once_at_the_end_and_then_with_each_late_record() -> None:
+    nine = TumblingEventTimeWindows.of(Time.milliseconds(9))
+    trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(3))
+    with harness(lambda keyed: sum_of(keyed.window(nine).trigger(trigger).allowed_lateness(5))) as window:
+        for number, watermark in ((1, 0), (10, 9), (4, 9), (2, 9), (12, 11)):
+            window.process_element(("a", number), number)
+            window.process_watermark(watermark)
+        window.end_input()
+        early = [(("a", 1), 3), (("a", 1), 6), (("a", 1), 8)]
+        late = [(("a", 5), 4), (("a", 7), 2)]
+        assert window.take_output() == [*early, *late, (("a", 22), 12), (("a", 22), 15), (("a", 22), 17)]
+
+
+class Rescheduling(Trigger[Any, Any]):
+    """Sets timers at 5, 7 and 9; the one at 5 sets one at 6 and one at 3, which is past, and deletes that at 7."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        for time in (9, 5, 7):
+            ctx.register_event_time_timer(time)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == 5:
+            ctx.register_event_time_timer(6)
+            ctx.register_event_time_timer(3)
+            ctx.delete_event_time_timer(7)
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None: ...
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None: ...
+
+
+def test_timers_that_a_triggers_timer_sets_and_deletes_take_part_at_once() -> None:
+    with harness(lambda keyed: sum_of(keyed.window(GlobalWindows.create()).trigger(Rescheduling()))) as window:
+        window.process_element(("a", 1), 1)
+        window.process_watermark(9)
+        assert [time for _, time in window.take_output()] == [5, 3, 6, 9]
 
 
 def test_a_continuous_processing_time_trigger_fires_while_time_goes_on() -> None:

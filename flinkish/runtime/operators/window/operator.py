@@ -210,11 +210,6 @@ class WindowOperator(BaseWindowOperator):
 
     # -- time ----------------------------------------------------------------------------------------------------------------
 
-    def watermark(self, timestamp: int) -> None:
-        self.current_watermark = timestamp
-        self.timers.advance_watermark_by_rounds(timestamp, self._fire_event_time)
-        self.output.watermark(timestamp)
-
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key
         contents_namespace = namespace
