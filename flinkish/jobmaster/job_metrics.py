@@ -9,6 +9,7 @@ from typing import Any
 
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import VertexId
+from flinkish.metrics.registry import merge
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 
 
@@ -39,7 +40,7 @@ class JobFigures:
     #: How many records each source subtask may read in an epoch.
     credit: int
     vertices: tuple[VertexFigures, ...]
-    #: User metrics by name, summed over subtasks where they are numbers.
+    #: User metrics by name, those of the subtasks put together by `metrics.registry.merge`.
     user: Mapping[str, Any]
 
 
@@ -110,13 +111,13 @@ class JobMetrics:
                 last_busy_ms=self._busy,
                 credit=self.credit,
                 vertices=tuple(self._vertex(vertex, totals) for vertex, totals in self._totals.items()),
-                user=self._user_totals(),
+                user=merge(self._user.values()),
             )
 
     def user_metrics(self) -> dict[str, Any]:
-        """Return user metrics by name: numbers summed over the subtasks, of others any subtask's."""
+        """Return user metrics by name, those of the subtasks put together by `metrics.registry.merge`."""
         with self._lock:
-            return self._user_totals()
+            return merge(self._user.values())
 
     def _vertex(self, vertex: VertexId, totals: _Totals) -> VertexFigures:
         return VertexFigures(
@@ -128,18 +129,3 @@ class JobMetrics:
             busy_ms=totals.busy_ms,
             watermark=min(totals.watermarks.values(), default=MIN_WATERMARK),
         )
-
-    def _user_totals(self) -> dict[str, Any]:
-        summed: dict[str, Any] = {}
-        for metrics in self._user.values():
-            for name, value in metrics.items():
-                before = summed.get(name)
-                if _is_number(value) and _is_number(before):
-                    summed[name] = before + value
-                else:
-                    summed[name] = value
-        return summed
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -89,7 +89,10 @@ class MetricRegistry:
 
 
 def merge(subtasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put the values of several subtasks together: numbers are added; of a distribution, the extremes of all."""
+    """Put the values of several subtasks together.
+
+    Numbers, counts and rates are added; a distribution has the extremes of all; of other values any subtask's is taken.
+    """
     merged: dict[str, Any] = {}
     for values in subtasks:
         for name, value in values.items():

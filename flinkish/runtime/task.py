@@ -23,7 +23,7 @@ from flinkish.runtime.elements import Element, LatencyMarker, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.key_groups import key_group_range
-from flinkish.runtime.operators.base import EpochTime, Operator, OperatorContext, Output
+from flinkish.runtime.operators.base import LATE_RECORDS, EpochTime, Operator, OperatorContext, Output
 from flinkish.runtime.operators.batch import input_of
 from flinkish.runtime.operators.factory import make_operator
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
@@ -93,6 +93,7 @@ class VertexTask:
         self._event_loop = EventLoop(f"flinkish-async-{vertex.id}-{subtask}")
         self._table = state.operator(vertex.head.uid).internal("task")
         self._records_in = 0
+        self._late_records = 0
         self._barrier_taken = False
         self._restored = restored
         self._rebuilt = rebuilt
@@ -392,6 +393,9 @@ class VertexTask:
 
     def metrics(self) -> VertexMetrics:
         """Return the epoch's figures; after `frames`, which counts."""
+        user = self._metrics.values()
+        late = sum(count for name, count in user.items() if name.endswith(LATE_RECORDS))
+        late_before, self._late_records = self._late_records, late
         return VertexMetrics(
             vertex=self.vertex.id,
             subtask=self.subtask,
@@ -400,8 +404,9 @@ class VertexTask:
             busy_ms=float(self._busy),
             watermark=self.head.current_watermark,
             bytes_out=self._bytes_out,
+            late_records=late - late_before,
             finished=self._finished,
-            user=self._metrics.values(),
+            user=user,
         )
 
     def next_timer(self) -> int | None:

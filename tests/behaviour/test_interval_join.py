@@ -72,6 +72,21 @@ def test_late_records_of_a_side_go_to_its_side_output(env: StreamExecutionEnviro
     assert sorted(collect(both), key=str) == sorted([(("a", 10), ("a", 9)), (("a", 20), ("a", 21)), ("late", ("a", 5))], key=str)
 
 
+@pytest.mark.parametrize("engine", ["local"])
+def test_late_records_are_counted(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    pairs = [
+        env.from_collection([("a", time) for time in times]).assign_timestamps_and_watermarks(PUNCTUATED)
+        for times in ((10, 20, 5, 6), (10, 20, 7))
+    ]
+    left, right = (stream.key_by(lambda pair: pair[0], Types.STRING()) for stream in pairs)
+    left.interval_join(right).between(Time.milliseconds(-1), Time.milliseconds(1)).process(Pair()).print()
+    client = env.execute_async()
+    result = client.get_job_execution_result().result(timeout=60)
+    assert sum(vertex.late_records for vertex in client.figures().vertices) == 3
+    assert result.get_accumulator_result("Interval Join.numLateRecordsDropped") == 3
+
+
 def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(
         settings={

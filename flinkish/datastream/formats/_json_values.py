@@ -19,6 +19,7 @@ from flinkish.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
+    DecimalTypeInfo,
     ListTypeInfo,
     LocalTimeTypeInfo,
     MapTypeInfo,
@@ -229,6 +230,8 @@ def _simple_writer(type_info: TypeInformation) -> Plain:
             return _float_writer(double_text, lambda value: value)
         case BasicTypeInfo(basic_type=BasicType.FLOAT):
             return _float_writer(float_text, lambda value: float(float_text(value)))
+        case DecimalTypeInfo():
+            return lambda value: _rounded(type_info, value)
         case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
             return _decimal
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
@@ -294,6 +297,13 @@ def _decimal(value: Any) -> decimal.Decimal:
     if not number.is_finite():
         raise ValueError(f"{value!r} is no number")
     return decimal.Decimal(f"{number:f}")
+
+
+def _rounded(type_info: DecimalTypeInfo, value: Any) -> decimal.Decimal:
+    try:
+        return _decimal(type_info.rounded(_decimal(value)))
+    except ArithmeticError:
+        raise ValueError(f"{value!r} has more than {type_info.precision - type_info.scale} digits before the point") from None
 
 
 def _without_zeros(value: datetime.time) -> str:

@@ -24,6 +24,9 @@ from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.level_state import OperatorState
 
+#: The counter of records that came too late and went nowhere; Flink's name.
+LATE_RECORDS = "numLateRecordsDropped"
+
 
 @dataclass(slots=True)
 class EpochTime:

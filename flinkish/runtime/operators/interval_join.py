@@ -13,7 +13,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.runtime.elements import Records
-from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext
 from flinkish.runtime.operators.function import keyed
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import TimedOperator
@@ -125,7 +125,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
     def open(self) -> None:
         super().open()
         self._emit_results = results_emitter(self.output, self.emit, self.side_types(), self.node.name)
-        self._late_dropped = self.context.metrics.counter("numLateRecordsDropped")
+        self._late_dropped = self.context.metrics.counter(LATE_RECORDS)
 
     def process_records(self, input_index: int, records: Records) -> None:
         config, backend = self.config, self.backend

@@ -27,6 +27,8 @@ from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, StreamFormat
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from flinkish.table import DataTypes
+from flinkish.table.types import type_info_of
 from tests.unit.connectors.fakes import SinkRun
 from tests.unit.connectors.test_file_sink import lines
 from tests.unit.formats import support
@@ -201,6 +203,17 @@ def test_a_field_is_written_as_flink_writes_it(type_info: TypeInformation, value
     if value == value:
         expected = Row(x=None, y=None) if isinstance(value, Row) and value[0] is None else value
         assert back.a == expected
+
+
+def test_decimals_have_the_digits_of_their_type(tmp_path: Path) -> None:
+    row_type = one(type_info_of(DataTypes.DECIMAL(5, 2), "a"))
+    schema = JsonRowSerializationSchema.builder().with_type_info(row_type).build()
+    assert schema.serialize(Row(a=D("1.235"))) == b'{"a":1.24}'
+    with pytest.raises(TypeMismatchError, match="has more than 3 digits before the point"):
+        schema.serialize(Row(a=D("1234.5")))
+    assert reader(row_type).deserialize(b'{"a":1.235}') == Row(a=D("1.24"))
+    with pytest.raises(DeserializationError, match="field 'a' must be"):
+        reader(row_type).deserialize(b'{"a":1234.5}')
 
 
 ZONE = datetime.timezone(datetime.timedelta(hours=2))

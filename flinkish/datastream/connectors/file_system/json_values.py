@@ -17,6 +17,7 @@ from flinkish.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
     DateTypeInfo,
+    DecimalTypeInfo,
     ListTypeInfo,
     LocalTimeTypeInfo,
     MapTypeInfo,
@@ -89,6 +90,9 @@ class JsonConverters:
                 return checked(type_info, _NUMBERS, lambda value: to_float32(float(value)))
             case BasicTypeInfo(basic_type=BasicType.DOUBLE):
                 return checked(type_info, _NUMBERS, float)
+            case DecimalTypeInfo():
+                rounded = type_info.rounded
+                return checked(type_info, (*_NUMBERS, str), lambda value: rounded(parse_decimal(str(value))))
             case BasicTypeInfo(basic_type=BasicType.BIG_DEC):
                 return checked(type_info, (*_NUMBERS, str), lambda value: parse_decimal(str(value)))
             case BasicTypeInfo(basic_type=BasicType.INSTANT):

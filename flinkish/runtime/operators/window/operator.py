@@ -19,7 +19,7 @@ from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import MergingWindowAssigner, TriggerResult
 from flinkish.runtime.channels import Emit
 from flinkish.runtime.key_groups import original_key
-from flinkish.runtime.operators.base import OperatorContext, converting
+from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext, converting
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.operators.timed import TimedOperator
@@ -34,7 +34,6 @@ from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 CallFunction = Callable[[Any, Any, WindowFunctionContext, list[Any]], Any]
 
 #: PyFlink's name of the counter of records that came too late and that no side output took.
-LATE_RECORDS = "numLateRecordsDropped"
 
 _CONTINUE = TriggerResult.CONTINUE
 
