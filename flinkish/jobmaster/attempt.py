@@ -32,7 +32,8 @@ from flinkish.common.closing import Unwinding
 from flinkish.common.errors import EngineError, SourceError
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
-from flinkish.jobmaster import admission, failures, program_parts
+from flinkish.jobmaster import failures, program_parts
+from flinkish.jobmaster.admission import Admission, EpochCost
 from flinkish.jobmaster.alignment import AlignmentGroups
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.committers import Committers
@@ -142,7 +143,7 @@ class Attempt:
         self._completed: StoredCheckpoint | None = None
         self._began = 0
         self._ended = parts.clock.monotonic()
-        self._credit = admission.initial_credit(setup.admission)
+        self._admission = Admission(setup.admission)
         self._poll_delay = setup.poll_interval
         self._carry_over: dict[int, bytes] = {}
         self._next_timer: int | None = None
@@ -256,8 +257,10 @@ class Attempt:
             back_pressured = self._parts.results.full
             match decide(self._facts(trigger, back_pressured)):
                 case RunEpoch(reason=reason):
-                    command = self._make_command(trigger, 0 if back_pressured else self._credit)
-                    _log.debug("Epoch %d of attempt %d: %s.", command.epoch, self.number, reason.value)
+                    command = self._make_command(trigger, 0 if back_pressured else self._admission.credit)
+                    _log.debug(
+                        "Epoch %d of attempt %d: %s, credit %d.", command.epoch, self.number, reason.value, self._admission.credit
+                    )
                     return command
                 case WaitFor(timeout=timeout):
                     bell.wait(since, timeout)
@@ -388,8 +391,8 @@ class Attempt:
         elapsed = float(self._ended - self._began)
         busy = self._parts.metrics.add(reports, elapsed)
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
-        cost = admission.EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent)
-        self._credit = admission.next_credit(self._credit, cost, self._setup.admission)
+        special = command.barrier is not None or command.epoch == 0
+        self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
         longest = max(_LONGEST_POLL_MS, self._setup.poll_interval)
         self._poll_delay = self._setup.poll_interval if records else min(longest, 2 * self._poll_delay)
         if not self.running:

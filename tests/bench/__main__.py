@@ -21,7 +21,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import floor, keyed_count, naive, peer, windows
+from tests.bench import floor, keyed_count, naive, peer, slow_engine, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -66,6 +66,19 @@ def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
     report.add("Spark / plain", f"{warm / plain:,.0f}", "20", warm / plain >= 20)
     for name, value in memory.items():
         report.add(f"memory while it runs: {name}", f"{value:,.0f} MB")
+
+
+def bench_credit(report: Report, spark: Any, scale: float) -> None:
+    """The course of the credit: records that each reader may read in an epoch."""
+    with epoch_times() as times:
+        keyed_count.seconds("spark", int(10 * _MILLION * scale))
+    report.add(f"keyed count on Spark, credit over {len(times.credits)} epochs", times.course())
+    records = int(2 * _MILLION * scale)
+    with tempfile.TemporaryDirectory() as folder:
+        slow = slow_engine.run(records, target=1_000, fixed=1_200, interval=500, checkpoints=Path(folder))
+    report.add(f"epochs of 1.2 s at least, checkpoints each 500 ms: credit over {len(slow.credits)} epochs", slow.course())
+    rate = records / (slow.begun[-1] - slow.begun[0])
+    report.add("the same: records", f"{rate:,.0f}/s", "50,000/s", rate >= 50_000)
 
 
 def bench_epoch(report: Report, spark: Any, scale: float) -> None:
@@ -176,6 +189,7 @@ def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> N
 
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "count": bench_keyed_count,
+    "credit": bench_credit,
     "epoch": bench_epoch,
     "idle": bench_idle,
     "state": bench_state,

@@ -24,10 +24,19 @@ class EpochTimes(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.begun: list[float] = []
+        #: How many records each reader might read in each epoch.
+        self.credits: list[int] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.msg.startswith("Epoch %d of attempt"):
             self.begun.append(time.perf_counter())
+            assert isinstance(record.args, tuple)
+            self.credits.append(int(str(record.args[-1])))
+
+    def course(self, entries: int = 12) -> str:
+        """Return the credit over the epochs in a line: the first ones, then every so many."""
+        step = max(1, -(-len(self.credits) // entries))
+        return " ".join(f"{credit / 1000:,.0f}k" if credit >= 1_000 else str(credit) for credit in self.credits[::step])
 
     def durations_ms(self, last: int) -> list[float]:
         """Return the time from epoch to epoch of the last so many."""

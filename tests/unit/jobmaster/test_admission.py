@@ -1,59 +1,224 @@
+"""The credit of epochs, with costs of a synthetic model: what an epoch takes is a function of its records and of its number."""
+
 from __future__ import annotations
 
-from flinkish.jobmaster.admission import AdmissionSettings, EpochCost, initial_credit, next_credit
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 
-SETTINGS = AdmissionSettings(target_duration=1_000, max_records=200_000, max_bytes=1_000_000)
+import pytest
+
+from flinkish.jobmaster.admission import Admission, AdmissionSettings, EpochCost
+from tests.bench import slow_engine
+
+TARGET = 1_000
+SETTINGS = AdmissionSettings(target_duration=TARGET, max_records=1_000_000, max_bytes=1 << 40)
+#: What the engine itself takes in an epoch, and tells apart.
+ENGINE = 170.0
+
+Cost = Callable[[int, int], EpochCost]
+OfEpoch = float | Callable[[int], float]
+
+
+def linear(fixed: OfEpoch, marginal: OfEpoch, *, noise: float = 0.0, outliers: float = 0.0, seed: int = 7) -> Cost:
+    """Costs of `fixed + marginal * records` in milliseconds; `noise`: sigma of a factor, `outliers`: share of 10 times."""
+    rng = random.Random(seed)
+
+    def at(cost: OfEpoch, epoch: int) -> float:
+        return cost(epoch) if callable(cost) else cost
+
+    def of(epoch: int, records: int) -> EpochCost:
+        elapsed = (at(fixed, epoch) + at(marginal, epoch) * records) * math.exp(rng.gauss(0, noise))
+        if rng.random() < outliers:
+            elapsed *= 10
+        return EpochCost(records=records, busy_ms=max(0.0, elapsed - ENGINE), elapsed_ms=elapsed)
+
+    return of
+
+
+def with_snapshots(cost: Cost, every: int, takes: float) -> Cost:
+    def of(epoch: int, records: int) -> EpochCost:
+        plain = cost(epoch, records)
+        if epoch % every:
+            return plain
+        return EpochCost(
+            records=records, busy_ms=plain.busy_ms + takes, elapsed_ms=plain.elapsed_ms + takes, bytes=plain.bytes, special=True
+        )
+
+    return of
+
+
+@dataclass
+class Run:
+    credits: list[int]
+    epochs: list[EpochCost]
+
+    @property
+    def per_second(self) -> float:
+        return 1_000 * sum(cost.records for cost in self.epochs) / sum(cost.elapsed_ms for cost in self.epochs)
+
+    def elapsed(self, start: int = 0, end: int | None = None) -> list[float]:
+        return [cost.elapsed_ms for cost in self.epochs[start:end]]
+
+
+def run(cost: Cost, epochs: int = 120, settings: AdmissionSettings = SETTINGS) -> Run:
+    admission = Admission(settings)
+    credits, costs = [], []
+    for epoch in range(epochs):
+        credits.append(admission.credit)
+        costs.append(cost(epoch, admission.credit))
+        admission.observe(costs[-1])
+    return Run(credits, costs)
+
+
+def after(*costs: EpochCost, settings: AdmissionSettings = SETTINGS) -> int:
+    admission = Admission(settings)
+    for cost in costs:
+        admission.observe(cost)
+    return admission.credit
 
 
 def cost(records: int, busy: float, elapsed: float | None = None) -> EpochCost:
     return EpochCost(records=records, busy_ms=busy, elapsed_ms=busy if elapsed is None else elapsed)
 
 
-def test_the_credit_settles_where_an_epoch_takes_its_target() -> None:
-    credit = initial_credit(SETTINGS)
-    for _ in range(10):
-        credit = next_credit(credit, cost(credit, busy=credit * 0.02), SETTINGS)
-    assert credit == 50_000
+@pytest.mark.parametrize("marginal", [0.002, 0.01, 0.5, 5.0])
+def test_an_epoch_settles_at_its_target(marginal: float) -> None:
+    tail = run(linear(ENGINE, marginal)).elapsed(20)
+    assert min(tail) > 0.95 * TARGET
+    assert max(tail) < 1.05 * TARGET
 
 
-def test_the_engines_own_time_is_taken_off_the_target() -> None:
-    assert next_credit(10_000, cost(10_000, busy=200, elapsed=400), SETTINGS) == 40_000
+@pytest.mark.parametrize("fixed", [600.0, 1_200.0, 10_000.0])
+def test_records_get_half_of_an_epoch_where_fixed_costs_exceed_half_of_the_target(fixed: float) -> None:
+    settled = run(linear(fixed, 0.01), 60)
+    tail = settled.elapsed(30)
+    assert median(tail) > 1.8 * fixed
+    assert min(tail) > 1.5 * fixed
+    assert max(settled.elapsed()) < 2.5 * fixed
+    assert settled.per_second > 0.85 * 1_000 / 0.01 / 2
 
 
-def test_the_engines_own_time_takes_half_of_the_target_at_most() -> None:
-    assert next_credit(10_000, cost(10_000, busy=500, elapsed=5_000), SETTINGS) == 10_000
+@pytest.mark.parametrize("noise", [0.1, 0.2, 0.4])
+@pytest.mark.parametrize("fixed", [ENGINE, 1_200.0])
+def test_noise_neither_lets_the_credit_collapse_nor_the_epochs_explode(fixed: float, noise: float) -> None:
+    ideal = 1_000 * max(TARGET - fixed, fixed) / 0.01 / max(TARGET, 2 * fixed)
+    for seed in range(20):
+        settled = run(linear(fixed, 0.01, noise=noise, seed=seed))
+        assert settled.per_second > 0.3 * ideal, f"seed {seed}"
+        assert median(settled.elapsed(20)) < 3 * max(TARGET, 2 * fixed), f"seed {seed}"
 
 
-def test_one_slow_epoch_does_not_take_the_credit_to_the_ground() -> None:
-    assert next_credit(40_000, cost(40_000, busy=60_000), SETTINGS) == 10_000
+def test_a_few_epochs_of_ten_times_the_length_change_little() -> None:
+    settled = run(linear(ENGINE, 0.01, noise=0.1, outliers=0.05))
+    assert median(settled.elapsed(20)) == pytest.approx(TARGET, rel=0.15)
+    assert min(settled.credits[20:]) > 20_000
 
 
-def test_one_fast_epoch_does_not_take_the_credit_to_the_sky() -> None:
-    assert next_credit(1_000, cost(1_000, busy=0), SETTINGS) == 4_000
+def test_records_that_take_ten_times_as_long_are_met_within_a_few_epochs() -> None:
+    changed = run(linear(ENGINE, lambda epoch: 0.1 if 40 <= epoch < 80 else 0.01, noise=0.05))
+    assert median(changed.elapsed(46, 80)) == pytest.approx(TARGET, rel=0.2)
+    assert median(changed.elapsed(90)) == pytest.approx(TARGET, rel=0.2)
+
+
+def test_fixed_costs_that_come_and_go_are_met_within_a_few_epochs() -> None:
+    changed = run(linear(lambda epoch: 1_200.0 if 40 <= epoch < 80 else ENGINE, 0.01, noise=0.05))
+    assert min(changed.credits[2:]) > 20_000
+    assert max(changed.elapsed()) < 3 * 2_400
+    assert median(changed.elapsed(90)) == pytest.approx(TARGET, rel=0.2)
+
+
+def test_costs_that_grow_slowly_are_followed() -> None:
+    # State that grows makes each epoch longer; after 200 epochs it takes two seconds of each.
+    grown = run(linear(lambda epoch: ENGINE + 10.0 * epoch, 0.01, noise=0.1), 200)
+    assert min(grown.credits[2:]) > 20_000
+    assert median(grown.elapsed(180)) < 3 * 2 * 2_170
+
+
+def test_now_and_then_a_snapshot_does_not_count() -> None:
+    settled = run(with_snapshots(linear(ENGINE, 0.01), every=10, takes=5_000))
+    assert min(settled.credits[10:]) > 75_000
+    assert [round(elapsed) for elapsed in settled.elapsed(-9)] == [pytest.approx(TARGET, rel=0.1)] * 9
+
+
+def test_a_snapshot_in_every_epoch_is_a_fixed_cost_like_others() -> None:
+    settled = run(with_snapshots(linear(ENGINE, 0.01, noise=0.1), every=1, takes=1_200), 60)
+    assert min(settled.credits[5:]) > 40_000
+    assert max(settled.elapsed(5)) < 3 * 2 * (1_200 + ENGINE)
+
+
+def test_a_jvm_that_warms_up_takes_no_credit_away() -> None:
+    def warm_up(epoch: int, records: int) -> EpochCost:
+        busy = 0.002 * (1 + 4 * 0.8**epoch) * records
+        return EpochCost(records=records, busy_ms=busy, elapsed_ms=busy + ENGINE + 6_000 * 0.5**epoch, special=epoch == 0)
+
+    warming = run(warm_up, 60)
+    assert min(warming.credits) == 10_000
+    assert median(warming.elapsed(30)) == pytest.approx(TARGET, rel=0.1)
+
+
+def test_what_the_engine_takes_for_each_record_is_no_fixed_cost() -> None:
+    def transported(epoch: int, records: int) -> EpochCost:
+        return EpochCost(records=records, busy_ms=0.002 * records, elapsed_ms=ENGINE + 0.005 * records)
+
+    assert median(run(transported).elapsed(20)) == pytest.approx(TARGET, rel=0.1)
+
+
+def test_one_epoch_that_takes_a_minute_does_not_take_the_credit_to_the_ground() -> None:
+    assert after(cost(10_000, busy=60_000)) == 2_500
+
+
+def test_one_epoch_that_takes_nothing_does_not_take_the_credit_to_the_sky() -> None:
+    assert after(cost(10_000, busy=0)) == 40_000
 
 
 def test_the_credit_stays_within_its_bounds() -> None:
-    assert next_credit(150_000, cost(150_000, busy=1), SETTINGS) == 200_000
-    assert next_credit(20, cost(20, busy=1_000_000), SETTINGS) == 16
-    tiny = AdmissionSettings(target_duration=1_000, max_records=5, max_bytes=1_000_000)
-    assert initial_credit(tiny) == next_credit(5, cost(5, busy=1_000_000), tiny) == 5
+    most = AdmissionSettings(target_duration=TARGET, max_records=15_000, max_bytes=1 << 40)
+    assert after(cost(10_000, busy=1), settings=most) == 15_000
+    assert run(linear(ENGINE, 50_000.0), 20).credits[-1] == 16
+    tiny = AdmissionSettings(target_duration=TARGET, max_records=5, max_bytes=1 << 40)
+    assert Admission(tiny).credit == after(cost(5, busy=1_000_000), settings=tiny) == 5
 
 
 def test_epochs_that_read_little_say_nothing() -> None:
-    assert next_credit(10_000, cost(0, busy=900), SETTINGS) == 10_000
-    assert next_credit(10_000, cost(10, busy=200), SETTINGS) == 10_000
+    assert after(cost(0, busy=900)) == 10_000
+    assert after(cost(10, busy=200)) == 10_000
 
 
 def test_few_records_that_took_too_long_lower_the_credit() -> None:
-    assert next_credit(10_000, cost(1_000, busy=10_000), SETTINGS) == 2_500
+    assert after(cost(1_000, busy=10_000)) == 2_500
 
 
 def test_a_slot_that_sends_more_than_it_may_lowers_the_credit_at_once() -> None:
+    settings = AdmissionSettings(target_duration=TARGET, max_records=200_000, max_bytes=1_000_000)
+
     def sent(records: int, size: int) -> EpochCost:
         return EpochCost(records=records, busy_ms=100, elapsed_ms=100, bytes=records * size)
 
-    assert next_credit(10_000, sent(10_000, size=100), SETTINGS) == 10_000
-    assert next_credit(10_000, sent(10_000, size=10_000), SETTINGS) == 100
-    assert next_credit(10_000, sent(16, size=10_000_000), SETTINGS) == 1
+    assert after(sent(10_000, size=100), settings=settings) == 10_000
+    assert after(sent(10_000, size=10_000), settings=settings) == 100
+    assert after(sent(16, size=10_000_000), settings=settings) == 1
     # From there on it grows again.
-    assert next_credit(100, sent(100, size=10), SETTINGS) == 400
+    assert after(sent(10_000, size=10_000), sent(100, size=10), settings=settings) == 400
+
+
+def test_the_bound_of_bytes_holds_whatever_the_fixed_costs_are() -> None:
+    settings = AdmissionSettings(target_duration=TARGET, max_records=1_000_000, max_bytes=1_000_000)
+
+    def large(epoch: int, records: int) -> EpochCost:
+        return EpochCost(records=records, busy_ms=1_200, elapsed_ms=1_200, bytes=records * 10_000)
+
+    credits = run(large, 40, settings).credits[1:]
+    assert max(credits) == 100
+    assert min(credits) > 50
+
+
+def test_a_job_on_a_slow_engine_with_checkpoints_in_every_epoch_reads_on(tmp_path: Path) -> None:
+    # A twentieth of: epochs of 1.2 s at least, a target of a second, checkpoints each 500 ms.
+    times = slow_engine.run(200_000, target=50, fixed=60, interval=25, checkpoints=tmp_path)
+    # The credit sank to 16 here, for 12,500 epochs.
+    assert min(times.credits) > 1_000
+    assert len(times.credits) < 100
