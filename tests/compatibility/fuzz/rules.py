@@ -1,0 +1,109 @@
+"""Where generated programs give something else than with PyFlink: by rules, not one by one.
+
+A rule says which programs it is about, and how the two differ then: nothing else passes. What came here is recorded with the
+answer, so that it cannot change unseen either.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.compatibility.fuzz.pipeline import Pipeline
+
+Outcome = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    why: str
+    applies: Callable[[Pipeline], bool]
+    #: What came here, and PyFlink's answer: do they differ as the rule says?
+    differs: Callable[[Outcome, Outcome], bool]
+
+
+def pyflink_fails(found: Outcome, answer: Outcome) -> bool:
+    return "error" in answer and "results" in found
+
+
+def alike(change: Callable[[str], str]) -> Callable[[Outcome, Outcome], bool]:
+    """Return a comparison of results that are the same once both are changed."""
+
+    def compare(found: Outcome, answer: Outcome) -> bool:
+        here, there = (sorted(map(change, one.get("results", ["no results"]))) for one in (found, answer))
+        return here == there
+
+    return compare
+
+
+def without_names(text: str) -> str:
+    return re.sub(r"\b(?:[a-dknxyz]|f\d)=", "", text).replace("<Row", "Row").replace(")>", ")")
+
+
+def without_contents_of_arrays(text: str) -> str:
+    """Return nothing, for results that are an array."""
+    return "" if re.fullmatch(r"\[.*]|\[+[\w.]+;?@[0-9a-f]+", text) else text
+
+
+def signed(text: re.Match[str]) -> str:
+    return str([number - 256 if number > 127 else number for number in ast.literal_eval(text[0])])
+
+
+def words(pipeline: Pipeline) -> str:
+    return " ".join(pipeline.steps)
+
+
+def given_type(pipeline: Pipeline) -> str:
+    return pipeline.inputs[0].type_info
+
+
+RULES = [
+    Rule(
+        "PyFlink cannot make collections of lists, maps, bytes, pickled values, numbers of any length, or rows within others.",
+        lambda pipeline: bool(re.search(r"LIST|MAP|BYTE|BIG_INT|PICKLED|\(.*ROW", given_type(pipeline))),
+        pyflink_fails,
+    ),
+    Rule(
+        "A Row that a function made gets the names of its type; in PyFlink not within a chain, nor in a cache of state.",
+        lambda pipeline: "Row(" in pipeline.text,
+        alike(without_names),
+    ),
+    Rule(
+        "PyFlink cannot collect rows in which a map is None.",
+        lambda pipeline: "MAP(" in pipeline.text and "None" in " ".join(pipeline.inputs[0].records) and not pipeline.printed,
+        pyflink_fails,
+    ),
+    Rule(
+        "Flink refuses keys of array types, which have no hash of their contents in Java.",
+        lambda pipeline: bool(re.search(r"key_by\(.*ARRAY\(", words(pipeline))),
+        pyflink_fails,
+    ),
+    Rule(
+        "PyFlink cannot print bytes without a type.",
+        lambda pipeline: pipeline.printed and "b'" in pipeline.text,
+        pyflink_fails,
+    ),
+    Rule(
+        "Arrays of bytes are bytes wherever they are seen; PyFlink collects lists of signed numbers.",
+        lambda pipeline: "ARRAY(Types.BYTE())" in pipeline.text and not pipeline.printed,
+        alike(lambda text: re.sub(r"b'[^']*'", signed, text)),
+    ),
+    Rule(
+        "A time of day keeps its milliseconds; PyFlink loses them when results are collected.",
+        lambda pipeline: "SQL_TIME()" in pipeline.text and not pipeline.printed,
+        alike(lambda text: re.sub(r"(time\(\d+, \d+, \d+), \d+", r"\1", text)),
+    ),
+    Rule(
+        "Arrays that print as Java objects print their contents; in Java their addresses.",
+        lambda pipeline: pipeline.printed and "ARRAY" in pipeline.text,
+        alike(without_contents_of_arrays),
+    ),
+]
+
+
+def rule_of(pipeline: Pipeline, found: Outcome, answer: Outcome) -> Rule | None:
+    """Return the first rule that says why a program does not give what it gives with PyFlink."""
+    return next((rule for rule in RULES if rule.applies(pipeline) and rule.differs(found, answer)), None)
