@@ -60,9 +60,7 @@ run: setup ## Run the main job, jobs/flight_delays.py, on real data
 submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spark://...] [ARGS=...]
 	@test -n "$(JOB)" || { echo "make submit needs a script: make submit JOB=jobs/socket_word_count.py" >&2; exit 2; }
 	@test -f "$(JOB)" || { echo "make submit: there is no file $(JOB)" >&2; exit 2; }
-	@$(BIN)/python .ci/package.py build/flinkish.zip
-	@$(WITH_JAVA) SPARK_CONF_DIR=$(CURDIR)/conf PYSPARK_PYTHON=$(CURDIR)/$(BIN)/python \
-		$(BIN)/spark-submit --master '$(MASTER)' $$($(BIN)/python .ci/delta_arguments.py $(DELTA)) --py-files build/flinkish.zip '$(JOB)' $(ARGS)
+	@$(WITH_JAVA) $(BIN)/flinkish submit --master '$(MASTER)' '$(JOB)' $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=... compares with PyFlink)

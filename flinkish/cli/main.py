@@ -1,4 +1,4 @@
-"""`flinkish run JOB`, `flinkish explain JOB`, `flinkish version`."""
+"""`flinkish run JOB`, `flinkish explain JOB`, `flinkish submit JOB`, `flinkish package`, `flinkish version`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from typing import Any
 import click
 
 from flinkish.cli.explanation import Explained, ExplainingExecutor
+from flinkish.cli.packaging import pack
 from flinkish.cli.script import line_of, run_script, without_launcher
+from flinkish.common import options
 from flinkish.common.config_file import parse_properties
 from flinkish.common.errors import FlinkishError
 from flinkish.datastream import executor_loader
@@ -32,17 +34,25 @@ _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what `run` and `explain` share."""
-    options: Sequence[_Decorator] = (
+    decorators: Sequence[_Decorator] = (
         click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key."),
         click.option("--engine", type=click.Choice(["spark", "local"]), help="Short for -Dexecution.engine=..."),
         click.option("-p", "--parallelism", type=click.IntRange(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
+        click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Short for -Dexecution.state-recovery.path=..."),
+        click.option(
+            "-n",
+            "--allowNonRestoredState",
+            "allow_unclaimed",
+            is_flag=True,
+            help="Short for -Dexecution.state-recovery.ignore-unclaimed-state=true",
+        ),
         click.option("--traceback", "with_traceback", is_flag=True, help="Show where in flinkish an error arose, too."),
         click.option("-v", "--verbose", is_flag=True, help="Log what happens."),
         click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True)),
         click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
     )
-    for option in reversed(options):
-        command = option(command)
+    for decorator in reversed(decorators):
+        command = decorator(command)
     return command
 
 
@@ -87,6 +97,38 @@ def explain(job: Path, as_json: bool, **options: Any) -> None:
     sys.exit(code or 1)
 
 
+@cli.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[OPTIONS OF SPARK-SUBMIT]",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="JOB [ARGUMENTS]...")
+def submit(arguments: tuple[str, ...]) -> None:
+    """Run the script JOB by spark-submit, with flinkish and Delta.
+
+    Before JOB stand options of spark-submit, such as `--master yarn`, and of flinkish: -Dkey=value, -p N (parallelism), -s PATH
+    (start from a savepoint), -n (leave behind state that the program has no operator for).
+    """
+    from flinkish.cli.submit import submit as run_submit
+
+    try:
+        sys.exit(run_submit(arguments))
+    except FlinkishError as error:
+        _say(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+
+
+@cli.command()
+@click.argument("target", default="flinkish.zip", type=click.Path(path_type=Path, dir_okay=False))
+def package(target: Path) -> None:
+    """Pack flinkish into the zip file TARGET, for `spark-submit --py-files`."""
+    try:
+        pack(target)
+    except (FlinkishError, OSError) as error:
+        _say(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+    click.echo(f"Packed flinkish into {target}")
+
+
 @cli.command()
 def version() -> None:
     """Print the versions of flinkish and of what it runs on."""
@@ -105,6 +147,8 @@ def _run(
     properties: Sequence[str],
     engine: str | None,
     parallelism: int | None,
+    savepoint: str | None,
+    allow_unclaimed: bool,
     with_traceback: bool,
     verbose: bool,
     arguments: Sequence[str],
@@ -116,6 +160,8 @@ def _run(
     of_script, behind = split_arguments(arguments)
     short = [f"execution.engine={engine}"] if engine else []
     short += [f"parallelism.default={parallelism}"] if parallelism else []
+    short += [f"{options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
+    short += [f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
     forgotten_programs()
     try:
         _set_properties([*short, *properties, *behind])

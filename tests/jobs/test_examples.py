@@ -131,9 +131,9 @@ def test_an_example_runs_as_a_script() -> None:
 
 
 @pytest.mark.spark
-def test_an_example_runs_with_spark_submit(tmp_path: Path) -> None:
-    submit = Path(sys.executable).with_name("spark-submit")
+def test_an_example_runs_with_flinkish_submit(tmp_path: Path) -> None:
+    flinkish = Path(sys.executable).with_name("flinkish")
     script = EXAMPLES / "session_with_gap_window.py"
-    result = process(submit, "--master", "local[2,4]", script, "--output", tmp_path / "out")
+    result = process(flinkish, "submit", "--master", "local[2,4]", script, "--output", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert written(tmp_path / "out") == expected("session_with_gap_window")

@@ -38,7 +38,8 @@ _JAVA_HINT = (
     "openjdk@17`), or set JAVA_HOME; execution.engine: local needs no Java."
 )
 
-_LOG4J = """\
+#: The log configuration of a driver's JVM where there is no other.
+LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -199,7 +200,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     if not submitted:
         # Java, and so Ivy, takes the home folder from the user database, not from HOME.
         home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-        jars = spark_settings.cached_delta_jars(home, Path(_find_spark_home()) / "jars")
+        jars = spark_settings.cached_delta_jars(home, spark_home() / "jars")
         values = spark_settings.with_delta(spark_settings.with_jars(values, settings), jars)
     if spark_settings.is_one_machine(values["spark.master"]):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -260,7 +261,7 @@ def _log_configuration(values: dict[str, str]) -> Iterator[None]:
         path = given.resolve()
         if not given.is_file():
             path = Path(folder) / "log4j2.properties"
-            path.write_text(_LOG4J, encoding="utf-8")
+            path.write_text(LOG4J, encoding="utf-8")
         values["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
         yield
 
@@ -287,6 +288,11 @@ def check_java(environment: Mapping[str, str]) -> None:
     if version is None or version < _OLDEST_JAVA:
         found = "an unknown version" if version is None else f"Java {version}"
         raise EngineError(f"Spark needs Java {_OLDEST_JAVA} or newer, but {java} is {found}.", hint=_JAVA_HINT)
+
+
+def spark_home() -> Path:
+    """Return the folder of the Spark that this process uses: SPARK_HOME, else that of the pyspark package."""
+    return Path(_find_spark_home())
 
 
 def java_version(output: str) -> int | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -249,3 +250,34 @@ def test_version_names_what_it_runs_on() -> None:
     assert output.startswith("flinkish ")
     assert "pyspark 4.2.0" in output
     assert "Python 3." in output
+
+
+def test_a_savepoint_and_state_to_leave_behind_are_given_as_with_flink(job: Path) -> None:
+    job.write_text("")
+    assert invoke("run", "-s", "/savepoints/1", "-n", job).exit_code == 0
+    assert handed_on() == {
+        "execution.state-recovery.path": "/savepoints/1",
+        "execution.state-recovery.ignore-unclaimed-state": "true",
+    }
+
+
+def test_package_writes_a_zip_that_flinkish_can_be_imported_from(tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "flinkish.zip"
+    assert invoke("package", target).output == f"Packed flinkish into {target}\n"
+    code = "import flinkish, flinkish.datastream; print(flinkish.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.stdout.strip() == f"{target}/flinkish/__init__.py"
+
+
+def test_a_folder_that_cannot_be_written_is_named_by_package(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = invoke("package", tmp_path / "file" / "flinkish.zip")
+    assert result.exit_code == 1
+    assert str(tmp_path / "file") in result.output
+
+
+def test_submit_refuses_a_script_that_is_not_there(tmp_path: Path) -> None:
+    result = invoke("submit", "--master", "yarn", tmp_path / "no.py")
+    assert result.exit_code == 1
+    assert f"there is no file {tmp_path / 'no.py'}" in result.output

@@ -1,0 +1,53 @@
+"""Runs `spark-submit` for a job script."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from flinkish.cli.packaging import pack
+from flinkish.common.errors import InvalidProgramError
+from flinkish.engine.spark.session import LOG4J, check_java, spark_home
+from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit
+
+
+def submit(arguments: Sequence[str]) -> int:
+    """Run `spark-submit` with what stands behind `flinkish submit`; return its exit code.
+
+    Raises InvalidArgumentError for a command line without a script, InvalidProgramError if the script is not there, EngineError
+    without Java.
+    """
+    line = parse_command_line(arguments)
+    if "://" not in line.job and not Path(line.job).is_file():
+        raise InvalidProgramError(f"flinkish submit: there is no file {line.job}")
+    check_java(os.environ)
+    with tempfile.TemporaryDirectory(prefix="flinkish-submit-") as folder:
+        package, log4j = Path(folder) / "flinkish.zip", Path(folder) / "log4j2.properties"
+        pack(package)
+        given = Path(os.environ.get("FLINKISH_CONF_DIR") or "conf") / "log4j2.properties"
+        if given.is_file():
+            log4j = given
+        else:
+            log4j.write_text(LOG4J, encoding="utf-8")
+        # Java, and so Ivy, takes the home folder from the user database, not from HOME.
+        place = find_spark(spark_home(), Path(pwd.getpwuid(os.getuid()).pw_dir), log4j)
+        command = spark_submit(line, place, package)
+        with subprocess.Popen(command, env=environment_of(line, sys.executable, os.environ)) as process:
+
+            def pass_on(number: int, _frame: FrameType | None) -> None:
+                process.send_signal(number)
+
+            # Ctrl-C reaches the whole process group; SIGTERM only this process.
+            before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(signal.SIGTERM, pass_on)
+            try:
+                return process.wait()
+            finally:
+                signal.signal(signal.SIGINT, before[0])
+                signal.signal(signal.SIGTERM, before[1])

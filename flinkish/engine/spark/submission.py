@@ -1,0 +1,194 @@
+"""The `spark-submit` command of a job: what the user gave, and what flinkish adds to it.
+
+Whatever the user sets, on the command line or in Spark's own configuration folder, goes before what flinkish adds.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from flinkish.common import options as job_options
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+from flinkish.engine.spark import settings
+
+#: Options of spark-submit without a value; all others have one.
+_FLAGS = ("--verbose", "-v", "--supervise", "--usage-error", "--version")
+#: Values of these are lists: what is given and what flinkish adds are joined.
+_LISTS = {"--py-files": "spark.submit.pyFiles", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
+_DELTA_CLASSES = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+#: Where a driver in the cluster gets its environment from, by the beginning of the master's URL.
+_DRIVER_ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv.", "k8s://": "spark.kubernetes.driverEnv."}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandLine:
+    """What stands behind `flinkish submit`.
+
+    `options` are those of spark-submit, each with its value (None for a flag); `properties` are flinkish's, as `key=value`.
+    """
+
+    options: tuple[tuple[str, str | None], ...]
+    properties: tuple[str, ...]
+    job: str
+    arguments: tuple[str, ...]
+
+    def values(self, *names: str) -> list[str]:
+        """Return the values of an option, which may have several names, in their order."""
+        return [value for name, value in self.options if name in names and value is not None]
+
+
+#: Options of `flinkish run` that stand for a key; None: the value is `true` and none follows.
+_SHORT: Mapping[str, tuple[str, str | None]] = {
+    "-p": (job_options.DEFAULT_PARALLELISM.key, ""),
+    "--parallelism": (job_options.DEFAULT_PARALLELISM.key, ""),
+    "-s": (job_options.SAVEPOINT_PATH.key, ""),
+    "--fromSavepoint": (job_options.SAVEPOINT_PATH.key, ""),
+    "-n": (job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, None),
+    "--allowNonRestoredState": (job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, None),
+}
+
+
+def parse_command_line(arguments: Sequence[str]) -> CommandLine:
+    """Tell the options of spark-submit, those of flinkish, the script and the script's arguments from each other.
+
+    The script is the first argument that is neither an option nor the value of one. Raises InvalidArgumentError if there is none.
+    """
+    options: list[tuple[str, str | None]] = []
+    properties: list[str] = []
+    rest = list(arguments)
+
+    def value_of(name: str) -> str:
+        if not rest:
+            raise InvalidArgumentError(f"flinkish submit: the option {name} needs a value, but nothing follows it")
+        return rest.pop(0)
+
+    while rest:
+        given = rest.pop(0)
+        name, equals, value = given.partition("=")
+        if not given.startswith("-"):
+            return CommandLine(options=tuple(options), properties=tuple(properties), job=given, arguments=tuple(rest))
+        if given.startswith("-D"):
+            properties.append(given[2:] or value_of("-D"))
+        elif name in _SHORT:
+            key, needs = _SHORT[name]
+            properties.append(f"{key}=" + ("true" if needs is None else value if equals else value_of(name)))
+        elif given in _FLAGS:
+            options.append((given, None))
+        elif name.startswith("--") and equals:
+            options.append((name, value))
+        else:
+            options.append((given, value_of(given)))
+    raise InvalidArgumentError(
+        "flinkish submit: no script is given",
+        hint="flinkish submit [OPTIONS] JOB [ARGUMENTS], such as `flinkish submit --master yarn job.py`.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkPlace:
+    """Where Spark is, and what its users set for all applications.
+
+    `defaults` are those of Spark's own configuration folder, `project_defaults` those of conf/spark-defaults.conf.
+    """
+
+    home: Path
+    defaults: Mapping[str, str]
+    project_defaults: Mapping[str, str]
+    delta_jars: Sequence[Path]
+    #: A log configuration for the driver; None: Spark's own folder has one.
+    log4j: Path | None
+
+
+def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[str]:
+    """Return the arguments of the `spark-submit` that runs a job, with flinkish itself in the zip file `package`."""
+    given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
+    masters = line.values("--master")
+    if masters:
+        given["spark.master"] = masters[-1]
+    ours = {
+        "spark.master": settings.DEFAULT_MASTER,
+        "spark.app.name": Path(line.job).stem,
+        "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
+        "spark.python.unix.domain.socket.enabled": "true",
+        **_DELTA_CLASSES,
+        **place.project_defaults,
+    }
+    wanted = {key: value for key, value in ours.items() if key not in place.defaults} | given
+    java_options = wanted.get("spark.driver.extraJavaOptions", place.defaults.get("spark.driver.extraJavaOptions", ""))
+    if place.log4j is not None and "log4j2.configurationFile" not in java_options:
+        wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={place.log4j.resolve().as_uri()}"
+    wanted |= _driver_environment(line, wanted.get("spark.master", place.defaults.get("spark.master", "")))
+    added = {
+        "--py-files": [str(package)],
+        "--jars": [str(jar) for jar in place.delta_jars],
+        "--packages": [] if place.delta_jars else [delta_coordinates()],
+    }
+    command = [str(place.home / "bin" / "spark-submit")]
+    for name, key in _LISTS.items():
+        set_before = wanted.pop(key, None) or place.defaults.get(key)
+        before = line.values(name) or ([set_before] if set_before else [])
+        if before or added[name]:
+            command += [name, ",".join([*before, *added[name]])]
+    if "spark.master" in wanted:
+        command += ["--master", wanted.pop("spark.master")]
+    for key, value in wanted.items():
+        command += ["--conf", f"{key}={value}"]
+    for name, option in line.options:
+        if name not in ("--master", "--conf", "-c", *_LISTS):
+            command += [name] if option is None else [name, option]
+    return [*command, line.job, *line.arguments]
+
+
+def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
+    """Return the settings that take properties to a driver in the cluster; a driver here gets them by its environment."""
+    if not line.properties or line.values("--deploy-mode")[-1:] != ["cluster"]:
+        return {}
+    for prefix, key in _DRIVER_ENVIRONMENT.items():
+        if master.startswith(prefix):
+            return {f"{key}{PROPERTIES_VARIABLE}": shlex.join(line.properties)}
+    raise InvalidArgumentError(
+        f"flinkish submit: properties cannot reach a driver that the master {master} starts in the cluster: "
+        f"{', '.join(line.properties)}",
+        hint="set them in the program's Configuration, or leave out --deploy-mode cluster.",
+    )
+
+
+def environment_of(line: CommandLine, python: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the `spark-submit` process."""
+    result = dict(environment)
+    if line.properties:
+        result[PROPERTIES_VARIABLE] = shlex.join([*shlex.split(result.get(PROPERTIES_VARIABLE, "")), *line.properties])
+    if line.values("--deploy-mode")[-1:] != ["cluster"]:
+        result.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    if settings.is_one_machine((line.values("--master") or [settings.DEFAULT_MASTER])[-1]):
+        result.setdefault("PYSPARK_PYTHON", python)
+    return result
+
+
+def find_spark(home: Path, user_home: Path, log4j: Path, environment: Mapping[str, str] = os.environ) -> SparkPlace:
+    """Look at Spark's folder, its configuration folder, and flinkish's; `log4j` is used where Spark has no log configuration."""
+    folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
+    defaults = folder / "spark-defaults.conf"
+    project = settings.find_spark_defaults(environment)
+    return SparkPlace(
+        home=home,
+        defaults=settings.read_spark_defaults(defaults) if defaults.is_file() else {},
+        project_defaults=settings.read_spark_defaults(project) if project is not None else {},
+        delta_jars=settings.cached_delta_jars(user_home, home / "jars"),
+        log4j=None if (folder / "log4j2.properties").is_file() else log4j,
+    )
+
+
+def delta_coordinates() -> str:
+    """Return the Maven coordinates of Delta for the installed versions of Spark and delta-spark."""
+    spark = ".".join(metadata.version("pyspark").split(".")[:2])
+    return f"io.delta:delta-spark_{spark}_2.13:{metadata.version('delta-spark')}"

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+from flinkish.engine.spark.submission import (
+    SparkPlace,
+    delta_coordinates,
+    environment_of,
+    find_spark,
+    parse_command_line,
+    spark_submit,
+)
+
+HOME = Path("/spark")
+PACKAGE = Path("/packed/flinkish.zip")
+
+
+def place(**given: object) -> SparkPlace:
+    usual = {"home": HOME, "defaults": {}, "project_defaults": {}, "delta_jars": (Path("/ivy/delta.jar"),), "log4j": None}
+    return SparkPlace(**{**usual, **given})  # type: ignore[arg-type]
+
+
+def command(text: str, **given: object) -> list[str]:
+    return spark_submit(parse_command_line(shlex.split(text)), place(**given), PACKAGE)
+
+
+def value_of(command: list[str], option: str) -> str:
+    assert command.count(option) == 1
+    return command[command.index(option) + 1]
+
+
+def settings_of(command: list[str]) -> dict[str, str]:
+    pairs = [command[index + 1].partition("=") for index, part in enumerate(command) if part == "--conf"]
+    assert len(pairs) == len({key for key, _, _ in pairs})
+    return {key: value for key, _, value in pairs}
+
+
+def test_options_of_spark_and_of_flinkish_are_told_from_the_script_and_its_arguments() -> None:
+    line = parse_command_line(
+        shlex.split(
+            "--master yarn -Da.b=1 --verbose --conf=spark.x=2 -c spark.y=3 -p 4 -s /save/1 -n -D c=d job.py -p 9 --master z -De=f"
+        )
+    )
+    assert line.options == (("--master", "yarn"), ("--verbose", None), ("--conf", "spark.x=2"), ("-c", "spark.y=3"))
+    assert line.properties == (
+        "a.b=1",
+        "parallelism.default=4",
+        "execution.state-recovery.path=/save/1",
+        "execution.state-recovery.ignore-unclaimed-state=true",
+        "c=d",
+    )
+    assert (line.job, line.arguments) == ("job.py", ("-p", "9", "--master", "z", "-De=f"))
+
+
+def test_the_value_of_an_option_is_not_taken_for_the_script() -> None:
+    assert parse_command_line(["--py-files", "other.py", "job.py"]).job == "job.py"
+
+
+@pytest.mark.parametrize(("text", "what"), [("", "no script"), ("--master yarn", "no script"), ("-p", "-p needs a value")])
+def test_a_command_line_without_a_script_or_a_value_is_refused(text: str, what: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=what):
+        parse_command_line(shlex.split(text))
+
+
+def test_flinkish_delta_and_the_settings_that_spark_needs_at_its_start_are_added() -> None:
+    found = command("job.py a b")
+    assert found[0] == "/spark/bin/spark-submit"
+    assert found[-3:] == ["job.py", "a", "b"]
+    assert (value_of(found, "--py-files"), value_of(found, "--jars")) == (str(PACKAGE), "/ivy/delta.jar")
+    assert value_of(found, "--master") == "local[*,4]"
+    assert settings_of(found) == {
+        "spark.app.name": "job",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+
+
+def test_delta_is_fetched_by_its_coordinates_where_its_jars_are_not_there_yet() -> None:
+    found = command("--packages a:b:1 job.py", delta_jars=())
+    assert value_of(found, "--packages") == f"a:b:1,{delta_coordinates()}"
+    assert "--jars" not in found
+
+
+def test_lists_that_the_user_gives_are_kept() -> None:
+    found = command("--py-files x.zip --jars y.jar job.py", defaults={"spark.jars": "never.jar"})
+    assert (value_of(found, "--py-files"), value_of(found, "--jars")) == (f"x.zip,{PACKAGE}", "y.jar,/ivy/delta.jar")
+    assert value_of(command("job.py", defaults={"spark.jars": "z.jar"}), "--jars") == "z.jar,/ivy/delta.jar"
+
+
+def test_what_the_user_sets_goes_before_spark_s_defaults_these_before_the_project_s_and_these_before_ours() -> None:
+    defaults = {"spark.a": "spark", "spark.master": "yarn"}
+    project = {"spark.a": "project", "spark.b": "project", "spark.c": "project", "spark.app.name": "project"}
+    found = command("--conf spark.b=user job.py", defaults=defaults, project_defaults=project)
+    set_ = settings_of(found)
+    assert "spark.a" not in set_
+    assert (set_["spark.b"], set_["spark.c"], set_["spark.app.name"]) == ("user", "project", "project")
+    assert "--master" not in found
+    assert value_of(command("--master local[2] job.py", defaults=defaults), "--master") == "local[2]"
+
+
+def test_the_log_configuration_is_added_to_the_java_options_unless_they_name_one() -> None:
+    log4j = Path("/packed/log4j2.properties")
+    assert settings_of(command("job.py", log4j=log4j))["spark.driver.extraJavaOptions"] == (
+        "-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=file:///packed/log4j2.properties"
+    )
+    own = "-Xms1g -Dlog4j2.configurationFile=file:///own"
+    given = f"--conf 'spark.driver.extraJavaOptions={own}' job.py"
+    assert settings_of(command(given, log4j=log4j))["spark.driver.extraJavaOptions"] == own
+
+
+@pytest.mark.parametrize(
+    ("master", "key"), [("yarn", "spark.yarn.appMasterEnv."), ("k8s://https://host", "spark.kubernetes.driverEnv.")]
+)
+def test_properties_travel_to_a_driver_in_the_cluster(master: str, key: str) -> None:
+    found = command(f"--master {master} --deploy-mode cluster -Da=1 -p 2 job.py")
+    assert settings_of(found)[f"{key}{PROPERTIES_VARIABLE}"] == "a=1 parallelism.default=2"
+
+
+def test_properties_that_cannot_reach_a_driver_in_the_cluster_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="spark://host:7077"):
+        command("--master spark://host:7077 --deploy-mode cluster -Da=1 job.py")
+
+
+def test_a_driver_on_this_machine_gets_properties_and_python_by_its_environment() -> None:
+    line = parse_command_line(["--master", "yarn", "-Da=b c", "job.py"])
+    found = environment_of(line, "/python", {PROPERTIES_VARIABLE: "z=1"})
+    assert shlex.split(found[PROPERTIES_VARIABLE]) == ["z=1", "a=b c"]
+    assert found["PYSPARK_DRIVER_PYTHON"] == "/python"
+    assert "PYSPARK_PYTHON" not in found
+    assert environment_of(parse_command_line(["job.py"]), "/python", {})["PYSPARK_PYTHON"] == "/python"
+
+
+def test_spark_s_own_configuration_folder_and_the_project_s_are_read(tmp_path: Path) -> None:
+    for name in ("spark", "project"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "spark-defaults.conf").write_text(f"spark.from {name}\n")
+    environment = {"SPARK_CONF_DIR": str(tmp_path / "spark"), "FLINKISH_CONF_DIR": str(tmp_path / "project")}
+    found = find_spark(HOME, tmp_path, tmp_path / "log4j", environment)
+    assert (found.defaults, found.project_defaults) == ({"spark.from": "spark"}, {"spark.from": "project"})
+    assert found.log4j == tmp_path / "log4j"
+    (tmp_path / "spark" / "log4j2.properties").touch()
+    assert find_spark(HOME, tmp_path, tmp_path / "log4j", environment).log4j is None
