@@ -38,7 +38,7 @@ from flinkish.checkpoint.checkpoint_files import (
 )
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest, sha256
-from flinkish.checkpoint.signing import SigningKey
+from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.common import safe_files
 from flinkish.common.clock import Clock
@@ -48,6 +48,7 @@ from flinkish.common.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     FlinkishError,
+    ForeignCheckpointError,
     StaleGenerationError,
 )
 from flinkish.common.ids import CheckpointId, Generation, IdSource, LineageId
@@ -198,6 +199,14 @@ class DeltaCheckpointStorage:
             raise CorruptCheckpointError(
                 f"checkpoint table {self._root}: it holds a checkpoint of job {current.manifest.job_id}, not of {self._job_id}",
                 hint="start from it with execution.state-recovery.path and let the job have a folder of its own.",
+            )
+        if current is not None and not current.trusted:
+            raise ForeignCheckpointError(
+                f"checkpoint table {self._root}: its newest checkpoint {current.checkpoint_id} was signed by another key than "
+                f"ours ({self._key.path or 'no file'}); the job does not go on from it",
+                hint=f"give the job the key that it had, in {KEY_OPTION}. If that one is lost, start another job, with another "
+                f"high-availability.cluster-id, from {current.external_path} with execution.state-recovery.path and "
+                "execution.state-recovery.allow-untrusted. If nobody changed the key, the storage was tampered with.",
             )
         return log, current
 

@@ -289,6 +289,13 @@ SAVEPOINT_IGNORE_UNCLAIMED_STATE = _option(
     "Whether state of operators that the program no longer has may be dropped.",
     "execution.savepoint.ignore-unclaimed-state",
 )
+SAVEPOINT_ALLOW_UNTRUSTED = _option(
+    "execution.state-recovery.allow-untrusted",
+    BOOLEAN,
+    False,
+    "Whether to start from a checkpoint of `execution.state-recovery.path` that another key has signed: pickles in it are not "
+    "decoded, and what its sinks were about to commit is left alone.",
+)
 RESTORE_MODE = _option(
     "execution.state-recovery.claim-mode",
     one_of("NO_CLAIM", "CLAIM"),

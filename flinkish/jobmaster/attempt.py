@@ -22,6 +22,7 @@ from flinkish.checkpoint.manifest import (
     CheckpointKind,
     Committable,
     CoordinatorState,
+    Manifest,
     OperatorShape,
 )
 from flinkish.checkpoint.pending import Subtask
@@ -168,24 +169,40 @@ class Attempt:
                 faults.reach("P15")
             self._committers = Committers(program_parts.sinks(self._setup.plan.job_graph), self._setup.configuration)
             if restored is not None:
-                self._committers.restore(restored.manifest, self._setup.lineage)
                 prepared = restored.manifest.coordinator.extra.get(_PREPARED)
                 if prepared is not None:
                     self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
+                self._committers.restore(self._without_untrusted(restored), self._setup.lineage)
         except Unwinding:
             raise
         except BaseException as error:
             self.fail(failures.from_error(error, "committing what the last checkpoint holds"))
             return
         states = states_by_uid(restored.manifest.coordinator.sources) if restored is not None else {}
+        trusted = restored is None or restored.trusted
         for uid, source in self._sources.items():
             try:
-                source.start(states.get(uid))
+                source.start(states.get(uid), trusted=trusted)
             except Unwinding:
                 raise
             except BaseException as error:
                 self.fail(failures.from_error(error, f"starting {source.node.label}"))
                 return
+
+    def _without_untrusted(self, restored: StoredCheckpoint) -> Manifest:
+        """Return the manifest without what sinks were about to commit, if another key signed it; says so in one line."""
+        manifest = restored.manifest
+        if restored.trusted:
+            return manifest
+        left = [*manifest.committables, *self._prepared]
+        self._prepared = []
+        if left:
+            _log.warning(
+                "Checkpoint %d in %s was signed by another key than ours: %d committables of %s are left alone, neither "
+                "committed nor removed.",
+                restored.checkpoint_id, restored.root, len(left), ", ".join(sorted({each.operator_uid for each in left})),
+            )  # fmt: skip
+        return replace(manifest, committables=())
 
     def close(self) -> None:
         """Release what the attempt holds on the driver; errors are logged."""

@@ -93,6 +93,7 @@ class Committers:
 
         Every sink is called, also with nothing to commit. Raises SinkError, from the sink's own error; what other sinks have
         committed then stays, and is committed again (to no effect) when the job has been restarted.
+        Raises ForeignCheckpointError for what is not the sink's.
         """
         lost = {committable.operator_uid for committable in committables} - self._committers.keys()
         if lost:
@@ -103,6 +104,8 @@ class Committers:
                 sink.committer.commit(checkpoint_id, requests)
             except Unwinding:
                 raise
+            except ForeignCheckpointError as error:
+                raise ForeignCheckpointError(f"{sink.node.label}: {error}") from error
             except BaseException as error:
                 raise SinkError(
                     f"{sink.node.label}: committing {len(requests)} committables of checkpoint {checkpoint_id} failed: "

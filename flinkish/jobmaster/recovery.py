@@ -15,7 +15,7 @@ from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ConfigurationError
+from flinkish.common.errors import ConfigurationError, ForeignCheckpointError
 from flinkish.common.ids import IdSource, LineageId, OperatorUid
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.runtime_mode import is_batch
@@ -103,7 +103,17 @@ def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | N
         )
     from flinkish.checkpoint.recovery import open_checkpoint
 
-    return open_checkpoint(path, signing_key=signing_key(configuration))
+    key = signing_key(configuration)
+    checkpoint = open_checkpoint(path, signing_key=key)
+    if not checkpoint.trusted and not configuration.get(options.SAVEPOINT_ALLOW_UNTRUSTED):
+        raise ForeignCheckpointError(
+            f"{options.SAVEPOINT_PATH.key} = {path!r}: checkpoint {checkpoint.checkpoint_id} of job {checkpoint.manifest.job_id} "
+            f"was signed by another key than ours ({key.path})",
+            hint=f"set {options.CHECKPOINT_HMAC_KEY_FILE.key} to the key that it was made with. To start from it all the same, "
+            f"set {options.SAVEPOINT_ALLOW_UNTRUSTED.key}: pickles in it are not decoded, and what its sinks were about to "
+            "commit is left alone.",
+        )
+    return checkpoint
 
 
 def recorded_max_parallelism(checkpoint: StoredCheckpoint | None) -> Mapping[OperatorUid, int]:

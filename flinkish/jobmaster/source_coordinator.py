@@ -43,8 +43,11 @@ class SourceCoordinator(Protocol):
 
     node: SourceNode
 
-    def start(self, restored: SourceState | None) -> None:
-        """Begin an attempt, from a checkpoint if there is one."""
+    def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
+        """Begin an attempt, from a checkpoint if there is one; `trusted` if our key signed it.
+
+        Raises ForeignCheckpointError if what the checkpoint holds is not of this source.
+        """
         ...
 
     def refresh(self) -> None:
@@ -181,15 +184,19 @@ class EnumeratorCoordinator:
 
     # -- the JobMaster's side ------------------------------------------------------------------------------------------------
 
-    def start(self, restored: SourceState | None) -> None:
+    def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
         if restored is None or restored.enumerator is None:
             self._enumerator = self._source.create_enumerator(self)
         else:
             checkpoint = self._decode(restored.enumerator, self._source.enumerator_checkpoint_type, "the enumerator's state")
-            self._enumerator = self._source.restore_enumerator(self, checkpoint)
             splits = [
                 self._decode(state.split, self._source.split_type, f"split {state.split_id!r}") for state in restored.splits
             ]
+            try:
+                self._source.check_restored(splits, checkpoint, trusted=trusted)
+            except ForeignCheckpointError as error:
+                raise ForeignCheckpointError(f"{self.node.label}: {error}") from error
+            self._enumerator = self._source.restore_enumerator(self, checkpoint)
             self._generators = {state.split_id: state.generator for state in restored.splits}
             self._unassigned = {state.split_id for state in restored.splits}
             if splits:
@@ -334,7 +341,7 @@ class DriverSourceCoordinator:
         self._finished: set[int] = set()
         self._told: set[int] = set()
 
-    def start(self, restored: SourceState | None) -> None:
+    def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
         if restored is not None:
             self._splits = {0: restored.splits[:1]} if restored.splits else {}
             if restored.enumerator is not None:

@@ -201,8 +201,11 @@ def test_pickled_values_are_read_only_under_our_own_signature(tmp_path: Path) ->
     program = {"state_type": Types.PICKLED_BYTE_ARRAY(), "step": Fraction(1, 2)}
     saved = save(tmp_path, **program)
     assert first_result(local_env({PATH: saved}), **program) > 10
+    theirs = {PATH: saved, "security.checkpoint.hmac-key-file": tmp_path / "another.key"}
+    with pytest.raises(ForeignCheckpointError, match="signed by another key than ours"):
+        first_result(local_env(theirs), **program)
     with pytest.raises((CheckpointError, JobExecutionError), match="pickle") as error:
-        first_result(local_env({PATH: saved, "security.checkpoint.hmac-key-file": tmp_path / "another.key"}), **program)
+        first_result(local_env({**theirs, "execution.state-recovery.allow-untrusted": True}), **program)
     assert "checkpoint" in str(error.value)
 
 
@@ -236,7 +239,8 @@ def test_code_in_a_strangers_savepoint_does_not_run_after_a_checkpoint_of_ours(
     mark.unlink(missing_ok=True)
     ours = {"security.checkpoint.hmac-key-file": tmp_path / "our.key"}
     # a program of the same operators, which does not ask for that state; its checkpoint is signed by our key
-    signed = save(tmp_path / "ours", {**ours, PATH: theirs}, name="another sum")
+    allowed = {**ours, PATH: theirs, "execution.state-recovery.allow-untrusted": True}
+    signed = save(tmp_path / "ours", allowed, name="another sum")
     asking = {"state_type": Types.PICKLED_BYTE_ARRAY(), "step": Fraction(1)}
     with pytest.raises(JobExecutionError, match=r"state 'sum' of operator sums: a value is pickled.*must not be unpickled"):
         first_result(local_env({**ours, PATH: signed}), **asking)

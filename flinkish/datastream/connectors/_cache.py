@@ -17,6 +17,7 @@ from typing import IO, Any, Final
 
 from flinkish.common import pickling
 from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors._sequences import OwnedSplits
 from flinkish.datastream.connectors.base import (
@@ -183,6 +184,22 @@ class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
         self, context: SplitEnumeratorContext[CacheSplit], checkpoint: tuple[CacheSplit, ...]
     ) -> _CacheEnumerator:
         return _CacheEnumerator(context, checkpoint)
+
+    def check_restored(self, splits: Sequence[CacheSplit], checkpoint: tuple[CacheSplit, ...] | None, *, trusted: bool) -> None:
+        """Raise ForeignCheckpointError unless the splits are those of this cache: what is in its files is unpickled."""
+        own = {file.name for file in self.files}
+        foreign = {name for split in (*splits, *(checkpoint or ())) for name in split.files} - own
+        if foreign:
+            raise ForeignCheckpointError(
+                f"the checkpoint was made while other files of the cached stream were read, such as {min(foreign)!r}",
+                hint="a cache ends with the process that made it; start without the checkpoint.",
+            )
+        if not trusted:
+            # also a position may be made up, in the middle of what would be a pickle then
+            raise ForeignCheckpointError(
+                "a position in a cached stream is not taken from a checkpoint that another key has signed",
+                hint="give the source another uid to start it anew, with execution.state-recovery.ignore-unclaimed-state.",
+            )
 
     def create_reader(self, context: SourceReaderContext) -> _CacheReader:
         return _CacheReader(Path(self.folder))

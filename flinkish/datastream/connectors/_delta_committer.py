@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
@@ -137,6 +138,11 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _check_files(self, files: Sequence[DeltaFile]) -> None:
         for file in files:
             path = os.path.join(self._path, file.path)
+            if file.path.startswith("_") or leads_outside(path, self._path):
+                raise ForeignCheckpointError(
+                    f"DeltaSink into {self._path}: the checkpoint names {file.path[:500]!r}, which is no data file of the table",
+                    hint="the checkpoint, or the folder of the table, was tampered with.",
+                )
             try:
                 size = os.stat(path).st_size
             except FileNotFoundError as error:

@@ -241,6 +241,13 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
     ) -> SplitEnumerator[SplitT, CheckpointT]:
         """Make the enumerator that goes on from a checkpoint."""
 
+    def check_restored(self, splits: Sequence[SplitT], checkpoint: CheckpointT | None, *, trusted: bool) -> None:
+        """Raise ForeignCheckpointError if a checkpoint holds what this source would never read, such as files elsewhere.
+
+        Called on the driver before anything is restored. `splits` are those that readers had; `trusted` if our key signed the
+        checkpoint, else somebody else may have made it up (execution.state-recovery.allow-untrusted).
+        """
+
     @abstractmethod
     def create_reader(self, context: SourceReaderContext) -> SourceReader[T, SplitT]:
         """Make a reader, in the task."""

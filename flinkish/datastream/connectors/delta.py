@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flinkish.common import options
+from flinkish.common import options, safe_files
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import IdSource, random_id
@@ -237,8 +237,9 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
         path = os.path.join(folder, f"part-{self._context.subtask_index:05}-{self._ids()}-c000{codec}.parquet")
         target = os.path.join(self._path, path)
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(target, "xb") as file:
+            os.makedirs(self._path, exist_ok=True)
+            safe_files.make_folders(self._path, folder)
+            with safe_files.create_file(self._path, path) as file:
                 pq.write_table(table, file, compression=self._compression)
                 file.flush()
                 os.fsync(file.fileno())

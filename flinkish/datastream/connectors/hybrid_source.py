@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.base import (
     Boundedness,
@@ -96,6 +96,26 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
         self, context: SplitEnumeratorContext[HybridSplit], checkpoint: HybridEnumeratorState
     ) -> SplitEnumerator[HybridSplit, HybridEnumeratorState]:
         return _HybridEnumerator(context, self._sources, checkpoint)
+
+    def check_restored(self, splits: Sequence[HybridSplit], checkpoint: HybridEnumeratorState | None, *, trusted: bool) -> None:
+        """Raise what the sources raise."""
+        reading = None if checkpoint is None else checkpoint.source
+        for index in {*(split.source for split in splits), *(() if reading is None else (reading,))}:
+            if not 0 <= index < len(self._sources):
+                raise ForeignCheckpointError(
+                    f"the checkpoint was made while source {index} of the HybridSource was read; there are {len(self._sources)}",
+                    hint="add the sources that were there, or give the source another uid to start it anew.",
+                )
+            source = self._sources[index]
+            own = [
+                msgspec.msgpack.decode(split.split, type=source.split_type)
+                for split in splits
+                if split.source == index and split.split is not None
+            ]
+            state = None
+            if checkpoint is not None and index == reading:
+                state = msgspec.msgpack.decode(checkpoint.enumerator, type=source.enumerator_checkpoint_type)
+            source.check_restored(own, state, trusted=trusted)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, HybridSplit]:
         return _HybridReader(context, self._sources)

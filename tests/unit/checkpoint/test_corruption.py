@@ -241,11 +241,13 @@ def test_a_changed_manifest_with_the_old_signature_is_refused(job: Path) -> None
         restore(job)
 
 
-def test_a_manifest_signed_by_somebody_else_is_not_trusted(job: Path) -> None:
+def test_a_manifest_signed_by_somebody_else_is_refused_in_the_own_table_and_elsewhere_not_trusted(job: Path) -> None:
     forge(job, lambda manifest: dataclasses.replace(manifest, trigger_time=1), OTHER_KEY)
-    restored = restore(job)
-    assert restored is not None
-    assert not restored.trusted
+    with pytest.raises(ForeignCheckpointError, match="signed by another key than ours"):
+        restore(job)
+    opened = open_checkpoint(str(job / JOB), signing_key=KEY)
+    assert not opened.trusted
+    assert not opened.to_restore().pickle_allowed
 
 
 @pytest.mark.parametrize(

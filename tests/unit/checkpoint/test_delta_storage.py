@@ -23,8 +23,6 @@ from flinkish.runtime import faults
 from .support import (
     COUNT,
     JOB,
-    KEY,
-    OTHER_KEY,
     SOURCE,
     coordinator_state,
     files_of,
@@ -410,18 +408,6 @@ def test_a_disk_that_is_full_fails_only_that_checkpoint(tmp_path: Path, monkeypa
     storage.discard(draft.location)
     assert storage.latest() == first
     assert take(storage, 3).checkpoint_id == 3
-
-
-def test_a_checkpoint_of_another_key_is_not_trusted_but_readable(tmp_path: Path) -> None:
-    storage = make_storage(tmp_path, key=OTHER_KEY)
-    storage.claim()
-    take(storage, 1)
-    successor = make_storage(tmp_path, key=KEY)
-    successor.claim()
-    latest = successor.latest()
-    assert latest is not None
-    assert not latest.trusted
-    assert not latest.to_restore().pickle_allowed
 
 
 def test_files_are_synced_when_durability_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_files_are_grouped_by_size_and_age(
     sizes: list[int], checkpoints: int, given: FileCompactStrategy, end: bool, groups: list[list[int]], rest: list[int]
 ) -> None:
     files = tuple(closed(str(i), size) for i, size in enumerate(sizes))
-    found, left = groups_to_merge(WaitingFiles(bucket_id="", files=files, checkpoints=checkpoints), given, end)
+    found, left = groups_to_merge(WaitingFiles(bucket_id="", lineage="", files=files, checkpoints=checkpoints), given, end)
     assert [[file.length for file in group] for group in found] == groups
     assert [file.length for file in left] == rest
 

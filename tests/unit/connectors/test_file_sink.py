@@ -180,8 +180,18 @@ def test_output_that_was_taken_away_is_not_missed_when_its_commit_is_repeated(
     run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
     checkpoint = run.checkpoint(["a"])
     visible(tmp_path)[0].unlink()
-    run.commit(checkpoint)
+    run.restore(checkpoint)
     assert "neither" in caplog.text
+
+
+def test_a_file_that_is_gone_at_its_first_commit_is_an_error(tmp_path: Path) -> None:
+    run = SinkRun(text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy()), Types.STRING())
+    restored = run.checkpoint(["a"])
+    run.restore(restored)
+    checkpoint = run.checkpoint(["b"], commit=False)
+    hidden(tmp_path)[0].unlink()
+    with pytest.raises(SinkError, match=r"neither .* nor .* exists, though the 2 bytes were written"):
+        run.commit(checkpoint)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
@@ -208,6 +218,62 @@ def test_a_file_copied_at_a_restart_is_removed_once_the_next_checkpoint_is_compl
     assert len(hidden(tmp_path)) == 2, "the one in progress, and that of the attempt which was lost"
     run.checkpoint(["c"], end_of_input=True)
     assert lines(tmp_path) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_a_job_started_from_the_savepoint_of_another_leaves_the_files_of_that_one_alone(
+    tmp_path: Path, policy: str, first: str
+) -> None:
+    rolling = RollingPolicy.default_rolling_policy() if policy == "open" else RollingPolicy.on_checkpoint_rolling_policy()
+    old = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
+    old.checkpoint(["a"])
+    old.epoch(["b"])
+    # a savepoint in passing: the job commits what it holds with the next checkpoint
+    savepoint = old.checkpoint(["c"], commit=False)
+    new = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
+    new.restore(savepoint, lineage="another")
+    later = old.checkpoint(["old 1"], commit=False)
+    later.requests[:0] = savepoint.requests
+    if first == "old":
+        old.commit(later)
+    new.checkpoint(["new 1"])
+    new.checkpoint(["new 2"], end_of_input=True)
+    if first == "new":
+        old.commit(later)
+    old.checkpoint(["old 2"], end_of_input=True)
+    # a file that was open at the savepoint is in both
+    shared = ["a", "b", "c"] * (2 if policy == "open" else 1)
+    assert sorted(lines(tmp_path)) == sorted([*shared, "new 1", "new 2", "old 1", "old 2"])
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+def test_a_job_can_go_back_to_before_a_savepoint_that_another_job_was_started_from(tmp_path: Path, policy: str) -> None:
+    rolling = RollingPolicy.default_rolling_policy() if policy == "open" else RollingPolicy.on_checkpoint_rolling_policy()
+    old = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
+    old.epoch(["a"])
+    checkpoint = old.checkpoint([])
+    old.now = 100_000
+    savepoint = old.checkpoint(["b"], commit=False)
+    new = SinkRun(text_sink(tmp_path, rolling), Types.STRING())
+    new.restore(savepoint, lineage="another")
+    new.checkpoint(["new"], end_of_input=True)
+    old.restore(checkpoint)
+    old.checkpoint(["old"], end_of_input=True)
+    shared = ["a", "a", "b"] if policy == "open" else ["a", "b"]
+    assert sorted(lines(tmp_path)) == sorted([*shared, "new", "old"])
+
+
+def test_a_job_started_from_the_savepoint_of_another_goes_on_under_names_of_its_own(tmp_path: Path) -> None:
+    old = SinkRun(text_sink(tmp_path), Types.STRING())
+    savepoint = old.checkpoint(["a"])
+    for lineage in ("one", "two"):
+        new = SinkRun(text_sink(tmp_path), Types.STRING())
+        new.restore(savepoint, lineage=lineage)
+        new.checkpoint([lineage], end_of_input=True)
+    old.checkpoint(["old"], end_of_input=True)
+    assert sorted(file.read_text() for file in visible(tmp_path)) == ["a\nold\n", "a\none\n", "a\ntwo\n"]
+    assert hidden(tmp_path) == []
 
 
 def test_a_restart_from_an_older_checkpoint_never_writes_a_name_that_is_taken(tmp_path: Path) -> None:

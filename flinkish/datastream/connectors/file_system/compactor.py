@@ -10,19 +10,30 @@ progress; the files that they were made of are removed when the checkpoint that 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
+from flinkish.common import safe_files
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.base import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.connectors.file_system.compaction import ClosedFile, FileCompactor, FileCompactStrategy
-from flinkish.datastream.connectors.file_system.parts import FileCommittable, PartFile, sync_file
+from flinkish.datastream.connectors.file_system.parts import (
+    FileCommittable,
+    PartFile,
+    bucket_folder,
+    check_bucket,
+    check_committable,
+    copy_part,
+    path_inside,
+    sync_file,
+)
+from flinkish.datastream.connectors.file_system.writers import FileWriterSettings
 
 #: What the names of merged files begin with; Flink's.
 COMPACTED_PREFIX: Final = "compacted-"
@@ -36,6 +47,8 @@ class WaitingFiles:
     """The closed files of a bucket that wait to be merged, and how many checkpoints the first of them has waited for."""
 
     bucket_id: str
+    #: In which the files were written; of another one they are copied, and stay.
+    lineage: str
     files: tuple[FileCommittable, ...]
     checkpoints: int
 
@@ -69,8 +82,15 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
     """Collects closed files and merges them at a barrier, where the strategy says so."""
 
     def __init__(
-        self, context: SinkWriterContext, ids: IdSource, strategy: FileCompactStrategy, compactor: FileCompactor
+        self,
+        settings: FileWriterSettings,
+        context: SinkWriterContext,
+        ids: IdSource,
+        strategy: FileCompactStrategy,
+        compactor: FileCompactor,
     ) -> None:
+        self._settings = settings
+        self._lineage = context.lineage
         self._ids = ids
         self._strategy = strategy
         self._compactor = compactor
@@ -84,10 +104,25 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         self._changed = False
 
     def _restore(self, waiting: WaitingFiles) -> None:
+        check_bucket(self._settings.base_path, waiting.bucket_id)
+        for file in waiting.files:
+            check_committable(self._settings.base_path, file)
         # Two of a larger parallelism may have had the bucket.
         bucket = self._buckets.setdefault(waiting.bucket_id, _Bucket())
-        bucket.files.extend(waiting.files)
+        own = waiting.lineage == self._lineage
+        bucket.files.extend(waiting.files if own else self._copies(waiting))
         bucket.checkpoints = max(bucket.checkpoints, waiting.checkpoints)
+
+    def _copies(self, waiting: WaitingFiles) -> Iterator[FileCommittable]:
+        """Yield the files of another lineage as copies of our own, with names of our own."""
+        base_path = self._settings.base_path
+        folder = bucket_folder(base_path, waiting.bucket_id)
+        uid = self._ids()
+        for counter, file in enumerate(waiting.files):
+            if file.part is not None:
+                part = PartFile.named(folder, self._settings.output_file_config, uid, counter, self._ids())
+                copy_part(base_path, file.part, file.length, part)
+                yield FileCommittable(bucket_id=waiting.bucket_id, part=part, length=file.length)
 
     def write(self, value: Any, context: WriteContext) -> None:
         self._buckets.setdefault(value.bucket_id, _Bucket()).files.append(value)
@@ -103,7 +138,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
             self._ready.extend(file for file in bucket.files if file.part is None)
             bucket.checkpoints += 1
             files = tuple(file for file in bucket.files if file.part is not None)
-            waiting = WaitingFiles(bucket_id=bucket_id, files=files, checkpoints=bucket.checkpoints)
+            waiting = self._waiting(bucket_id, files, bucket.checkpoints)
             found, rest = groups_to_merge(waiting, self._strategy, end_of_input)
             groups += found
             bucket.files = list(rest)
@@ -130,6 +165,8 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         folder, name = os.path.split(group[0].part.final)
         merged = PartFile.at(os.path.join(folder, COMPACTED_PREFIX + name), self._ids())
         try:
+            for source in sources:  # not what a link in its place leads to
+                safe_files.open_file(self._settings.base_path, path_inside(self._settings.base_path, source.path)).close()
             self._compactor.compact(sources, merged.in_progress)
             sync_file(merged.in_progress)
             length = os.stat(merged.in_progress).st_size
@@ -150,11 +187,13 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         ready, self._ready = self._ready, []
         return ready
 
+    def _waiting(self, bucket_id: str, files: tuple[FileCommittable, ...], checkpoints: int) -> WaitingFiles:
+        return WaitingFiles(bucket_id=bucket_id, lineage=self._lineage, files=files, checkpoints=checkpoints)
+
     def _save(self) -> None:
         if self._changed:
             self._changed = False
             states = [
-                WaitingFiles(bucket_id=bucket_id, files=tuple(bucket.files), checkpoints=bucket.checkpoints)
-                for bucket_id, bucket in self._buckets.items()
+                self._waiting(bucket_id, tuple(bucket.files), bucket.checkpoints) for bucket_id, bucket in self._buckets.items()
             ]
             self._state.update([msgspec.msgpack.encode(state) for state in states])

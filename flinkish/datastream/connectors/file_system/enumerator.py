@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 
@@ -78,6 +79,21 @@ def visible_files(path: str) -> Iterator[str]:
                     raise
         else:
             yield child.path
+
+
+def would_find(root: str, path: str, *, follow_links: bool) -> bool:
+    """Tell whether `visible_files(root)` could have yielded a path, going by names alone.
+
+    Links below the root are what its owner put there, and are followed; without `follow_links` they must not lead out of it.
+    """
+    inside = path[len(root.rstrip("/")) + 1 :]
+    if path != root and (
+        os.path.normpath(path) != path
+        or not path.startswith(root.rstrip("/") + "/")
+        or any(part.startswith((".", "_")) for part in inside.split("/"))
+    ):
+        return False
+    return follow_links or path == root or not leads_outside(path, root)
 
 
 def missing_path(path: str) -> SourceError:

@@ -3,6 +3,9 @@
 In progress: `<bucket>/.<part name>.inprogress.<nonce>`, hidden from readers by its dot; written by one writer object only, so
 that a second try of an epoch, or a process that should be dead, never writes into another's file. Pending: closed, named in the
 committables of a checkpoint. Finished: renamed to `<bucket>/<prefix>-<id>-<counter><suffix>` once that checkpoint is complete.
+
+What a checkpoint names is looked at before it is touched: hidden files of a FileSink below its path, not reached by links. Those
+of another lineage (the job was started from a savepoint) are copied, never renamed or removed: the other job may still run.
 """
 
 from __future__ import annotations
@@ -10,13 +13,20 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from flinkish.common.errors import InvalidArgumentError, SinkError
-from flinkish.datastream.connectors.base import CommitRequest, Committer
+from flinkish.common import safe_files
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
+from flinkish.common.ids import random_id
+from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger(__name__)
+
+#: Between a part's name and the nonce of the hidden file that it is written to.
+_IN_PROGRESS: Final = ".inprogress."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ class PartFile:
     def at(final: str, nonce: str) -> PartFile:
         """Name the file in which the part with a given final path is written."""
         folder, name = os.path.split(final)
-        return PartFile(in_progress=os.path.join(folder, f".{name}.inprogress.{nonce}"), final=final)
+        return PartFile(in_progress=os.path.join(folder, f".{name}{_IN_PROGRESS}{nonce}"), final=final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,42 +115,192 @@ class FileCommittable:
 class FileCommitter(Committer[FileCommittable]):
     """Gives pending files their final names. A rename that was done already, by a commit before a crash, is left alone."""
 
+    def __init__(self, base_path: str) -> None:
+        self._base_path = base_path
+        self._restored: RestoredCheckpoint | None = None
+
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        self._restored = checkpoint
+
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[FileCommittable]]) -> None:
+        for request in requests:
+            check_committable(self._base_path, request.committable)
         folders: dict[str, None] = {}
         for request in requests:
             part = request.committable.part
-            if part is not None and _finish(part, request.committable.length):
+            if part is not None and self._finish(part, request, again=self._is_repeated(checkpoint_id)):
                 folders[os.path.dirname(part.final)] = None
         for folder in folders:
             sync_folder(folder)
         for request in requests:
-            for path in request.committable.obsolete:
-                try:
-                    os.remove(path)
-                except FileNotFoundError:
-                    pass
-                except OSError as error:
-                    _log.warning("FileSink could not remove %s, which is not needed any more: %s", path, error)
+            if not self._is_foreign(request):
+                for path in request.committable.obsolete:
+                    self._remove(path)
 
+    def _is_foreign(self, request: CommitRequest[FileCommittable]) -> bool:
+        restored = self._restored
+        return restored is not None and not restored.own and request.lineage == restored.lineage
 
-def _finish(part: PartFile, length: int) -> bool:
-    try:
-        size = os.stat(part.in_progress).st_size
-        if size < length:
-            raise SinkError(f"FileSink: {part.in_progress} has {size} bytes; {length} were written when the checkpoint was made")
-        if size > length:
-            os.truncate(part.in_progress, length)
-        os.replace(part.in_progress, part.final)
-    except FileNotFoundError:
-        if not os.path.exists(part.final):
+    def _is_repeated(self, checkpoint_id: int) -> bool:
+        """Tell whether it may have been committed before: what the restored checkpoint holds, also for the end of the input."""
+        restored = self._restored
+        return restored is not None and (
+            checkpoint_id == restored.checkpoint_id or (not restored.own and checkpoint_id == END_OF_INPUT_CHECKPOINT)
+        )
+
+    def _finish(self, part: PartFile, request: CommitRequest[FileCommittable], *, again: bool) -> bool:
+        length = request.committable.length
+        try:
+            if os.path.lexists(part.final) and self._is_foreign(request):
+                return False
+            with safe_files.open_folder(self._base_path, os.path.dirname(path_inside(self._base_path, part.final))) as folder:
+                if self._is_foreign(request):
+                    _copy_as(folder, part, length)
+                else:
+                    _rename(folder, part, length)
+        except FileNotFoundError as error:
+            if os.path.lexists(part.final):
+                return False
+            text = f"FileSink: neither {part.in_progress} nor {part.final} exists"
+            if not again:
+                raise SinkError(
+                    f"{text}, though the {length} bytes were written for the checkpoint that has just been made",
+                    hint="something removes hidden files from the folder of the sink; the records in it are lost.",
+                ) from error
             # Committed before a crash and since taken away by whoever reads the output, or lost: there is no telling.
-            _log.warning(
-                "FileSink: neither %s nor %s exists; taken for committed earlier and moved since", part.in_progress, part.final
-            )
-        return False
+            _log.warning("%s; taken for committed earlier and moved since", text)
+            return False
+        except OSError as error:
+            raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
+        return True
+
+    def _remove(self, path: str) -> None:
+        try:
+            safe_files.remove_file(self._base_path, path_inside(self._base_path, path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.warning("FileSink could not remove %s, which is not needed any more: %s", path, error)
+
+
+def _rename(folder: int, part: PartFile, length: int) -> None:
+    name = os.path.basename(part.in_progress)
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISREG(status.st_mode):
+        raise SinkError(f"FileSink: {part.in_progress} is not an ordinary file")
+    if status.st_size < length:
+        raise _too_short(part, status.st_size, length)
+    if status.st_size > length:
+        descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            os.ftruncate(descriptor, length)
+        finally:
+            os.close(descriptor)
+    os.rename(name, os.path.basename(part.final), src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _copy_as(folder: int, part: PartFile, length: int) -> None:
+    """Make the final file as a copy, which appears in one step."""
+    copy = PartFile.at(os.path.basename(part.final), random_id())
+    source = os.open(os.path.basename(part.in_progress), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        size = os.fstat(source).st_size
+        if size < length:
+            raise _too_short(part, size, length)
+        target = os.open(copy.in_progress, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        try:
+            copy_bytes(source, target, length)
+            os.fsync(target)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+    os.rename(copy.in_progress, copy.final, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _too_short(part: PartFile, size: int, length: int) -> SinkError:
+    return SinkError(f"FileSink: {part.in_progress} has {size} bytes; {length} were written when the checkpoint was made")
+
+
+def check_committable(base_path: str, committable: FileCommittable) -> None:
+    """Raise ForeignCheckpointError if files are named that no FileSink into `base_path` writes, wherever the names come from."""
+    part = committable.part
+    if part is not None:
+        folder, name = os.path.split(part.final)
+        hidden = os.path.join(folder, f".{name}{_IN_PROGRESS}")
+        if not name or not part.in_progress.startswith(hidden) or "/" in part.in_progress[len(hidden) :]:
+            raise _foreign_file(base_path, part.in_progress)
+        path_inside(base_path, part.final)
+        path_inside(base_path, part.in_progress)
+    for path in committable.obsolete:
+        name = os.path.basename(path_inside(base_path, path))
+        if not name.startswith(".") or _IN_PROGRESS not in name:
+            raise _foreign_file(base_path, path)
+
+
+def bucket_folder(base_path: str, bucket_id: str) -> str:
+    """Return the folder of a bucket; what the user's assigner names need not be in normal form."""
+    return os.path.normpath(os.path.join(base_path, bucket_id))
+
+
+def check_bucket(base_path: str, bucket_id: str) -> None:
+    """Raise ForeignCheckpointError if a bucket of a checkpoint is not below the sink's path."""
+    path_inside(base_path, os.path.join(bucket_folder(base_path, bucket_id), "part"))
+
+
+def make_bucket_folder(base_path: str, folder: str) -> None:
+    """Make the folder of a bucket. Raises SinkError if a link would lead it elsewhere, or a file is in the way."""
+    try:
+        os.makedirs(base_path, exist_ok=True)
+        safe_files.make_folders(base_path, "" if folder == base_path else path_inside(base_path, folder))
+    except NotADirectoryError as error:
+        raise SinkError(
+            f"FileSink cannot write into {folder}: a part of that path is a file or a link",
+            hint="links below the path of a sink are not followed; give the sink the path that the link leads to.",
+        ) from error
+
+
+def path_inside(base_path: str, path: str) -> str:
+    """Return a path relative to the sink's, as `safe_files` takes it; raises ForeignCheckpointError if it is not below that."""
+    base = base_path.rstrip("/") + "/"
+    if "\0" in path or os.path.normpath(path) != path or not path.startswith(base):
+        raise _foreign_file(base_path, path)
+    return path[len(base) :]
+
+
+def _foreign_file(base_path: str, path: str) -> ForeignCheckpointError:
+    return ForeignCheckpointError(
+        f"FileSink into {base_path}: the checkpoint names the file {path[:500]!r}, which is not one of this sink",
+        hint="a sink that goes on from a checkpoint must have the path that it had; give it another uid to write elsewhere. "
+        "If the path was never one of the sink, the checkpoint was tampered with.",
+    )
+
+
+def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
+    """Copy the first `length` bytes of another writer's hidden file to one of our own, and make that durable.
+
+    Raises SinkError if the file is gone or too short.
+    """
+    try:
+        with (
+            safe_files.open_file(base_path, path_inside(base_path, old.in_progress)) as source,
+            safe_files.create_file(base_path, path_inside(base_path, part.in_progress)) as target,
+        ):
+            size = os.fstat(source.fileno()).st_size
+            if size < length:
+                raise SinkError(
+                    f"FileSink cannot go on with {old.in_progress}: it has {size} bytes, but {length} were written when the "
+                    "checkpoint was made"
+                )
+            copy_bytes(source.fileno(), target.fileno(), length)
+            os.fsync(target.fileno())
+    except FileNotFoundError as error:
+        raise SinkError(
+            f"FileSink cannot go on with {old.in_progress}: the file is gone",
+            hint="it is finished and renamed if a later checkpoint than the restored one was completed; restore the latest.",
+        ) from error
     except OSError as error:
-        raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
-    return True
+        raise SinkError(f"FileSink cannot go on with {old.in_progress}: {error.strerror or error}") from error
 
 
 def sync_folder(folder: str) -> None:

@@ -88,14 +88,14 @@ class FileSink(Sink[Any, FileCommittable]):
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
         settings = self._settings
         if settings.compaction is not None:
-            return CompactingWriter(context, random_id, *settings.compaction)
+            return CompactingWriter(settings.writer, context, random_id, *settings.compaction)
         if settings.writer_factory is not None:
             return BulkFileWriter(settings.writer, context, random_id, settings.writer_factory.create(context.input_type))
         assert settings.encoder is not None
         return RowFileWriter(settings.writer, context, random_id, settings.encoder.encode_function(context.input_type))
 
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
-        return FileCommitter()
+        return FileCommitter(self._settings.writer.base_path)
 
     @property
     def committable_type(self) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import OwnedSplits
@@ -26,6 +26,7 @@ from flinkish.datastream.connectors.file_system.enumerator import (
     FileEnumeratorProvider,
     FileSplitAssignerProvider,
     visible_files,
+    would_find,
 )
 from flinkish.datastream.connectors.file_system.formats import (
     BulkFormat,
@@ -91,6 +92,17 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     ) -> SplitEnumerator[FileSourceSplit, FileEnumeratorState]:
         settings = self._settings
         return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, checkpoint)
+
+    def check_restored(self, splits: Sequence[FileSourceSplit], checkpoint: FileEnumeratorState | None, *, trusted: bool) -> None:
+        """Raise ForeignCheckpointError for a split of a file that the source would not find by itself."""
+        pending = () if checkpoint is None else checkpoint.pending
+        for path in {split.path for split in (*splits, *pending)}:
+            if not any(would_find(root, path, follow_links=trusted) for root in self._settings.paths):
+                raise ForeignCheckpointError(
+                    f"a split in the checkpoint is of the file {path!r}, which is not below {', '.join(self._settings.paths)}",
+                    hint="give the source the former path as well, or another uid to start it anew. "
+                    "If the path was never one of the source, the checkpoint was tampered with.",
+                )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
         errors = RecordErrors(self._settings.record_errors, context.metric_group)

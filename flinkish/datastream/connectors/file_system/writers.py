@@ -24,7 +24,11 @@ from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
     OutputFileConfig,
     PartFile,
-    copy_bytes,
+    bucket_folder,
+    check_bucket,
+    check_committable,
+    copy_part,
+    make_bucket_folder,
     sync_file,
 )
 from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
@@ -64,6 +68,8 @@ class BucketState:
     #: Part of the names of its files; new in each attempt, so that no attempt writes a name that one before it has used.
     uid: str
     attempt_id: str
+    #: In which its files were written; of another one they are copied, and stay.
+    lineage: str
     counter: int
     in_progress: InProgressFile | None = None
     pending: tuple[FileCommittable, ...] = ()
@@ -74,11 +80,19 @@ class BucketState:
 class _Bucket(ABC):
     """A bucket of one writer."""
 
-    def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource) -> None:
+    def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource, adopted_by: str | None = None) -> None:
+        """Go on from a state. `adopted_by`: our lineage, if its files are of another: they are copied, under names of our own."""
         self._settings = settings
         self._ids = ids
         self._state = state
-        self._folder = os.path.join(settings.base_path, state.bucket_id) if state.bucket_id else settings.base_path
+        self._folder = bucket_folder(settings.base_path, state.bucket_id)
+        if adopted_by is not None:
+            self._state = replace(state, lineage=adopted_by, pending=(), obsolete=())
+            for closed in state.pending:
+                if closed.part is not None:
+                    part = self._new_part()
+                    copy_part(settings.base_path, closed.part, closed.length, part)
+                    self._add_pending(part, closed.length)
 
     @abstractmethod
     def write(self, value: Any, now: int) -> None: ...
@@ -114,7 +128,7 @@ class _Bucket(ABC):
         state = self._state
         part = PartFile.named(self._folder, self._settings.output_file_config, state.uid, state.counter, self._ids())
         self._state = replace(state, counter=state.counter + 1)
-        os.makedirs(self._folder, exist_ok=True)
+        make_bucket_folder(self._settings.base_path, self._folder)
         return part
 
     def _add_pending(self, part: PartFile, length: int) -> None:
@@ -125,8 +139,15 @@ class _Bucket(ABC):
 class _RowBucket(_Bucket):
     """Appends records to a file as they come."""
 
-    def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource, encode: Callable[[Any], bytes]) -> None:
-        super().__init__(state, settings, ids)
+    def __init__(
+        self,
+        state: BucketState,
+        settings: FileWriterSettings,
+        ids: IdSource,
+        adopted_by: str | None,
+        encode: Callable[[Any], bytes],
+    ) -> None:
+        super().__init__(state, settings, ids, adopted_by)
         self._encode = encode
         self._policy = settings.rolling_policy
         # Plain bytes and a bare descriptor: a writer dropped in mid epoch must not write on its way out, as file objects do.
@@ -136,34 +157,17 @@ class _RowBucket(_Bucket):
         self._part: PartFile | None = None
         self._info: PartFileInfo | None = None
         if state.in_progress is not None:
-            self._continue(state.in_progress)
+            self._continue(state.in_progress, own=adopted_by is None)
 
-    def _continue(self, old: InProgressFile) -> None:
+    def _continue(self, old: InProgressFile, *, own: bool) -> None:
         """Go on with a copy of a file that another writer object began, as that one may still be alive somewhere."""
-        part = PartFile.at(old.part.final, self._ids())
-        try:
-            with open(old.part.in_progress, "rb") as source, open(part.in_progress, "xb") as target:
-                size = os.fstat(source.fileno()).st_size
-                if size < old.length:
-                    raise SinkError(
-                        f"FileSink cannot go on with {old.part.in_progress}: it has {size} bytes, but {old.length} were written "
-                        "when the checkpoint was made"
-                    )
-                copy_bytes(source.fileno(), target.fileno(), old.length)
-        except FileNotFoundError as error:
-            raise SinkError(
-                f"FileSink cannot go on with {old.part.in_progress}: the file is gone",
-                hint="it is finished and renamed if a later checkpoint than the restored one was completed; restore the latest.",
-            ) from error
-        except OSError as error:
-            raise SinkError(f"FileSink cannot go on with {old.part.in_progress}: {error.strerror or error}") from error
-        self._state = replace(
-            self._state,
-            in_progress=replace(old, part=part),
-            obsolete=(*self._state.obsolete, old.part.in_progress),
-        )
+        part = PartFile.at(old.part.final, self._ids()) if own else self._new_part()
+        copy_part(self._settings.base_path, old.part, old.length, part)
+        self._state = replace(self._state, in_progress=replace(old, part=part))
+        if own:
+            self._state = replace(self._state, obsolete=(*self._state.obsolete, old.part.in_progress))
         self._part = part
-        self._descriptor = os.open(part.in_progress, os.O_WRONLY)
+        self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_NOFOLLOW)
         self._info = PartFileInfo(self._state.bucket_id, old.creation_time, old.last_update_time, old.length)
 
     def write(self, value: Any, now: int) -> None:
@@ -265,13 +269,29 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         self._epoch_open = False
 
     @abstractmethod
-    def _make_bucket(self, state: BucketState) -> _Bucket: ...
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket: ...
+
+    def _new_bucket(self, bucket_id: str) -> _Bucket:
+        context = self._context
+        return self._make_bucket(
+            BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=context.attempt_id, lineage=context.lineage, counter=0)
+        )
+
+    def _check_restored(self, state: BucketState) -> None:
+        """Refuse what names files that are not this sink's, before one of them is touched."""
+        check_bucket(self._settings.base_path, state.bucket_id)
+        old = state.in_progress
+        begun = () if old is None else (FileCommittable(part=old.part, length=old.length),)
+        for each in (*begun, *state.pending, FileCommittable(part=None, obsolete=state.obsolete)):
+            check_committable(self._settings.base_path, each)
 
     def _restore(self, state: BucketState) -> None:
+        self._check_restored(state)
+        adopted_by = None if state.lineage == self._context.lineage else self._context.lineage
         if state.attempt_id != self._context.attempt_id:
             state = replace(state, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
         other = self._buckets.get(state.bucket_id)
-        bucket = self._make_bucket(state)
+        bucket = self._make_bucket(state, adopted_by)
         if other is not None:
             # Two writers of a larger parallelism had the bucket: close the file of one.
             other.prepare(True)
@@ -296,9 +316,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
             bucket_id = check_bucket_id(self._assigner.get_bucket_id(value, about), self._assigner)
         bucket = self._buckets.get(bucket_id)
         if bucket is None:
-            bucket = self._buckets[bucket_id] = self._make_bucket(
-                BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
-            )
+            bucket = self._buckets[bucket_id] = self._new_bucket(bucket_id)
         return bucket
 
     def write(self, value: Any, context: WriteContext) -> None:
@@ -349,8 +367,8 @@ class RowFileWriter(FileWriter):
         self._encode = encode
         super().__init__(settings, context, ids)
 
-    def _make_bucket(self, state: BucketState) -> _Bucket:
-        return _RowBucket(state, self._settings, self._ids, self._encode)
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
+        return _RowBucket(state, self._settings, self._ids, adopted_by, self._encode)
 
 
 class _BulkBucket(_Bucket):
@@ -386,8 +404,8 @@ class BulkFileWriter(FileWriter):
         self._check = writer.check
         self._buffer: RowBuffer[str] = RowBuffer(context, "flinkish.file-sink.rows", str, writer.encode)
 
-    def _make_bucket(self, state: BucketState) -> _Bucket:
-        return _BulkBucket(state, self._settings, self._ids)
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
+        return _BulkBucket(state, self._settings, self._ids, adopted_by)
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
@@ -407,8 +425,6 @@ class BulkFileWriter(FileWriter):
         for bucket_id, chunks in self._buffer.take().items():
             bucket = self._buckets.get(bucket_id)
             if bucket is None:
-                bucket = self._buckets[bucket_id] = self._make_bucket(
-                    BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=self._context.attempt_id, counter=0)
-                )
+                bucket = self._buckets[bucket_id] = self._new_bucket(bucket_id)
             assert isinstance(bucket, _BulkBucket)
             bucket.write_file(self._writer, chunks)
