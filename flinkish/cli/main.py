@@ -1,4 +1,4 @@
-"""`flinkish run JOB`, `flinkish explain JOB`, `flinkish submit JOB`, `flinkish package`, `flinkish version`."""
+"""`flinkish run JOB`, `flinkish explain JOB`, `flinkish submit JOB`, `flinkish sql`, `flinkish package`, `flinkish version`."""
 
 from __future__ import annotations
 
@@ -115,6 +115,28 @@ def submit(arguments: tuple[str, ...]) -> None:
     except FlinkishError as error:
         _say(f"{type(error).__name__}: {error}")
         sys.exit(1)
+
+
+@cli.command()
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key, such as one of Spark's.")
+@click.option("-n", "--rows", type=click.IntRange(min=1), default=100, show_default=True, help="Rows to show of each result.")
+@click.argument("statements", nargs=-1, metavar="[STATEMENT]...")
+def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> None:
+    """Run SQL in a Spark session that reads and writes Delta tables.
+
+    For checkpoints, savepoints and tables of sinks: flinkish sql "SELECT * FROM delta.`/path/of/the/table`". Without a STATEMENT
+    they are read from the standard input, each up to a `;` at the end of a line.
+    """
+    from flinkish.cli.sql import run_statements
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+    try:
+        run_statements(statements, properties, rows)
+    except FlinkishError as error:
+        _say(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 @cli.command()

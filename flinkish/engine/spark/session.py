@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,14 @@ def hold_session(settings: SparkSettings) -> HeldSession:
         return HeldSession(session=_made, jvm=_jvm_of(_made.sparkContext), own=True)
 
 
+def hold_delta_session(settings: SparkSettings) -> HeldSession:
+    """Return a session like `hold_session` whose SQL reads and writes Delta tables; Delta's jars are fetched where they lack."""
+    wanted = dict(spark_settings.DELTA_CLASSES)
+    if not _delta_jars():
+        wanted["spark.jars.packages"] = spark_settings.delta_coordinates()
+    return hold_session(replace(settings, passed_on=wanted | dict(settings.passed_on)))
+
+
 def release_session(held: HeldSession) -> None:
     """Stop the session if flinkish made it and nobody else holds it."""
     global _holders, _made
@@ -198,10 +206,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
     values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)
     if not submitted:
-        # Java, and so Ivy, takes the home folder from the user database, not from HOME.
-        home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-        jars = spark_settings.cached_delta_jars(home, spark_home() / "jars")
-        values = spark_settings.with_delta(spark_settings.with_jars(values, settings), jars)
+        values = spark_settings.with_delta(spark_settings.with_jars(values, settings), _delta_jars())
     if spark_settings.is_one_machine(values["spark.master"]):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Workers and slot hosts import flinkish; it may be on the path of this process only.
@@ -224,6 +229,12 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     if spark_settings.is_local(values["spark.master"]):
         _omit_checksum_files(session)
     return session
+
+
+def _delta_jars() -> list[Path]:
+    # Java, and so Ivy, takes the home folder from the user database, not from HOME.
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    return spark_settings.cached_delta_jars(home, spark_home() / "jars")
 
 
 def _make_socket_folder() -> Path:

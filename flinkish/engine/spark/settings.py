@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -21,6 +22,11 @@ DEFAULT_MASTER = "local[*,4]"
 #: Spark's driver, which in local mode is all of it, plans epochs and hands frames on: the quick compiler does. A job of half a
 #: minute takes a fifth less, an epoch no longer, also after thousands; the JVM needs 0.3 GB less.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+#: What Spark SQL needs to read and write Delta tables, beside the jars.
+DELTA_CLASSES = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 #: Below that much free memory /dev/shm is left alone (containers often have 64 MB there).
 _SHARED_MEMORY_BYTES = 2 << 30
 
@@ -184,6 +190,12 @@ def with_delta(settings: Mapping[str, str], jars: Sequence[Path]) -> dict[str, s
         return {key: value for key, value in settings.items() if key not in named}
     result["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars", ""), *map(str, jars)]))
     return result
+
+
+def delta_coordinates() -> str:
+    """Return the Maven coordinates of Delta for the installed versions of Spark and delta-spark."""
+    spark = ".".join(metadata.version("pyspark").split(".")[:2])
+    return f"io.delta:delta-spark_{spark}_2.13:{metadata.version('delta-spark')}"
 
 
 def cached_delta_jars(home: Path, spark_jars: Path) -> list[Path]:

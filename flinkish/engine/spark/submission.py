@@ -9,7 +9,6 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from flinkish.common import options as job_options
@@ -21,10 +20,6 @@ from flinkish.engine.spark import settings
 _FLAGS = ("--verbose", "-v", "--supervise", "--usage-error", "--version")
 #: Values of these are lists: what is given and what flinkish adds are joined.
 _LISTS = {"--py-files": "spark.submit.pyFiles", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
-_DELTA_CLASSES = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 #: Where a driver in the cluster gets its environment from, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv.", "k8s://": "spark.kubernetes.driverEnv."}
 
@@ -119,7 +114,7 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
         "spark.app.name": Path(line.job).stem,
         "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
-        **_DELTA_CLASSES,
+        **settings.DELTA_CLASSES,
         **place.project_defaults,
     }
     wanted = {key: value for key, value in ours.items() if key not in place.defaults} | given
@@ -130,7 +125,7 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
     added = {
         "--py-files": [str(package)],
         "--jars": [str(jar) for jar in place.delta_jars],
-        "--packages": [] if place.delta_jars else [delta_coordinates()],
+        "--packages": [] if place.delta_jars else [settings.delta_coordinates()],
     }
     command = [str(place.home / "bin" / "spark-submit")]
     for name, key in _LISTS.items():
@@ -186,9 +181,3 @@ def find_spark(home: Path, user_home: Path, log4j: Path, environment: Mapping[st
         delta_jars=settings.cached_delta_jars(user_home, home / "jars"),
         log4j=None if (folder / "log4j2.properties").is_file() else log4j,
     )
-
-
-def delta_coordinates() -> str:
-    """Return the Maven coordinates of Delta for the installed versions of Spark and delta-spark."""
-    spark = ".".join(metadata.version("pyspark").split(".")[:2])
-    return f"io.delta:delta-spark_{spark}_2.13:{metadata.version('delta-spark')}"

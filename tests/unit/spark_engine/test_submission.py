@@ -7,9 +7,9 @@ import pytest
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+from flinkish.engine.spark.settings import delta_coordinates
 from flinkish.engine.spark.submission import (
     SparkPlace,
-    delta_coordinates,
     environment_of,
     find_spark,
     parse_command_line,
