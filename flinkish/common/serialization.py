@@ -176,8 +176,11 @@ class BulkWriterFactory:
 
 def _checked_charset(charset: Any) -> str:
     try:
-        return codecs.lookup(charset).name
+        name = codecs.lookup(charset).name
+        # A codec such as "hex" has a name, too, but no text.
+        "\n".encode(name)
     except (LookupError, TypeError):
         raise InvalidArgumentError(
             f"unknown character set {charset!r}", hint="use a name that Python's codecs know, such as 'UTF-8'."
         ) from None
+    return name

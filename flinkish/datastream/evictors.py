@@ -167,4 +167,5 @@ class DeltaEvictor(_OneTimeEvictor):
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
         if elements:
             last = elements[-1].value
-            elements[:] = [element for element in elements if self._delta_function(element.value, last) < self._threshold]
+            # As in Flink, a delta of NaN keeps a record.
+            elements[:] = [element for element in elements if not self._delta_function(element.value, last) >= self._threshold]

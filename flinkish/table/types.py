@@ -82,12 +82,12 @@ class DataTypes:
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> DataType:
-        """Text."""
+        """Text; the length is not checked."""
         return _of_length("CHAR", length, Types.STRING(), nullable)
 
     @staticmethod
     def VARCHAR(length: int, nullable: bool = True) -> DataType:
-        """Text."""
+        """Text; the length is not checked."""
         return _of_length("VARCHAR", length, Types.STRING(), nullable)
 
     @staticmethod
@@ -102,12 +102,12 @@ class DataTypes:
 
     @staticmethod
     def BINARY(length: int, nullable: bool = True) -> DataType:
-        """Bytes."""
+        """Bytes; the length is not checked."""
         return _of_length("BINARY", length, Types.PRIMITIVE_ARRAY(Types.BYTE()), nullable)
 
     @staticmethod
     def VARBINARY(length: int, nullable: bool = True) -> DataType:
-        """Bytes."""
+        """Bytes; the length is not checked."""
         return _of_length("VARBINARY", length, Types.PRIMITIVE_ARRAY(Types.BYTE()), nullable)
 
     @staticmethod
@@ -157,22 +157,22 @@ class DataTypes:
 
     @staticmethod
     def TIME(precision: int = 0, nullable: bool = True) -> DataType:
-        """Times of day (`datetime.time`)."""
+        """Times of day (`datetime.time`), to the microsecond whatever the precision."""
         return _of_precision("TIME", precision, Types.SQL_TIME(), nullable)
 
     @staticmethod
     def TIMESTAMP(precision: int = 6, nullable: bool = True) -> DataType:
-        """Times without zone (`datetime.datetime`)."""
+        """Times without zone (`datetime.datetime`), to the microsecond whatever the precision."""
         return _of_precision("TIMESTAMP", precision, Types.SQL_TIMESTAMP(), nullable)
 
     @staticmethod
     def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> DataType:
-        """Points in time (`Instant`)."""
+        """Points in time (`Instant`); files hold microseconds, whatever the precision."""
         return _of_precision("TIMESTAMP_LTZ", precision, Types.INSTANT(), nullable)
 
     @staticmethod
     def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> DataType:
-        """Points in time (`Instant`)."""
+        """Points in time (`Instant`); files hold microseconds, whatever the precision."""
         return _of_precision("TIMESTAMP_LTZ", precision, Types.INSTANT(), nullable)
 
     @staticmethod

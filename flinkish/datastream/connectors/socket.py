@@ -58,7 +58,8 @@ class SocketSource(DriverSource[str]):
         if not isinstance(self.delimiter, str) or not self.delimiter:
             raise InvalidArgumentError(f"delimiter of SocketSource must be text that is not empty; got {self.delimiter!r}")
         try:
-            codecs.lookup(self.charset_name)
+            # A codec such as "hex" has a name, too, but no text.
+            "\n".encode(self.charset_name)
         except (LookupError, TypeError) as error:
             raise InvalidArgumentError(f"charset_name {self.charset_name!r} is not a character set that is known here") from error
 
@@ -124,9 +125,15 @@ class SocketReader:
                 self._ended = True
                 self._changed.notify_all()
         except SourceError as error:
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+            self._fail(error)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._fail(SourceError(f"SocketSource cannot read {self._source.host}:{self._source.port}: {reason}"))
+
+    def _fail(self, error: SourceError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
 
     def _retry(self) -> bool:
         """Whether to connect once more; waits before it."""

@@ -34,9 +34,10 @@ def test_undecodable_bytes_are_an_error() -> None:
         SimpleStringSchema().deserialize(b"\xff")
 
 
-def test_an_unknown_character_set_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="unknown character set 'klingon'"):
-        SimpleStringSchema("klingon")
+@pytest.mark.parametrize("charset", ["klingon", "hex", 5])
+def test_an_unknown_character_set_is_refused(charset: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"unknown character set {charset!r}"):
+        SimpleStringSchema(charset)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,28 @@ def test_several_paths_and_a_file_scheme_are_read_once_each(tmp_path: Path) -> N
     assert SourceRun(text_source(uri, second, first)).values() == ["1", "2"]
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a b"])
+def test_the_path_of_a_file_url_is_all_that_stands_behind_its_host(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "f").write_text("right")
+    (tmp_path / "a").write_text("wrong")
+    for host in ("", "localhost"):
+        assert SourceRun(text_source(f"file://{host}{tmp_path}/{name}")).values() == ["right"]
+    with pytest.raises(UnsupportedError, match=r"'file://tmp/x': 'tmp', which stands before the path"):
+        text_source("file://tmp/x")
+
+
+def test_a_link_to_nothing_and_links_in_a_circle_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a")
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(SourceError, match=r"link is a link to .*gone, which is not there"):
+        SourceRun(text_source(tmp_path)).values()
+    (tmp_path / "link").unlink()
+    (tmp_path / "circle").symlink_to(tmp_path)
+    with pytest.raises(SourceError, match=r"FileSource cannot read .*circle"):
+        SourceRun(text_source(tmp_path)).values()
+
+
 def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     assert SourceRun(text_source(tmp_path)).values() == []

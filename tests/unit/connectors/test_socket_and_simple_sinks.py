@@ -134,6 +134,8 @@ def test_wrong_arguments_are_refused() -> None:
         SocketSource("localhost", 1, delimiter="")
     with pytest.raises(InvalidArgumentError, match="host"):
         SocketSource("", 1)
+    with pytest.raises(InvalidArgumentError, match="'hex' is not a character set"):
+        SocketSource("localhost", 1, charset_name="hex")
 
 
 @pytest.mark.parametrize(

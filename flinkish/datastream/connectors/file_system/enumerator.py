@@ -69,7 +69,7 @@ def visible_files(path: str) -> Iterator[str]:
     except OSError as error:
         raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
     for child in children:
-        if child.is_dir():
+        if _is_folder(child):
             try:
                 yield from visible_files(child.path)
             except SourceError as error:
@@ -96,6 +96,13 @@ def would_find(root: str, path: str, *, follow_links: bool) -> bool:
     return follow_links or path == root or not leads_outside(path, root)
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        raise SourceError(f"FileSource cannot read {entry.path}: {error.strerror or error}") from error
+
+
 def missing_path(path: str) -> SourceError:
     """Return the error of a path with nothing there, saying how far the path exists."""
     existing = path
@@ -119,8 +126,13 @@ def find_splits(paths: Sequence[str], cut: CutFile, known: set[str]) -> list[Fil
             seen.add(path)
             try:
                 size = os.stat(path).st_size
-            except FileNotFoundError:  # removed since it was listed
-                continue
+            except FileNotFoundError as error:
+                if os.path.islink(path):
+                    raise SourceError(
+                        f"FileSource: {path} is a link to {os.readlink(path)}, which is not there",
+                        hint="is the storage mounted that it leads to? Else remove the link, or begin its name with a dot.",
+                    ) from error
+                continue  # removed since it was listed
             splits.extend(cut(path, size))
     return splits
 

@@ -36,14 +36,21 @@ def local_path(path: object, what: str) -> str:
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise InvalidArgumentError(f"{what} must be a path (str) that is not empty; got {path!r}")
-    scheme, separator, _ = text.partition("://")
+    scheme, separator, rest = text.partition("://")
     if separator:
         if scheme.lower() != "file":
             raise UnsupportedError(
                 f"{what} {text!r}: only files of the local (or a mounted) file system are supported",
                 hint="mount the storage, or use a native Spark source.",
             )
-        text = urllib.parse.unquote(urllib.parse.urlsplit(text).path)
+        host, _, path = rest.partition("/")
+        if host not in ("", "localhost"):
+            raise UnsupportedError(
+                f"{what} {text!r}: {host!r}, which stands before the path, would be another host",
+                hint="write file:///, with three slashes.",
+            )
+        # Not as the rest of a URL: '#' and '?' are part of the name, as in Hadoop's paths.
+        text = "/" + urllib.parse.unquote(path)
     elif text.lower().startswith("file:/"):
         text = urllib.parse.unquote(text[len("file:") :])
     return os.path.abspath(text)
