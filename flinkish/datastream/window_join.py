@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.records import check_results
+from flinkish.common.records import ITERABLES, check_results
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.arguments import check_function, type_of
@@ -261,7 +261,8 @@ class _FlatJoin(_PairFunction):
 
         def results(one: Any, other: Any) -> Iterable[Any]:
             found: Iterable[Any] = call(one, other)
-            check_results(found, "the FlatJoinFunction must return an iterable of results")
+            if found.__class__ not in ITERABLES:
+                check_results(found, "the FlatJoinFunction must return an iterable of results")
             return found
 
         return (result for one in first for other in second for result in results(one, other))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
-from flinkish.common.records import check_record, check_results
+from flinkish.common.records import ITERABLES, check_record, check_results
 from flinkish.datastream.operators import (
     CoFlatMapConfig,
     CoMapConfig,
@@ -73,7 +73,7 @@ class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
         def process(value: Any, timestamp: int | None, self: CoFlatMapOperator = self) -> None:
             results = function(value)
             if results is not None:
-                if results.__class__ is not GeneratorType and results.__class__ is not list:
+                if results.__class__ is not GeneratorType and results.__class__ not in ITERABLES:
                     check_results(results, what)
                 for result in results:
                     emit(result, timestamp)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
-from flinkish.common.records import check_results
+from flinkish.common.records import ITERABLES, check_results
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime.channels import Emit
@@ -26,7 +26,7 @@ def results_emitter(output: Output, emit: Emit, tags: dict[str, TypeInformation 
 
     def emit_results(results: Any, timestamp: int | None) -> None:
         kind = results.__class__
-        if kind is not GeneratorType and kind is not list:
+        if kind is not GeneratorType and kind not in ITERABLES:
             check_results(results, what)
         for result in results:
             if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):

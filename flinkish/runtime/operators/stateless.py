@@ -7,7 +7,7 @@ from types import GeneratorType
 from typing import Any
 
 from flinkish.common.conversion import converter, mapping
-from flinkish.common.records import check_record, check_results
+from flinkish.common.records import ITERABLES, check_record, check_results
 from flinkish.datastream.operators import (
     FilterConfig,
     FlatMapConfig,
@@ -53,7 +53,7 @@ class FlatMapOperator(FunctionOperator[FlatMapConfig]):
         emit = self.emit
         results = self._flat_map(value)
         kind = results.__class__
-        if kind is not GeneratorType and kind is not list:
+        if kind is not GeneratorType and kind not in ITERABLES:
             check_results(results, f"flat_map of {self.node.name!r} must return an iterable of results")
         for result in results:
             emit(result, timestamp)
