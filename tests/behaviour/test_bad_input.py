@@ -284,7 +284,7 @@ class NotANumber(TimestampAssigner):
         return value
 
 
-@pytest.mark.parametrize("timestamp", ["2013-01-01", None, datetime.datetime(2013, 1, 1)])
+@pytest.mark.parametrize("timestamp", ["2013-01-01", None, datetime.datetime(2013, 1, 1), 2**63, -(2**70), 1e20])
 @pytest.mark.parametrize("at_the_source", [True, False])
 def test_timestamps_must_be_numbers(timestamp: Any, at_the_source: bool) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(NotANumber())
@@ -293,9 +293,25 @@ def test_timestamps_must_be_numbers(timestamp: Any, at_the_source: bool) -> None
     else:
         stream = local_env().from_collection([timestamp]).assign_timestamps_and_watermarks(strategy)
     text = failure_of(stream)
-    assert "NotANumber.extract_timestamp must return milliseconds as int" in text
+    assert "NotANumber.extract_timestamp must return milliseconds as an int of 64 bits" in text
     assert "to_epoch_milli(value)" in text
     assert repr(timestamp) in text
+
+
+class TimerAt(KeyedProcessFunction):
+    def __init__(self, method: str, time: Any) -> None:
+        self.method = method
+        self.time = time
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        getattr(ctx.timer_service(), self.method)(self.time)
+
+
+@pytest.mark.parametrize("time", ["5", None, datetime.datetime(2013, 1, 1), 2**63, -(2**70), float("nan")])
+@pytest.mark.parametrize("method", ["register_event_time_timer", "register_processing_time_timer", "delete_event_time_timer"])
+def test_timers_need_a_time(method: str, time: Any) -> None:
+    text = failure_of(local_env().from_collection([1]).key_by(lambda value: value).process(TimerAt(method, time)))
+    assert f"{method}() needs milliseconds as an int of 64 bits; got {time!r}" in text
 
 
 # Settings

@@ -15,6 +15,7 @@ from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.timerservice import TimerService
 from flinkish.runtime.key_groups import UnhashableKey, original_key
 from flinkish.runtime.operators.base import Operator
+from flinkish.runtime.operators.timestamps import timer_time
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
@@ -62,17 +63,23 @@ class _KeyedTimers(_TimesOnly):
 
     def register_event_time_timer(self, timestamp: int) -> None:
         if not self._operator.quiesced:
-            self._timers.register_event_time_timer(self._backend.current_key, None, int(timestamp))
+            self._timers.register_event_time_timer(
+                self._backend.current_key, None, timer_time(timestamp, "register_event_time_timer")
+            )
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         if not self._operator.quiesced:
-            self._timers.register_processing_time_timer(self._backend.current_key, None, int(timestamp))
+            self._timers.register_processing_time_timer(
+                self._backend.current_key, None, timer_time(timestamp, "register_processing_time_timer")
+            )
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_event_time_timer(self._backend.current_key, None, int(timestamp))
+        self._timers.delete_event_time_timer(self._backend.current_key, None, timer_time(timestamp, "delete_event_time_timer"))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        self._timers.delete_processing_time_timer(self._backend.current_key, None, int(timestamp))
+        self._timers.delete_processing_time_timer(
+            self._backend.current_key, None, timer_time(timestamp, "delete_processing_time_timer")
+        )
 
 
 class ElementContext:

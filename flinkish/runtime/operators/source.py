@@ -77,7 +77,7 @@ class _ReaderOutput:
             return
         if self._extract is not None:
             timestamp = self._extract(value, MIN_WATERMARK if timestamp is None else timestamp)
-            if timestamp.__class__ is not int:
+            if timestamp.__class__ is not int or not -9223372036854775808 <= timestamp <= 9223372036854775807:
                 timestamp = whole_milliseconds(timestamp, self._extract, value)
         self._emit(value, timestamp)
         combined = self._combined

@@ -13,16 +13,44 @@ from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 from flinkish.runtime.watermarks import CombinedWatermarks
 
+_NEEDED = "milliseconds as an int of 64 bits"
+
+
+def time_of(value: Any) -> int | None:
+    """Return a point in time as an int, cut towards zero as PyFlink does; None for what is none, or has more than 64 bits.
+
+    A greater time would count as the end of the input, where windows and timers wait for ever.
+    """
+    if not isinstance(value, (str, bytes)):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            time = int(value)
+            if MIN_WATERMARK <= time <= MAX_WATERMARK:
+                return time
+    return None
+
+
+def timer_time(value: Any, method: str) -> int:
+    """Return the time of a timer; raises TypeMismatchError for what is none."""
+    if value.__class__ is int and -9223372036854775808 <= value <= 9223372036854775807:
+        return value
+    time = time_of(value)
+    if time is None:
+        raise TypeMismatchError(
+            f"{method}() needs {_NEEDED}; got {value!r} of type {type(value).__name__}",
+            hint="for a datetime: to_epoch_milli(value) of flinkish.common.",
+        )
+    return time
+
 
 def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) -> int:
-    """Return what a timestamp assigner returned as an int, cut towards zero as PyFlink does; raises TypeMismatchError."""
-    if not isinstance(timestamp, (str, bytes)):
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            return int(timestamp)
+    """Return what a timestamp assigner returned as an int; raises TypeMismatchError for what is no point in time."""
+    time = time_of(timestamp)
+    if time is not None:
+        return time
     name = getattr(extract, "__qualname__", "extract_timestamp")
     shown = repr(value) if len(repr(value)) <= 200 else repr(value)[:200] + "..."
     raise TypeMismatchError(
-        f"{name} must return milliseconds as int; got {timestamp!r} of type {type(timestamp).__name__} for the record {shown}",
+        f"{name} must return {_NEEDED}; got {timestamp!r} of type {type(timestamp).__name__} for the record {shown}",
         hint="for a datetime: to_epoch_milli(value) of flinkish.common, which takes one without a time zone for UTC (its own "
         "timestamp() would take it for local time); leave out records without a time before (filter, side output).",
     )
@@ -55,7 +83,7 @@ class TimestampsAndWatermarksOperator(Operator):
         extract = self._extract
         if extract is not None:
             timestamp = extract(value, MIN_WATERMARK if timestamp is None else timestamp)
-            if timestamp.__class__ is not int:
+            if timestamp.__class__ is not int or not -9223372036854775808 <= timestamp <= 9223372036854775807:
                 timestamp = whole_milliseconds(timestamp, extract, value)
         self.emit(value, timestamp)
         if self._watched:
