@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError, UnsupportedError
@@ -124,6 +125,14 @@ def test_lines_longer_than_the_read_buffer_are_whole(tmp_path: Path) -> None:
     assert SourceRun(text_source(tmp_path, block_size=1000)).values() == lines
 
 
+def zstandard(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
 @pytest.mark.parametrize("restart_readers", [False, True])
 @pytest.mark.parametrize(
     ("name", "compress"),
@@ -133,6 +142,7 @@ def test_lines_longer_than_the_read_buffer_are_whole(tmp_path: Path) -> None:
         ("a.bz2", bz2.compress),
         ("a.xz", lzma.compress),
         ("a.deflate", zlib.compress),
+        ("a.zst", zstandard),
     ],
 )
 def test_compressed_files_are_read_as_one_split(tmp_path: Path, name: str, compress: Any, restart_readers: bool) -> None:
@@ -154,7 +164,13 @@ def test_a_damaged_compressed_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "compress"),
-    [("a.bz2", bz2.compress), ("a.xz", lzma.compress), ("a.gz", gzip.compress), ("a.deflate", zlib.compress)],
+    [
+        ("a.bz2", bz2.compress),
+        ("a.xz", lzma.compress),
+        ("a.gz", gzip.compress),
+        ("a.deflate", zlib.compress),
+        ("a.zst", zstandard),
+    ],
 )
 def test_files_of_several_compressed_streams_are_read_to_their_end_or_named(tmp_path: Path, name: str, compress: Any) -> None:
     lines = [f"line {i}" for i in range(3000)]

@@ -101,7 +101,7 @@ class FileFormat(ABC):
 class StreamFormat(FileFormat):
     """Formats that are read from the front to the back of a stream of bytes, record by record.
 
-    Files that end in .gz, .gzip, .bz2, .xz or .deflate are decompressed. To make a format of your own, subclass it.
+    Files that end in .gz, .gzip, .bz2, .xz, .zst or .deflate are decompressed. To make a format of your own, subclass it.
     """
 
     @staticmethod

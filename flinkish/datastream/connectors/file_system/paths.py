@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, Final
 
+import pyarrow as pa
+
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 
 #: How much of a compressed file is read at once, in bytes.
@@ -78,23 +80,20 @@ class _Inflater:
         return self._zlib.unused_data
 
 
-class _Decompressed(io.RawIOBase):
-    """The contents of a file of one or more compressed streams.
+class _Forward(io.RawIOBase):
+    """The contents of a compressed file; to go back is to begin again."""
 
-    Raises DamagedFileError for any stream that is damaged. The readers of bz2 and lzma take a damaged stream behind the first one
-    for rubbish, and leave it out with all that follows.
-    """
-
-    def __init__(self, path: str, make: Callable[[], Any]) -> None:
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed in close()
-        self._make = make
+    def __init__(self) -> None:
+        self._position = 0
         self._restart()
 
     def _restart(self) -> None:
-        self._file.seek(0)
-        self._decompressor = self._make()
-        self._position = 0
-        self._at_end = False
+        """Go to the beginning."""
+        raise NotImplementedError
+
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes, `size` at most; none at the end only. Raises DamagedFileError."""
+        raise NotImplementedError
 
     def readable(self) -> bool:
         return True
@@ -111,18 +110,41 @@ class _Decompressed(io.RawIOBase):
         elif whence != os.SEEK_SET:
             raise io.UnsupportedOperation("the end of a compressed file is not known before it is read")
         if offset < self._position:
+            self._position = 0
             self._restart()
-        while self._position < offset and self._next(min(_CHUNK, offset - self._position)):
+        while self._position < offset and self._take(min(_CHUNK, offset - self._position)):
             pass
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        data = self._next(len(buffer))
+        data = self._take(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
+    def _take(self, size: int) -> bytes:
+        data = self._next(size)
+        self._position += len(data)
+        return data
+
+
+class _Decompressed(_Forward):
+    """A file of one or more streams that an object such as bz2.BZ2Decompressor decompresses.
+
+    Raises DamagedFileError for any stream that is damaged. The readers of bz2 and lzma take a damaged stream behind the first one
+    for rubbish, and leave it out with all that follows.
+    """
+
+    def __init__(self, path: str, make: Callable[[], Any]) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed in close()
+        self._make = make
+        super().__init__()
+
+    def _restart(self) -> None:
+        self._file.seek(0)
+        self._decompressor = self._make()
+        self._at_end = False
+
     def _next(self, size: int) -> bytes:
-        """Return the next bytes, `size` at most; none at the end only."""
         while not self._at_end:
             decompressor = self._decompressor
             if decompressor.eof:
@@ -133,7 +155,7 @@ class _Decompressed(io.RawIOBase):
                 if not rest:
                     self._at_end = True
                     break
-                decompressor = self._decompressor = self._make()
+                self._decompressor = self._make()
                 data = self._decompress(rest, size)
             elif decompressor.needs_input:
                 chunk = self._file.read(_CHUNK)
@@ -143,7 +165,6 @@ class _Decompressed(io.RawIOBase):
             else:
                 data = self._decompress(b"", size)
             if data:
-                self._position += len(data)
                 return data
         return b""
 
@@ -159,8 +180,41 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
 
+class _Zstandard(_Forward):
+    """A file of one or more Zstandard frames."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stream: Any = None
+        super().__init__()
+
+    def _restart(self) -> None:
+        self._close_stream()
+        # Opened here for the errors that Python raises.
+        self._stream = pa.CompressedInputStream(pa.PythonFile(open(self._path, "rb", buffering=0)), "zstd")  # noqa: SIM115
+
+    def _next(self, size: int) -> bytes:
+        try:
+            data: bytes = self._stream.read(size)
+        except OSError as error:
+            raise DamagedFileError(str(error)) from error
+        return data
+
+    def _close_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def close(self) -> None:
+        self._close_stream()
+        super().close()
+
+
 def _open_gzip(path: str) -> IO[bytes]:
     return gzip.open(path, "rb")  # type: ignore[return-value]
+
+
+def _open_zstandard(path: str) -> IO[bytes]:
+    return io.BufferedReader(_Zstandard(path), _CHUNK)
 
 
 def _opener(make: Callable[[], Any]) -> Callable[[str], IO[bytes]]:
@@ -173,6 +227,7 @@ _COMPRESSED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
     ".bz2": _opener(bz2.BZ2Decompressor),
     ".xz": _opener(lzma.LZMADecompressor),
     ".deflate": _opener(_Inflater),
+    ".zst": _open_zstandard,
 }
 
 
