@@ -39,6 +39,7 @@ from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, deletes_che
 from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
 from flinkish.common.clock import Clock
+from flinkish.common.closing import Unwinding
 from flinkish.common.errors import (
     CheckpointError,
     CommitOutcomeUnknownError,
@@ -686,7 +687,9 @@ class CheckpointCoordinator:
             call = self._outbox.calls.pop(0)
             try:
                 call()
-            except Exception as error:
+            except Unwinding:
+                raise
+            except BaseException as error:
                 first = first or error
         if first is not None:
             raise first

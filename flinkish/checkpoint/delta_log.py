@@ -17,6 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from deltalake.transaction import AddAction, Transaction, create_table_with_add_actions
 
 from flinkish.checkpoint import paths
+from flinkish.common.delta_calls import panics_as_errors
 from flinkish.runtime.state.rows import state_schema
 
 STATE_SCHEMA = state_schema()
@@ -34,6 +35,7 @@ class DeltaLog:
         self._table = table
 
     @staticmethod
+    @panics_as_errors()
     def open(root: Path, version: int | None = None) -> DeltaLog | None:
         """Open the newest or the given version; None if there is no table.
 
@@ -46,6 +48,7 @@ class DeltaLog:
             return None
 
     @staticmethod
+    @panics_as_errors()
     def create(root: Path, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
         """Make a table with these files (relative path to size and rows) in one commit; an error if there is one already."""
         create_table_with_add_actions(
@@ -60,24 +63,29 @@ class DeltaLog:
         )
 
     @property
+    @panics_as_errors()
     def version(self) -> int:
         """The version this handle stands at."""
         return int(self._table.version())
 
     @property
+    @panics_as_errors()
     def has_state_schema(self) -> bool:
         """Whether the table has the columns of a state table."""
         fields = {field.name: str(field.type) for field in self._table.schema().fields}
         return fields == {field.name: str(field.type) for field in _DELTA_SCHEMA.fields}
 
+    @panics_as_errors()
     def refresh(self) -> None:
         """Go to the newest version."""
         self._table.update_incremental()
 
+    @panics_as_errors()
     def transaction(self, application: str) -> int | None:
         """Return the version of an application's last transaction."""
         return self._table.transaction_version(application)
 
+    @panics_as_errors()
     def files(self) -> dict[str, int]:
         """Return the files of this version: relative path to size."""
         actions = pa.table(self._table.get_add_actions(flatten=True))
@@ -94,6 +102,7 @@ class DeltaLog:
         """Commit a version that only moves the application's transaction."""
         self._commit([], "append", application, transaction, metadata)
 
+    @panics_as_errors()
     def _commit(
         self, actions: list[AddAction], mode: str, application: str, transaction: int, metadata: Mapping[str, str]
     ) -> None:
@@ -107,6 +116,7 @@ class DeltaLog:
             post_commithook_properties=_HOOKS,
         )
 
+    @panics_as_errors()
     def write_checkpoint(self) -> None:
         """Write Delta's own summary of this version, so that the log before it is not needed any more."""
         self._table.create_checkpoint()

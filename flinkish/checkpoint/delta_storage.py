@@ -42,6 +42,8 @@ from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.common import safe_files
 from flinkish.common.clock import Clock
+from flinkish.common.delta_calls import sync_log
+from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import (
     CheckpointError,
     CommitOutcomeUnknownError,
@@ -115,6 +117,8 @@ class DeltaCheckpointStorage:
         self._unknown: set[CheckpointId] = set()
         self._savepoints: set[str] = set()
         self._summarized = 0
+        #: Version up to which the log is on the disk.
+        self._synced = -1
 
     # -- taking over -------------------------------------------------------------------------------------------------------
 
@@ -140,6 +144,13 @@ class DeltaCheckpointStorage:
             fresh = self._open_or_create()
             if fresh.transaction(self._job_id) != transaction:
                 continue
+            try:
+                self._sync_log()
+            except OSError as error:
+                raise CheckpointError(
+                    f"execution.checkpointing.dir: it is not known whether the disk keeps {self._root}: {error}",
+                    hint="check the disk.",
+                ) from error
             self._handle = fresh
             self._generation = Generation(generation + 1)
             self._retained = [*self._read_previous(current), current] if current else []
@@ -160,7 +171,7 @@ class DeltaCheckpointStorage:
             log = self._delta_log.open(self._root)
             if log is None:
                 self._refuse_gone()
-                self._root.mkdir(parents=True, exist_ok=True)
+                self._make_folder(self._root)
                 self._refuse_lost_log()
                 try:
                     self._delta_log.create(self._root, {}, {}, time=self._clock.wall_time())
@@ -300,7 +311,9 @@ class DeltaCheckpointStorage:
     def _make_savepoint_folder(self, target: str) -> Path:
         base = paths.local_path(target, key="savepoint directory")
         root = base / f"savepoint-{self._job_id[:6]}-{self._ids()[:12]}"
-        root.mkdir(parents=True)
+        self._make_folder(base)
+        root.mkdir()
+        self._sync(base)
         self._savepoints.add(str(root))
         return root
 
@@ -329,7 +342,7 @@ class DeltaCheckpointStorage:
         self._retained = [*previous, stored]
         self._unknown.clear()
         try:
-            self._sync_log(self._root, log.version)
+            self._sync_log()
         except OSError as error:
             self._unknown.add(draft.checkpoint_id)
             raise CommitOutcomeUnknownError(
@@ -381,6 +394,8 @@ class DeltaCheckpointStorage:
             for file in checkpoint.manifest.files:
                 safe_files.make_folders(root, os.path.dirname(file.path))
                 copy_verified(checkpoint, file, root)
+            for folder in {os.path.dirname(file.path) for file in checkpoint.manifest.files}:
+                self._sync(root / folder)
             manifest = dataclasses.replace(checkpoint.manifest, kind=CheckpointKind.STOP_SAVEPOINT, committables=(), previous=())
             (root / paths.folder_name(manifest.checkpoint_id, manifest.generation)).mkdir(exist_ok=True)
             return self._write_savepoint(root, manifest)
@@ -408,7 +423,8 @@ class DeltaCheckpointStorage:
             ) from error
         if not named:
             raise CheckpointError(f"savepoint {root} could not be written: {_brief(failure)}") from failure
-        self._sync_log(root, 0)
+        if self._durable:
+            sync_log(root, -1)
         self._savepoints.discard(str(root))
         return StoredCheckpoint(manifest=manifest, root=root, version=0, manifest_path=path, trusted=True)
 
@@ -562,6 +578,8 @@ class DeltaCheckpointStorage:
         if version - self._summarized < _VERSIONS_PER_SUMMARY:
             return
         self._handle.write_checkpoint()
+        if self._durable:
+            sync_log(self._root, version - 1)
         self._summarized = version
         names = [entry.name for entry in (self._root / paths.LOG).iterdir()]
         obsolete = cleaning.obsolete_log_entries(names, oldest_needed=self._retained[0].version)
@@ -623,18 +641,20 @@ class DeltaCheckpointStorage:
         except OSError as error:  # the checkpoint is durable without it; only the loss of log entries would go unnoticed
             _log.warning("%s could not be written: %s", self._root / paths.LATEST, error)
 
-    def _sync_log(self, root: Path, version: int) -> None:
-        self._sync(root / paths.LOG / f"{version:020}.json")
-        self._sync(root / paths.LOG)
+    def _sync_log(self) -> None:
+        if self._durable:
+            self._synced, _ = sync_log(self._root, self._synced)
+            self._sync(self._root)
 
     def _sync(self, path: Path) -> None:
-        if not self._durable:
-            return
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self._durable:
+            sync(path, follow_links=False)
+
+    def _make_folder(self, path: Path) -> None:
+        if self._durable:
+            make_folders(path)
+        else:
+            path.mkdir(parents=True, exist_ok=True)
 
 
 def _brief(error: BaseException | None) -> str:

@@ -22,6 +22,7 @@ from flinkish.checkpoint import paths
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common import safe_files
 from flinkish.common.clock import Clock
+from flinkish.common.delta_calls import panics_as_errors
 from flinkish.common.ids import Generation
 
 _log = logging.getLogger(__name__)
@@ -107,6 +108,7 @@ class JobHistory:
             except Exception:
                 _log.warning("%d notes about the job could not be written to %s.", len(notes), self._root, exc_info=True)
 
+    @panics_as_errors()
     def _append(self, notes: list[_Note]) -> None:
         rows = [{**asdict(note), "generation": self._generation} for note in notes]
         table = pa.Table.from_pylist(rows, schema=_SCHEMA)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ConfigurationError
 
 KEY_OPTION = "security.checkpoint.hmac-key-file"
@@ -83,7 +84,7 @@ class SigningKey:
 
 
 def _make(file: Path, secret: bytes) -> None:
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folders(file.parent, mode=0o700)
     descriptor, draft = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)  # with mode 0600
     try:
         with open(descriptor, "wb") as stream:
@@ -93,5 +94,6 @@ def _make(file: Path, secret: bytes) -> None:
         # a link, unlike a rename, leaves the key of a process that was quicker as it is
         with contextlib.suppress(FileExistsError):
             os.link(draft, file)
+        sync(file.parent)
     finally:
         os.unlink(draft)

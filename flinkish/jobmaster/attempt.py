@@ -172,7 +172,8 @@ class Attempt:
                 prepared = restored.manifest.coordinator.extra.get(_PREPARED)
                 if prepared is not None:
                     self._prepared = msgspec.msgpack.decode(prepared, type=list[Committable])
-                self._committers.restore(self._without_untrusted(restored), self._setup.lineage)
+                manifest = self._without_untrusted(restored)
+                self._committers.restore(manifest, self._setup.lineage, trusted=restored.trusted)
         except Unwinding:
             raise
         except BaseException as error:
@@ -498,8 +499,10 @@ class Attempt:
                 coordinator.receive_acknowledgement(acknowledgement)
 
     def _coordinator_state(self, checkpoint_id: CheckpointId) -> CoordinatorState:
+        assert self._committers is not None
         setup = self._setup
         graph = setup.plan.job_graph
+        prepared = {_PREPARED: msgspec.msgpack.encode(self._prepared)} if self._prepared else {}
         sources = []
         for source in self._sources.values():
             try:
@@ -519,7 +522,7 @@ class Attempt:
             ),
             graph_fingerprint=program_parts.fingerprint(graph),
             attempt_id=self.attempt_id,
-            extra={_PREPARED: msgspec.msgpack.encode(self._prepared)} if self._prepared else {},
+            extra={**prepared, **self._committers.snapshot()},
         )
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:

@@ -19,6 +19,9 @@ from flinkish.jobmaster.program_parts import SinkNode
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
 
+#: Name in CoordinatorState.extra of what committers keep, by operator.
+_STATES = "committers"
+
 
 @dataclass(slots=True)
 class _SinkCommitter:
@@ -65,17 +68,21 @@ class Committers:
             if committer is not None:
                 self._committers[node.uid] = _SinkCommitter(node, committer)
 
-    def restore(self, checkpoint: Manifest, lineage: LineageId) -> None:
+    def restore(self, manifest: Manifest, lineage: LineageId, *, trusted: bool) -> None:
         """Tell all sinks which checkpoint the attempt of a job in `lineage` starts from, and commit again what it holds.
 
+        What committers kept is given back to them only if our key signed it (`trusted`).
         Raises ForeignCheckpointError if it does not fit a sink, and as `commit`.
         """
-        for sink in self._committers.values():
+        kept = manifest.coordinator.extra.get(_STATES) if trusted else None
+        states = {} if kept is None else msgspec.msgpack.decode(kept, type=dict[OperatorUid, bytes])
+        for uid, sink in self._committers.items():
             restored = RestoredCheckpoint(
-                checkpoint_id=checkpoint.checkpoint_id,
-                lineage=checkpoint.lineage,
-                own=checkpoint.lineage == lineage,
-                sink_uid=sink.node.uid,
+                checkpoint_id=manifest.checkpoint_id,
+                lineage=manifest.lineage,
+                job_lineage=lineage,
+                sink_uid=uid,
+                state=states.get(uid),
             )
             try:
                 sink.committer.restore(restored)
@@ -83,10 +90,15 @@ class Committers:
                 raise ForeignCheckpointError(f"{sink.node.label}: {error}") from error
             except Exception as error:
                 raise SinkError(
-                    f"{sink.node.label}: going on from checkpoint {checkpoint.checkpoint_id} failed: "
+                    f"{sink.node.label}: going on from checkpoint {manifest.checkpoint_id} failed: "
                     f"{type(error).__name__}: {error}"
                 ) from error
-        self.commit(checkpoint.checkpoint_id, checkpoint.committables, checkpoint.job_id, checkpoint.lineage)
+        self.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
+
+    def snapshot(self) -> dict[str, bytes]:
+        """Return what the sinks' committers keep for `restore`, to stand in CoordinatorState.extra."""
+        states = {uid: state for uid, sink in self._committers.items() if (state := sink.committer.snapshot_state()) is not None}
+        return {_STATES: msgspec.msgpack.encode(states)} if states else {}
 
     def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str, lineage: LineageId) -> None:
         """Commit what all sinks prepared for a checkpoint; `job_id` and `lineage` are those of the job that prepared it.

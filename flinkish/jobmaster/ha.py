@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from flinkish.common import safe_files
+from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ConfigurationError
 
 _FOLDER = "high-availability"
@@ -40,8 +41,9 @@ class ClusterRecord:
         ended = self._ended()
         if job_id != self._id(ended):
             return
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_folders(self._directory)
         safe_files.make_folders(self._directory, _FOLDER)
+        sync(self._directory)
         content = json.dumps({"cluster_id": self.cluster_id, "ended": ended + 1}).encode()
         safe_files.replace_file(self._directory, self._inside, content, sync=True)
 

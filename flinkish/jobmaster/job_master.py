@@ -195,12 +195,21 @@ class JobMaster:
     def run(self) -> None:
         """Run the job to its end; never raises, the outcome is in `result`."""
         self._started_at = self._clock.wall_time()
+        end: JobExecutionError | JobCancelledError | None = JobExecutionError(
+            f"Job {self.setup.job_name!r} ({self.setup.job_id}) ended without an outcome: this is a bug in flinkish."
+        )
+        # Whatever is raised, also what is no Exception: somebody waits for the answer.
         try:
-            end = self._run_attempts()
-        except BaseException as error:
-            _log.exception("The JobMaster of job %s failed.", self.setup.job_id)
-            end = self._give_up(failures.from_error(error, "the driver", recoverable=False), "this is a bug in flinkish")
-        self._end(end)
+            try:
+                end = self._run_attempts()
+            except BaseException as error:
+                _log.exception("The JobMaster of job %s failed.", self.setup.job_id)
+                end = self._give_up(failures.from_error(error, "the driver", recoverable=False), "this is a bug in flinkish")
+            self._end(end)
+        except BaseException:
+            _log.exception("Ending job %s failed.", self.setup.job_id)
+        finally:
+            self._answer(end)
 
     def _run_attempts(self) -> JobExecutionError | JobCancelledError | None:
         """Run attempts until the job ends; return the error that it ends with."""
@@ -366,11 +375,11 @@ class JobMaster:
             if self._environment.retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
                 self._environment.retire()
             coordinator.shutdown(end)
-        except Exception:
+        except BaseException:
             _log.warning("The checkpoints of job %s could not be deleted.", self.setup.job_id, exc_info=True)
 
     def _end(self, error: JobExecutionError | JobCancelledError | None) -> None:
-        """Release everything, then tell whoever waits."""
+        """Release everything; each part whatever happens to the others."""
         if error is None:
             self._delete_checkpoints(JobEnd.FINISHED)
         with self._lock:
@@ -379,39 +388,51 @@ class JobMaster:
             self._requests.clear()
         for request in requests:
             request.future.set_exception(self._refusal("the job has ended"))
+        self._try("noting its end", self._note_end)
+        self._try("closing its engine", self._engine.close)
+        if self._environment.on_released is not None:
+            self._try("releasing what it held", self._environment.on_released)
+
+    def _try(self, what: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException:
+            _log.warning("The end of job %s: %s failed.", self.setup.job_id, what, exc_info=True)
+
+    def _note_end(self) -> None:
         self._note("job ended", self._graph.status.name)
         if self._environment.notes is not None:
             self._environment.notes.flush()
-        try:
-            self._engine.close()
-        except Exception:
-            _log.warning("The engine of job %s could not be closed.", self.setup.job_id, exc_info=True)
-        try:
-            if self._environment.on_released is not None:
-                self._environment.on_released()
-        except Exception:
-            _log.warning("Something of job %s was not released.", self.setup.job_id, exc_info=True)
-        self._answer(error)
 
     def _answer(self, error: JobExecutionError | JobCancelledError | None) -> None:
-        for future, path in self._stopped:
-            if error is None:
-                future.set_result(path)
-            else:
-                future.set_exception(
-                    CheckpointError(
-                        f"job {self.setup.job_name!r} ({self.setup.job_id}): the savepoint {path} is complete, but the job ended "
-                        f"otherwise: {error}",
-                        hint="a job can be started from the savepoint; see the error for what was not done.",
+        """Tell whoever waits; the last thing that a job does."""
+        try:
+            for future, path in self._stopped:
+                if error is None:
+                    future.set_result(path)
+                else:
+                    future.set_exception(
+                        CheckpointError(
+                            f"job {self.setup.job_name!r} ({self.setup.job_id}): the savepoint {path} is complete, but the job "
+                            f"ended otherwise: {error}",
+                            hint="a job can be started from the savepoint; see the error for what was not done.",
+                        )
                     )
-                )
-        # A cancelled iteration ends as if there were no more results; it was the client who cancelled.
-        self.results.end(None if isinstance(error, JobCancelledError) else error)
-        if error is None:
+            # A cancelled iteration ends as if there were no more results; it was the client who cancelled.
+            self.results.end(None if isinstance(error, JobCancelledError) else error)
+        finally:
+            self._complete(error)
+
+    def _complete(self, error: JobExecutionError | JobCancelledError | None) -> None:
+        if error is not None:
+            self.result.set_exception(error)
+            return
+        try:
             runtime = self._clock.wall_time() - self._started_at
             self.result.set_result(JobExecutionResult(JobID(self.setup.job_id), runtime, self._metrics.user_metrics()))
-        else:
-            self.result.set_exception(error)
+        except BaseException as failure:
+            self.result.set_exception(failure)
+            raise
 
     def _note(self, event: str, message: str) -> None:
         if self._environment.notes is not None:

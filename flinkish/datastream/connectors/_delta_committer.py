@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+import msgspec
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from flinkish.common.delta_calls import panics_as_errors, sync_log
+from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
@@ -18,6 +21,8 @@ from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitR
 
 #: Another writer may commit between our look at the table and our commit; each time only one of all can lose to us so often.
 _COMMIT_TRIES: Final = 20
+#: Expired entries of the log are removed by us, once the summary that makes up for them is on the disk.
+_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +44,23 @@ class DeltaFile:
 class DeltaCommittable:
     """Files of one writer for one checkpoint, and the schema they were written with (Delta's JSON)."""
 
+    #: Folder of the table they are in.
+    table: str
     schema: str
     files: tuple[DeltaFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CommitterState:
+    """What a committer remembers from one attempt to the next."""
+
+    table: str
+    #: The last transaction made, and the application it was made for; None before the first one.
+    last: tuple[str, int] | None
+    #: Applications of the lineages that the job came from, which do not know yet that it went on; see `commit`.
+    origins: tuple[str, ...]
+    #: Whether the first commit, which replaces what the table held, is still to come.
+    overwrite: bool
 
 
 class DeltaCommitter(Committer[DeltaCommittable]):
@@ -53,13 +73,30 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._partition_by = partition_by
         self._table_properties = table_properties
         self._overwrite = overwrite
+        self._last: tuple[str, int] | None = None
+        self._origins: tuple[str, ...] = ()
+        #: Version up to which the log is on the disk.
+        self._synced = -1
 
+    def snapshot_state(self) -> bytes:
+        return msgspec.msgpack.encode(
+            _CommitterState(table=self._path, last=self._last, origins=self._origins, overwrite=self._overwrite)
+        )
+
+    @panics_as_errors()
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        application = _application(checkpoint.lineage, checkpoint.sink_uid)
+        state = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
+        if state is not None:
+            self._last, self._origins = state.last, state.origins
+        if not checkpoint.own:
+            self._origins = (*self._origins, application)
+        # What was written before the checkpoint is to stay.
+        self._overwrite = self._overwrite and checkpoint.own and state is not None and state.overwrite
         table = open_table(self._path)
-        if table is None:
-            return
-        committed = table.transaction_version(_application(checkpoint.lineage, checkpoint.sink_uid))
-        if committed is not None and committed > checkpoint.checkpoint_id:
+        committed = None if table is None else table.transaction_version(application)
+        ours = None if table is None else table.transaction_version(_application(checkpoint.job_lineage, checkpoint.sink_uid))
+        if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"DeltaSink: the table {self._path} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts "
                 f"from: it holds the rows of {_name(committed)} already, so those in between would be written a second time",
@@ -67,20 +104,38 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 f"its last version up to checkpoint {checkpoint.checkpoint_id} (see flinkish.checkpoint-id in its history) and "
                 "give the sink another uid, with execution.state-recovery.ignore-unclaimed-state.",
             )
+        if state is not None and state.table == self._path and state.last is not None:
+            self._check_kept(table, *state.last)
 
+    def _check_kept(self, table: DeltaTable | None, application: str, transaction: int) -> None:
+        """Raise ForeignCheckpointError unless the table holds what was committed before the checkpoint."""
+        found = None if table is None else table.transaction_version(application)
+        if found is None or found < transaction:
+            got = "is gone" if table is None else f"knows of {'none' if found is None else _name(found)}"
+            raise ForeignCheckpointError(
+                f"DeltaSink: the job had committed {_name(transaction)} to the table {self._path}, which {got}: rows that it "
+                "wrote are lost, and would not be written again",
+                hint="was the table removed, or restored from a backup? Bring it back, start from a checkpoint that is as old, "
+                "or write to another table.",
+            )
+
+    @panics_as_errors()
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         if not requests:
             return
         schema = requests[0].committable.schema
         files = [file for request in requests for file in request.committable.files]
         application = _application(requests[0].lineage, requests[0].sink_uid)
+        # A job that went on from another one's savepoint moves that one's transaction, too: a second start from the savepoint
+        # then meets a table that is ahead of it.
+        origins = () if application in self._origins else self._origins
         for _ in range(_COMMIT_TRIES):
             table = self._open_or_create(schema)
             # On the very handle that commits: a commit by another driver after this look is a conflict.
             committed = table.transaction_version(application)
-            if committed == checkpoint_id:
-                return
-            if committed is not None and committed > checkpoint_id:
+            if committed is not None and committed >= checkpoint_id:
+                if committed == checkpoint_id or application in self._origins:  # moved on by us, see above
+                    break
                 raise SinkError(
                     f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: the table holds the rows of "
                     f"{_name(committed)} already",
@@ -89,9 +144,10 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             # The transaction goes with the commit, so a job replaces once, however often it is restarted.
             replace = self._overwrite and committed is None and bool(table.file_uris())
             if not files and not replace:
+                self._make_durable(table)
                 return
             check_table(table, schema, self._partition_by, self._path)
-            self._check_files(files)
+            self._check_files(requests)
             try:
                 table.create_write_transaction(
                     [self._add_action(file) for file in files],
@@ -105,24 +161,31 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                             "flinkish.sink-uid": requests[0].sink_uid,
                             "flinkish.checkpoint-id": str(checkpoint_id),
                         },
-                        app_transactions=[Transaction(application, checkpoint_id)],
+                        app_transactions=[Transaction(name, checkpoint_id) for name in (application, *origins)],
                     ),
+                    post_commithook_properties=_HOOKS,
                 )
-                return
+                break
             except CommitFailedError:
                 continue  # another commit came first: look again, it may have been this one
             except (DeltaError, OSError) as error:
                 raise SinkError(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {error}") from error
-        raise SinkError(
-            f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
-        )
+        else:
+            raise SinkError(
+                f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
+            )
+        self._make_durable(table)
+        self._last = (application, checkpoint_id)
+        self._overwrite = False
+        if application not in self._origins:
+            self._origins = ()
 
     def _open_or_create(self, schema: str) -> DeltaTable:
         table = open_table(self._path)
         if table is not None:
             return table
         try:
-            os.makedirs(self._path, exist_ok=True)
+            make_folders(self._path)
             # 'ignore': another job may make it at the same moment.
             DeltaTable.create(
                 self._path,
@@ -135,27 +198,52 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         except (DeltaError, OSError) as error:
             raise SinkError(f"DeltaSink cannot create the table {self._path}: {error}") from error
 
-    def _check_files(self, files: Sequence[DeltaFile]) -> None:
-        for file in files:
-            path = os.path.join(self._path, file.path)
-            if file.path.startswith("_") or leads_outside(path, self._path):
-                raise ForeignCheckpointError(
-                    f"DeltaSink into {self._path}: the checkpoint names {file.path[:500]!r}, which is no data file of the table",
-                    hint="the checkpoint, or the folder of the table, was tampered with.",
-                )
-            try:
-                size = os.stat(path).st_size
-            except FileNotFoundError as error:
-                raise SinkError(
-                    f"DeltaSink: {path} is gone before it was committed",
-                    hint="was VACUUM run with a retention shorter than the time between two checkpoints?",
-                ) from error
-            if size != file.size:
-                raise SinkError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
+    def _check_files(self, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
+        for request in requests:
+            for file in request.committable.files:
+                path = os.path.join(self._path, file.path)
+                if file.path.startswith("_") or leads_outside(path, self._path):
+                    raise ForeignCheckpointError(
+                        f"DeltaSink into {self._path}: the checkpoint names {file.path[:500]!r}, which is no data file of the "
+                        "table",
+                        hint="the checkpoint, or the folder of the table, was tampered with.",
+                    )
+                try:
+                    size = os.stat(path).st_size
+                except FileNotFoundError as error:
+                    if request.committable.table != self._path:
+                        raise SinkError(
+                            f"DeltaSink into {self._path}: the checkpoint holds {request.committable.table}/{file.path}, "
+                            "which was not committed to that table yet",
+                            hint="start once with the table it was written for, or from a savepoint that stopped its job.",
+                        ) from error
+                    raise SinkError(
+                        f"DeltaSink: {path} is gone before it was committed",
+                        hint="was VACUUM run with a retention shorter than the time between two checkpoints?",
+                    ) from error
+                if size != file.size:
+                    raise SinkError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
 
     def _add_action(self, file: DeltaFile) -> AddAction:
         values = dict(zip(self._partition_by, file.partition, strict=True))
         return AddAction(file.path, file.size, values, file.modification_time, True, file.stats)
+
+    def _make_durable(self, table: DeltaTable) -> None:
+        """Sync the log: the next checkpoint subsumes this one, and is synced. Also a commit found made: it may not have been."""
+        try:
+            newest, summarized = sync_log(self._path, self._synced)
+            sync(self._path)
+        except OSError as error:
+            raise SinkError(
+                f"DeltaSink: it is not known whether the disk keeps what was committed to {self._path}: {error.strerror or error}"
+            ) from error
+        if summarized and self._synced >= 0 and _removes_old_entries(table):
+            DeltaTable(self._path).cleanup_metadata()
+        self._synced = newest
+
+
+def _removes_old_entries(table: DeltaTable) -> bool:
+    return table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false"
 
 
 def _application(lineage: str, sink_uid: str) -> str:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
+from flinkish.common.delta_calls import panics_as_errors
 from flinkish.common.errors import InvalidProgramError, SinkError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
@@ -21,6 +22,7 @@ from flinkish.datastream.connectors._arrow import RowsToArrow
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Features of newer protocols that appending plain files respects.
 _HARMLESS_FEATURES: Final = frozenset({"appendOnly", "invariants"})
+_TRANSACTIONS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
 
 #: The values of the partition columns of a file, as Delta writes them.
 Partition = tuple[str | None, ...]
@@ -169,7 +171,8 @@ def _plain(value: Any) -> Any:
 def open_table(path: str) -> DeltaTable | None:
     """Open a table; None if there is none at the path."""
     try:
-        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+        with panics_as_errors():
+            return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
     except (DeltaError, OSError) as error:
         raise SinkError(f"DeltaSink cannot open the table {path}: {error}") from error
 
@@ -183,6 +186,12 @@ def check_table(table: DeltaTable, schema_json: str, partition_by: Sequence[str]
             f"DeltaSink cannot write to {path}: its protocol ({protocol.min_reader_version}, {protocol.min_writer_version}) "
             f"{'with ' + ', '.join(sorted(features)) + ' ' if features else ''}asks more of writers than plain appends",
             hint="write to a table of protocol (1, 2).",
+        )
+    if table.metadata().configuration.get(_TRANSACTIONS_EXPIRE):
+        raise SinkError(
+            f"DeltaSink cannot write to {path}: the table forgets transactions ({_TRANSACTIONS_EXPIRE}), by which commits are "
+            "recognized that come a second time",
+            hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ('{_TRANSACTIONS_EXPIRE}').",
         )
     ours = _columns(json.loads(schema_json))
     table_schema = json.loads(table.schema().to_json())

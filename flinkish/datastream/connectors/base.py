@@ -392,9 +392,16 @@ class RestoredCheckpoint:
     checkpoint_id: int
     #: Of the checkpoint: of all that its job committed before.
     lineage: str
-    #: Whether the job goes on in this lineage: the checkpoint is its own, not one that it was started from.
-    own: bool
+    #: Of the job that starts from it.
+    job_lineage: str
     sink_uid: str
+    #: What `Committer.snapshot_state` returned for the checkpoint; None also where the checkpoint is not trusted.
+    state: bytes | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether the job goes on in the checkpoint's lineage; else it is one that the job was started from."""
+        return self.lineage == self.job_lineage
 
 
 class Committer(ABC, Generic[WriterCommitT]):
@@ -406,6 +413,13 @@ class Committer(ABC, Generic[WriterCommitT]):
         Raises ForeignCheckpointError if the sink does not fit the checkpoint, for instance because later ones were committed
         to it: the job then fails for good.
         """
+
+    def snapshot_state(self) -> bytes | None:
+        """Return what `restore` is to get back in an attempt that starts from the checkpoint that is being taken.
+
+        What was prepared for this checkpoint is not committed yet, and comes with it to `commit`.
+        """
+        return None
 
     @abstractmethod
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[WriterCommitT]]) -> None:

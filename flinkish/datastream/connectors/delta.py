@@ -16,8 +16,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flinkish.common import options, safe_files
+from flinkish.common import safe_files
 from flinkish.common.configuration import Configuration
+from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.common.typeinfo import TypeInformation
@@ -93,14 +95,13 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         return DeltaWriter(self._path, layout, self._compression, context, random_id)
 
     def create_committer(self, configuration: Configuration) -> Committer[DeltaCommittable]:
-        # Restored from a checkpoint of another job: what that one wrote is to stay.
-        overwrite = self._overwrite and not configuration.contains(options.SAVEPOINT_PATH)
-        return DeltaCommitter(self._path, self._partition_by, self._table_properties, overwrite=overwrite)
+        return DeltaCommitter(self._path, self._partition_by, self._table_properties, overwrite=self._overwrite)
 
     @property
     def committable_type(self) -> Any:
         return DeltaCommittable
 
+    @panics_as_errors()
     def validate(self, input_type: TypeInformation) -> None:
         """Raise a named error if the records cannot be rows of the table, or do not fit the one that is there."""
         layout = self._layout(input_type)
@@ -226,6 +227,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
     def _write_files(self) -> None:
         written = [self._write_file(partition, chunks) for partition, chunks in self._buffer.take().items()]
         if written:
+            self._sync_folders(written)
             self._files.extend(written)
             self._file_state.update([msgspec.msgpack.encode(file) for file in self._files])
 
@@ -237,7 +239,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
         path = os.path.join(folder, f"part-{self._context.subtask_index:05}-{self._ids()}-c000{codec}.parquet")
         target = os.path.join(self._path, path)
         try:
-            os.makedirs(self._path, exist_ok=True)
+            make_folders(self._path)
             safe_files.make_folders(self._path, folder)
             with safe_files.create_file(self._path, path) as file:
                 pq.write_table(table, file, compression=self._compression)
@@ -255,10 +257,24 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
             stats=statistics(table),
         )
 
+    def _sync_folders(self, files: Sequence[DeltaFile]) -> None:
+        """Make the names of files outlast a crash of the machine, before a checkpoint lists them."""
+        folders = {""}
+        for file in files:
+            folder = os.path.dirname(file.path)
+            while folder not in folders:
+                folders.add(folder)
+                folder = os.path.dirname(folder)
+        try:
+            for folder in folders:
+                sync(os.path.join(self._path, folder))
+        except OSError as error:
+            raise SinkError(f"DeltaSink cannot write to {self._path}: {error.strerror or error}") from error
+
     def prepare_commit(self) -> Sequence[DeltaCommittable]:
         if not self._files and self._announced:
             return ()
-        committable = DeltaCommittable(schema=self._layout.schema_json, files=tuple(self._files))
+        committable = DeltaCommittable(table=self._path, schema=self._layout.schema_json, files=tuple(self._files))
         if self._files:
             self._files = []
             self._file_state.clear()

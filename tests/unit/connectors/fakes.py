@@ -264,6 +264,8 @@ class Checkpoint:
     states: list[States]
     requests: list[CommitRequest[Any]]
     lineage: str
+    #: That of the committer.
+    committer_state: bytes | None = None
 
 
 class SinkRun:
@@ -334,6 +336,7 @@ class SinkRun:
             [{name: list(values) for name, values in states.items()} for states in self.states],
             requests,
             self.lineage,
+            None if self.committer is None else self.committer.snapshot_state(),
         )
         self.next_checkpoint += 1
         self.end_epoch()
@@ -364,8 +367,9 @@ class SinkRun:
             RestoredCheckpoint(
                 checkpoint_id=checkpoint.id,
                 lineage=checkpoint.lineage,
-                own=checkpoint.lineage == self.lineage,
+                job_lineage=self.lineage,
                 sink_uid="sink",
+                state=checkpoint.committer_state,
             )
         )
         self.commit(checkpoint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from flinkish.common.configuration import Configuration
 from flinkish.common.errors import (
     ForeignCheckpointError,
     InvalidArgumentError,
@@ -209,10 +209,83 @@ def test_what_a_savepoint_holds_is_committed_once_in_the_lineage_that_prepared_i
     savepoint = run.checkpoint([Row(k="b", v=2)], commit=False)
     run.restore(savepoint, lineage="next")
     run.checkpoint([Row(k="c", v=3)])
-    table = DeltaTable(tmp_path)
-    assert [table.transaction_version(f"flinkish/{lineage}/sink") for lineage in ("lineage", "next")] == [2, 3]
-    run.restore(savepoint, lineage="yet another")
     assert pairs(tmp_path) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_second_start_from_a_savepoint_is_refused_once_the_first_one_has_committed(tmp_path: Path, generations: int) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    savepoint = run.checkpoint([Row(k="a", v=1)])
+    last = savepoint
+    for generation in range(generations):
+        run.restore(last, lineage=f"generation {generation}")
+        last = run.checkpoint()
+    run.restore(last)
+    run.restore(savepoint, lineage="while nothing was committed")
+    run.restore(last, lineage="the last one")
+    run.checkpoint([Row(k="b", v=2)])
+    for checkpoint in {savepoint.id: savepoint, last.id: last}.values():
+        with pytest.raises(ForeignCheckpointError, match=f"ahead of checkpoint {checkpoint.id}"):
+            run.restore(checkpoint, lineage="again")
+    assert pairs(tmp_path) == [("a", 1), ("b", 2)]
+
+
+def test_an_attempt_that_starts_again_from_the_savepoint_is_not_behind_its_own_commit(tmp_path: Path) -> None:
+    """In a job without checkpoints, when something else fails after the sink's commit at the end of the input."""
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    savepoint = run.checkpoint([Row(k="a", v=1)])
+    for _ in range(2):
+        run.restore(savepoint, lineage="next")
+        run.next_checkpoint = END_OF_INPUT_CHECKPOINT
+        run.checkpoint([Row(k="b", v=2)], end_of_input=True)
+    assert pairs(tmp_path) == [("a", 1), ("b", 2)]
+
+
+@pytest.mark.parametrize("gone", ["its newest commit", "the table"])
+@pytest.mark.parametrize("lineage", ["lineage", "next"])
+def test_commits_that_are_lost_at_a_restore_are_an_error(tmp_path: Path, gone: str, lineage: str) -> None:
+    path = tmp_path / "table"
+    run = SinkRun(DeltaSink(str(path)), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    run.checkpoint([Row(k="b", v=2)])
+    third = run.checkpoint([Row(k="c", v=3)], commit=False)
+    if gone == "the table":
+        shutil.rmtree(path / "_delta_log")
+        expected = "is gone"
+    else:
+        (path / "_delta_log" / f"{DeltaTable(path).version():020}.json").unlink()
+        expected = "knows of checkpoint 1"
+    with pytest.raises(ForeignCheckpointError, match=rf"had committed checkpoint 2 .* {expected}: rows that it wrote are lost"):
+        run.restore(third, lineage=lineage)
+
+
+def test_a_job_that_writes_elsewhere_does_not_ask_for_what_was_committed(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path / "a")), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    savepoint = run.checkpoint()
+    run.sink = DeltaSink(str(tmp_path / "b"))
+    run.restore(savepoint, lineage="next")
+    run.checkpoint([Row(k="b", v=2)])
+    assert (pairs(tmp_path / "a"), pairs(tmp_path / "b")) == ([("a", 1)], [("b", 2)])
+
+
+def test_what_another_table_s_savepoint_holds_uncommitted_is_named(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path / "a")), PAIR)
+    savepoint = run.checkpoint([Row(k="a", v=1)], commit=False)
+    run.sink = DeltaSink(str(tmp_path / "b"))
+    expected = rf"into {tmp_path}/b: the checkpoint holds {tmp_path}/a/part-(?s:.*)Hint: start once with"
+    with pytest.raises(SinkError, match=expected):
+        run.restore(savepoint, lineage="next")
+
+
+def test_a_table_that_forgets_transactions_is_refused(tmp_path: Path) -> None:
+    DeltaTable.create(
+        tmp_path,
+        pa.schema([("k", pa.string()), ("v", pa.int64())]),
+        configuration={"delta.setTransactionRetentionDuration": "interval 7 days"},
+    )
+    with pytest.raises(SinkError, match="forgets transactions"):
+        DeltaSink(str(tmp_path)).validate(PAIR)
 
 
 def test_the_commit_at_the_end_of_a_job_without_checkpoints_counts_once(tmp_path: Path) -> None:
@@ -495,11 +568,18 @@ def test_a_first_commit_that_is_made_again_after_a_crash_replaces_once(tmp_path:
 
 def test_a_job_that_starts_from_another_job_s_checkpoint_keeps_the_rows(tmp_path: Path) -> None:
     next_job(tmp_path, "first").checkpoint([Row(k="old", v=1)])
+    savepoint = SinkRun(DeltaSink(str(tmp_path)), PAIR).checkpoint(commit=False)
     run = next_job(tmp_path)
-    configuration = Configuration.from_dict({"execution.state-recovery.path": "/checkpoints/first"})
-    run.committer = run.sink.create_committer(configuration)
+    run.restore(savepoint, lineage="next")
     run.checkpoint([Row(k="new", v=1)])
     assert pairs(tmp_path) == [("new", 1), ("old", 1)]
+    # Also when it starts again, from a checkpoint of its own before whose commit nothing was written.
+    run = next_job(tmp_path)
+    run.restore(savepoint, lineage="yet another")
+    own = run.checkpoint(commit=False)
+    run.restore(own)
+    run.checkpoint([Row(k="new", v=2)])
+    assert pairs(tmp_path) == [("new", 1), ("new", 2), ("old", 1)]
 
 
 def test_overwrite_of_a_table_that_only_takes_appends_is_refused_when_the_job_is_built(tmp_path: Path) -> None:

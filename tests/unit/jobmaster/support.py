@@ -231,6 +231,8 @@ class Notes(Sink[int, str]):
         self.job_ids: set[str] = set()
         self.lineages: set[str] = set()
         self.restored: list[tuple[int, str, bool]] = []
+        self.restored_states: list[bytes | None] = []
+        self.state: bytes | None = None
         self.refuse: Exception | None = None
         self.fail: list[Exception] = []
         self.fail_to_close: Exception | None = None
@@ -253,8 +255,12 @@ class NotesCommitter(Committer[str]):
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         self.notes.restored.append((checkpoint.checkpoint_id, checkpoint.lineage, checkpoint.own))
+        self.notes.restored_states.append(checkpoint.state)
         if self.notes.refuse is not None:
             raise self.notes.refuse
+
+    def snapshot_state(self) -> bytes | None:
+        return self.notes.state
 
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[str]]) -> None:
         if self.notes.fail:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import msgspec
 import pytest
 
@@ -53,7 +55,7 @@ def test_all_committers_are_closed() -> None:
     assert (one.closed, two.closed) == (1, 1)
 
 
-def checkpoint(lineage: LineageId) -> Manifest:
+def checkpoint(lineage: LineageId, extra: dict[str, bytes] | None = None) -> Manifest:
     return Manifest(
         job_id=JOB_ID,
         lineage=lineage,
@@ -62,7 +64,7 @@ def checkpoint(lineage: LineageId) -> Manifest:
         kind=CheckpointKind.PERIODIC,
         trigger_time=0,
         completion_time=0,
-        coordinator=coordinator_state(),
+        coordinator=dataclasses.replace(coordinator_state(), extra=extra or {}),
         committables=(committable("one", "a"),),
         files=(),
     )
@@ -71,10 +73,10 @@ def checkpoint(lineage: LineageId) -> Manifest:
 def test_sinks_learn_what_checkpoint_they_go_on_from_before_it_is_committed_again() -> None:
     one, two = Notes(), Notes()
     sinks = committers(one=one, two=two)
-    sinks.restore(checkpoint(LineageId("other")), LINEAGE)
+    sinks.restore(checkpoint(LineageId("other")), LINEAGE, trusted=True)
     assert one.restored == two.restored == [(3, "other", False)]
     assert (one.commits, one.lineages) == ([(3, ["a"])], {"other"})
-    sinks.restore(checkpoint(LINEAGE), LINEAGE)
+    sinks.restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
     assert one.restored[-1] == (3, LINEAGE, True)
 
 
@@ -82,8 +84,19 @@ def test_a_sink_that_refuses_the_checkpoint_is_named_and_nothing_is_committed() 
     one, two = Notes(), Notes()
     two.refuse = ForeignCheckpointError("the sink is ahead")
     with pytest.raises(ForeignCheckpointError, match=r"sink 'two' \(uid two\): the sink is ahead"):
-        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE)
+        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
     two.refuse = OSError("no such host")
     with pytest.raises(SinkError, match="going on from checkpoint 3 failed: OSError: no such host"):
-        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE)
+        committers(one=one, two=two).restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
     assert one.commits == []
+
+
+def test_a_committer_gets_back_what_it_kept_if_the_checkpoint_is_trusted() -> None:
+    one, two = Notes(), Notes()
+    sinks = committers(one=one, two=two)
+    assert sinks.snapshot() == {}
+    one.state = b"kept"
+    extra = sinks.snapshot()
+    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, trusted=True)
+    sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, trusted=False)
+    assert (one.restored_states, two.restored_states) == ([b"kept", None], [None, None])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 import threading
 import time
@@ -16,10 +18,13 @@ from flinkish.checkpoint.recovery import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.errors import JobCancelledError, JobExecutionError
+from flinkish.common.serialization import Encoder
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.unit.power_loss import ForgetfulDisk
 
 END = 10_000
 ALL = list(range(1, END + 1))
@@ -31,8 +36,10 @@ SLOW = {"execution.epoch.max-records": 20}
 class Runs:
     """Starts one program again and again, in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rolling_policy: RollingPolicy | None = None) -> None:
+        """Into a Delta table; with a rolling policy into files of lines."""
         self.folder = folder
+        self.rolling_policy = rolling_policy
         self.settings: dict[str, Any] = {
             "execution.engine": "local",
             "execution.epoch.max-records": 500,
@@ -49,8 +56,14 @@ class Runs:
         env.set_parallelism(1)
         source = NumberSequenceSource(1, END)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
-        rows = numbers.map(lambda n: Row(n), Types.ROW_NAMED(["n"], [Types.LONG()])).uid("rows")
-        rows.sink_to(DeltaSink(str(self.folder / table))).uid(uid)
+        path = str(self.folder / table)
+        if self.rolling_policy is None:
+            rows = numbers.map(lambda n: Row(n), Types.ROW_NAMED(["n"], [Types.LONG()])).uid("rows")
+            rows.sink_to(DeltaSink(path)).uid(uid)
+        else:
+            lines = FileSink.for_row_format(path, Encoder.simple_string_encoder()).with_rolling_policy(self.rolling_policy)
+            assigner = BucketAssigner.base_path_bucket_assigner()
+            numbers.map(str, Types.STRING()).sink_to(lines.with_bucket_assigner(assigner).build()).uid(uid)
         client = env.execute_async()
         assert isinstance(client, EmbeddedJobClient)
         return client
@@ -65,7 +78,7 @@ class Runs:
         client.stop_for_signal("SIGTERM")
         with pytest.raises(JobCancelledError):
             client.get_job_execution_result().result(20)
-        assert 0 < len(self.rows(table)) < END
+        assert len(self.rows(table)) < END
         return client
 
     def stopped(self, table: str = "table", **settings: Any) -> str:
@@ -74,7 +87,10 @@ class Runs:
         return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(20)
 
     def rows(self, table: str = "table") -> list[int]:
-        return sorted(DeltaTable(str(self.folder / table)).to_pyarrow_table()["n"].to_pylist())
+        if self.rolling_policy is None:
+            return sorted(DeltaTable(str(self.folder / table)).to_pyarrow_table()["n"].to_pylist())
+        files = (self.folder / table).glob("part-*")
+        return sorted(int(line) for file in files for line in file.read_text().splitlines())
 
     def state(self, client: EmbeddedJobClient, folder: str = "checkpoints") -> Path:
         return self.folder / folder / str(client.get_job_id()) / "state"
@@ -165,6 +181,25 @@ def test_going_back_on_purpose_works_as_the_error_says(runs: Runs) -> None:
     assert runs.rows() == ALL
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="what a descriptor stands for is read from /proc")
+@pytest.mark.parametrize("sink", ["Delta table", "files closed at checkpoints", "files that grow over checkpoints"])
+def test_power_loss_at_any_instant_loses_and_repeats_nothing(cluster: Runs, monkeypatch: pytest.MonkeyPatch, sink: str) -> None:
+    cluster.rolling_policy = {
+        "Delta table": None,
+        "files closed at checkpoints": RollingPolicy.on_checkpoint_rolling_policy(),
+        "files that grow over checkpoints": RollingPolicy.default_rolling_policy(),
+    }[sink]
+    disk = ForgetfulDisk(cluster.folder)
+    with disk.recording(monkeypatch):
+        cluster.killed(checkpoints=6)
+    rng = random.Random(8)
+    instants = [*rng.sample(range(1, len(disk.syncs)), 10), len(disk.syncs)]
+    for instant in instants:
+        disk.lose_power(instant)
+        cluster.finish()
+        assert cluster.rows() == ALL, f"after {instant} of {len(disk.syncs)} calls of fsync"
+
+
 def test_each_run_without_checkpoints_appends_its_rows(runs: Runs) -> None:
     del runs.settings["execution.checkpointing.interval"]
     runs.finish()
@@ -180,3 +215,17 @@ def test_a_savepoint_of_a_job_without_checkpoints_is_behind_a_table_that_got_the
     assert runs.rows() == ALL
     with pytest.raises(JobExecutionError, match="rows of the end of the input already"):
         runs.finish(**{PATH: savepoint})
+
+
+def test_a_panic_of_deltalake_in_a_commit_fails_the_job_and_its_caller_learns_it(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+    def panics(*_: Any, **__: Any) -> None:
+        raise panic("called `Option::unwrap()` on a `None` value")
+
+    del runs.settings["execution.checkpointing.interval"]
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", panics)
+    with pytest.raises(JobExecutionError, match="deltalake panicked: called"):
+        runs.finish()

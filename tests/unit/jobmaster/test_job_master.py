@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flinkish.checkpoint.manifest import CheckpointKind
+from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.checkpoint.storage import CheckpointDraft, StoredCheckpoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import (
@@ -353,6 +356,87 @@ class TestFailures:
         job.run()
         assert sorted(int(n) for _, numbers in job.sink.commits for n in numbers) == list(range(100))
         assert job.sink.commits[0][0] == 2
+
+
+class Panic(BaseException):
+    """What pyo3 raises when Rust panics, and sys.exit(): no Exception."""
+
+
+class PanickingNotes:
+    def __init__(self, *methods: str) -> None:
+        self.methods = methods
+
+    def _reach(self, method: str) -> None:
+        if method in self.methods:
+            raise Panic(method)
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        self._reach("checkpoint_ended")
+
+    def note(self, event: str, message: str = "") -> None:
+        self._reach(f"note {event}")
+
+    def flush(self) -> None:
+        self._reach("flush")
+
+
+def panic(*_: object) -> None:
+    raise Panic
+
+
+class TestWhatIsNoException:
+    """Whoever waits for the job gets an answer, whatever is raised in its thread."""
+
+    @pytest.mark.parametrize("method", ["flush", "note job ended"])
+    def test_in_the_notes_at_the_end_does_not_change_the_outcome(self, method: str) -> None:
+        job = Job(Numbers((0, 50)), interval=15)
+        job.master._environment = replace(job.master._environment, notes=PanickingNotes(method))
+        assert job.run().results == list(range(50))
+        assert job.master.result.done()
+
+    @pytest.mark.parametrize("method", ["note attempt started", "checkpoint_ended"])
+    def test_in_the_notes_while_it_runs_fails_the_job(self, method: str) -> None:
+        job = Job(Numbers((0, 50)), interval=15)
+        notes = PanickingNotes(method)
+        job.master._environment = replace(job.master._environment, notes=notes)
+        job.master._coordinator = job.master._make_coordinator(job.storage)
+        job.run()
+        assert job.error is not None
+        assert "Panic" in str(job.error)
+
+    @pytest.mark.parametrize("part", ["on_released", "retire"])
+    def test_in_what_is_released_does_not_change_the_outcome(self, part: str) -> None:
+        job = Job(Numbers((0, 50)), interval=15)
+        job.master._environment = replace(job.master._environment, **{part: panic})
+        assert job.run().results == list(range(50))
+        assert job.master.result.done()
+
+    def test_in_the_engine_s_close_does_not_change_the_outcome(self) -> None:
+        job = Job(Numbers((0, 50)), interval=15)
+        job.engine.close = panic  # type: ignore[method-assign]
+        assert job.run().results == list(range(50))
+        assert job.master.result.done()
+
+    @pytest.mark.parametrize("call", ["latest", "prepare", "commit"])
+    def test_in_the_storage_fails_the_job(self, call: str) -> None:
+        job = Job(Numbers((0, 50)), interval=15)
+        setattr(job.storage, call, panic)
+        job.run()
+        assert "Panic" in str(job.error)
+
+    def test_in_a_sink_s_commit_fails_the_job_or_starts_it_again(self) -> None:
+        job = Job(Numbers((0, 50)), Notes(), interval=15, restart=ONCE)
+        job.sink.fail.append(Panic())  # type: ignore[arg-type]
+        job.run()
+        assert job.master.status is JobStatus.FINISHED
+        assert len(job.engine.programs) == 2
+
+    def test_in_giving_up_leaves_nobody_waiting(self) -> None:
+        job = Job(Numbers((0, 50)), interval=15)
+        job.fail_epoch(1)
+        job.master._give_up = panic  # type: ignore[assignment,method-assign]
+        job.run()
+        assert "ended without an outcome" in str(job.error)
 
 
 class TestCancel:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from flinkish.common import safe_files
+from flinkish.common.disk import sync
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import bytes_state
@@ -31,7 +32,6 @@ from flinkish.datastream.connectors.file_system.parts import (
     check_committable,
     copy_part,
     path_inside,
-    sync_file,
 )
 from flinkish.datastream.connectors.file_system.writers import FileWriterSettings
 
@@ -168,7 +168,8 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
             for source in sources:  # not what a link in its place leads to
                 safe_files.open_file(self._settings.base_path, path_inside(self._settings.base_path, source.path)).close()
             self._compactor.compact(sources, merged.in_progress)
-            sync_file(merged.in_progress)
+            sync(merged.in_progress)
+            sync(folder)
             length = os.stat(merged.in_progress).st_size
         except FileNotFoundError as error:
             raise SinkError(

@@ -10,6 +10,7 @@ of another lineage (the job was started from a savepoint) are copied, never rena
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flinkish.common import safe_files
+from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
 from flinkish.common.ids import random_id
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
@@ -128,10 +130,13 @@ class FileCommitter(Committer[FileCommittable]):
         folders: dict[str, None] = {}
         for request in requests:
             part = request.committable.part
-            if part is not None and self._finish(part, request, again=self._is_repeated(checkpoint_id)):
+            if part is not None:
+                self._finish(part, request, again=self._is_repeated(checkpoint_id))
                 folders[os.path.dirname(part.final)] = None
         for folder in folders:
-            sync_folder(folder)
+            # Also of a file that has its name already: the process may have ended between the two.
+            with contextlib.suppress(FileNotFoundError):
+                sync(folder)
         for request in requests:
             if not self._is_foreign(request):
                 for path in request.committable.obsolete:
@@ -148,11 +153,11 @@ class FileCommitter(Committer[FileCommittable]):
             checkpoint_id == restored.checkpoint_id or (not restored.own and checkpoint_id == END_OF_INPUT_CHECKPOINT)
         )
 
-    def _finish(self, part: PartFile, request: CommitRequest[FileCommittable], *, again: bool) -> bool:
+    def _finish(self, part: PartFile, request: CommitRequest[FileCommittable], *, again: bool) -> None:
         length = request.committable.length
         try:
             if os.path.lexists(part.final) and self._is_foreign(request):
-                return False
+                return
             with safe_files.open_folder(self._base_path, os.path.dirname(path_inside(self._base_path, part.final))) as folder:
                 if self._is_foreign(request):
                     _copy_as(folder, part, length)
@@ -160,7 +165,7 @@ class FileCommitter(Committer[FileCommittable]):
                     _rename(folder, part, length)
         except FileNotFoundError as error:
             if os.path.lexists(part.final):
-                return False
+                return
             text = f"FileSink: neither {part.in_progress} nor {part.final} exists"
             if not again:
                 raise SinkError(
@@ -169,10 +174,8 @@ class FileCommitter(Committer[FileCommittable]):
                 ) from error
             # Committed before a crash and since taken away by whoever reads the output, or lost: there is no telling.
             _log.warning("%s; taken for committed earlier and moved since", text)
-            return False
         except OSError as error:
             raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
-        return True
 
     def _remove(self, path: str) -> None:
         try:
@@ -251,7 +254,7 @@ def check_bucket(base_path: str, bucket_id: str) -> None:
 def make_bucket_folder(base_path: str, folder: str) -> None:
     """Make the folder of a bucket. Raises SinkError if a link would lead it elsewhere, or a file is in the way."""
     try:
-        os.makedirs(base_path, exist_ok=True)
+        make_folders(base_path)
         safe_files.make_folders(base_path, "" if folder == base_path else path_inside(base_path, folder))
     except NotADirectoryError as error:
         raise SinkError(
@@ -301,24 +304,6 @@ def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> Non
         ) from error
     except OSError as error:
         raise SinkError(f"FileSink cannot go on with {old.in_progress}: {error.strerror or error}") from error
-
-
-def sync_folder(folder: str) -> None:
-    """Make renames in a folder outlast a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_file(path: str) -> None:
-    """Make the contents of a file outlast a crash of the machine."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def copy_bytes(source: int, target: int, length: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flinkish.common.disk import sync, sync_up_to
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
@@ -29,7 +30,6 @@ from flinkish.datastream.connectors.file_system.parts import (
     check_committable,
     copy_part,
     make_bucket_folder,
-    sync_file,
 )
 from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
@@ -86,6 +86,7 @@ class _Bucket(ABC):
         self._ids = ids
         self._state = state
         self._folder = bucket_folder(settings.base_path, state.bucket_id)
+        self._has_new_names = False
         if adopted_by is not None:
             self._state = replace(state, lineage=adopted_by, pending=(), obsolete=())
             for closed in state.pending:
@@ -114,6 +115,12 @@ class _Bucket(ABC):
     def close(self) -> None:  # noqa: B027 - optional
         """Release files."""
 
+    def sync_names(self) -> None:
+        """Make the names of new files outlast a crash of the machine, before a checkpoint lists them."""
+        if self._has_new_names:
+            sync_up_to(self._folder, self._settings.base_path)
+            self._has_new_names = False
+
     def take_committables(self) -> Sequence[FileCommittable]:
         """Return what is pending, and forget it."""
         state = self._state
@@ -129,6 +136,7 @@ class _Bucket(ABC):
         part = PartFile.named(self._folder, self._settings.output_file_config, state.uid, state.counter, self._ids())
         self._state = replace(state, counter=state.counter + 1)
         make_bucket_folder(self._settings.base_path, self._folder)
+        self._has_new_names = True
         return part
 
     def _add_pending(self, part: PartFile, length: int) -> None:
@@ -167,6 +175,7 @@ class _RowBucket(_Bucket):
         if own:
             self._state = replace(self._state, obsolete=(*self._state.obsolete, old.part.in_progress))
         self._part = part
+        self._has_new_names = True
         self._descriptor = os.open(part.in_progress, os.O_WRONLY | os.O_NOFOLLOW)
         self._info = PartFileInfo(self._state.bucket_id, old.creation_time, old.last_update_time, old.length)
 
@@ -336,6 +345,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
     def flush(self, end_of_input: bool) -> None:
         for bucket in self._buckets.values():
             bucket.prepare(end_of_input)
+            bucket.sync_names()
         self._save()
 
     def prepare_commit(self) -> Sequence[FileCommittable]:
@@ -388,7 +398,7 @@ class _BulkBucket(_Bucket):
         part = self._new_part()
         try:
             writer.write_file(chunks, part.in_progress)
-            sync_file(part.in_progress)
+            sync(part.in_progress)
             length = os.stat(part.in_progress).st_size
         except OSError as error:
             raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error

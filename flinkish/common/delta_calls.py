@@ -1,0 +1,52 @@
+"""What calls of deltalake leave to the caller: panics, as it is written in Rust, and the disk, as it syncs nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from deltalake.exceptions import DeltaError
+
+from flinkish.common.disk import sync
+
+_LOG: Final = "_delta_log"
+#: `<version>.json`, or `<version>.checkpoint...`, which summarizes the versions up to it.
+_LOG_ENTRY: Final = re.compile(r"([0-9]{20})\.(checkpoint\.)?.*")
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Turn a panic of deltalake into a DeltaError; around calls, or as a decorator of what makes them.
+
+    pyo3 raises a panic as `pyo3_runtime.PanicException`, a BaseException that cannot be imported. It would end threads that
+    somebody waits for, as no handler of errors takes it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__module__ != "pyo3_runtime":
+            raise
+        raise DeltaError(f"deltalake panicked: {error}") from error
+
+
+def sync_log(root: str | Path, synced: int) -> tuple[int, bool]:
+    """Make the entries of a table's log after version `synced` outlast a crash of the machine.
+
+    -1 stands for all entries that are needed to read the table. Returns the newest version there is, and whether one of the
+    entries synced summarizes the versions before it. To be called after each commit: an entry that the disk loses makes a hole in
+    the log.
+    """
+    log = os.path.join(root, _LOG)
+    found = [(int(match[1]), bool(match[2]), name) for name in os.listdir(log) if (match := _LOG_ENTRY.fullmatch(name))]
+    first = synced + 1 if synced >= 0 else max((version for version, summary, _ in found if summary), default=0)
+    entries = [(summary, name) for version, summary, name in found if version >= first]
+    summarized = any(summary for summary, _ in entries)
+    for name in [*(name for _, name in entries), *(["_last_checkpoint"] if summarized else [])]:
+        with suppress(FileNotFoundError):  # another writer has cleaned the log up
+            sync(os.path.join(log, name))
+    sync(log)
+    return max((version for version, _, _ in found), default=synced), summarized
