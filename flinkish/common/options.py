@@ -138,6 +138,13 @@ BUFFER_TIMEOUT = _option(
     "execution.buffer-timeout",
 )
 BUFFER_TIMEOUT_ENABLED = _option("execution.buffer-timeout.enabled", BOOLEAN, True, "Accepted, as the interval.")
+TIMERS_AFTER_END = _option(
+    "execution.timers.after-end-limit",
+    in_range(INT, 0),
+    1_000_000,
+    "How many timers the timers of a subtask may set after the end of the input, when all of them are due; more are an error, as "
+    "they would go on for ever.",
+)
 SHARE_PANES = _option(
     "execution.windows.share-panes",
     BOOLEAN,

@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import platform
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -57,7 +58,15 @@ class _LevelTask:
     """The vertices of one level in one slot, on one heap of state."""
 
     def __init__(
-        self, program: TaskProgram, slot: int, level: int, command: EpochCommand, blob: bytes | None, clock: Clock, ids: IdSource
+        self,
+        program: TaskProgram,
+        slot: int,
+        level: int,
+        command: EpochCommand,
+        blob: bytes | None,
+        clock: Clock,
+        ids: IdSource,
+        interrupted: threading.Event | None,
     ) -> None:
         plan = program.plan
         self.state = LevelState.load(
@@ -66,7 +75,7 @@ class _LevelTask:
         self._slot = slot
         self._level = level
         self._plan = plan
-        self._time = EpochTime(processing_time=command.processing_time, epoch=command.epoch)
+        self._time = EpochTime(processing_time=command.processing_time, epoch=command.epoch, interrupted=interrupted)
         members = [
             (plan.job_graph.vertices[vertex], subtask)
             for vertex in plan.levels[level]
@@ -138,7 +147,16 @@ class SlotTask:
     new), it throws its own away and rebuilds from the one given.
     """
 
-    def __init__(self, program: TaskProgram, slot: int, *, clock: Clock | None = None, ids: IdSource = random_id) -> None:
+    def __init__(
+        self,
+        program: TaskProgram,
+        slot: int,
+        *,
+        clock: Clock | None = None,
+        ids: IdSource = random_id,
+        interrupted: threading.Event | None = None,
+    ) -> None:
+        self._interrupted = interrupted
         self._program = program
         self._slot = slot
         self._clock = clock or SystemClock()
@@ -191,7 +209,7 @@ class SlotTask:
         task = self._levels.get(level)
         if task is None or not task.state.matches(state):
             self._discard(level)
-            task = _LevelTask(self._program, self._slot, level, command, state or None, self._clock, self._ids)
+            task = _LevelTask(self._program, self._slot, level, command, state or None, self._clock, self._ids, self._interrupted)
             self._levels[level] = task
             task.open()
         notify = self._notified.get(level, -1) < command.epoch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 from flinkish.common import pickling
@@ -29,6 +30,7 @@ class LocalEngine:
         self._clock = clock or SystemClock()
         self._ids = ids
         self._scratch: Path | None = None
+        self._interrupted = threading.Event()
 
     def scratch_root(self) -> Path:
         """Return a temporary folder, made on first use; left-overs of killed processes are removed then."""
@@ -45,7 +47,10 @@ class LocalEngine:
         folder = dependencies.stage(program.dependencies, program.scratch, copy=False)
         # Each slot has function objects of its own, as it has on a cluster.
         programs = pickling.copies(program, plan.slots)
-        slots = [SlotTask(own, slot, clock=self._clock, ids=self._ids) for slot, own in enumerate(programs)]
+        interrupted = self._interrupted
+        slots = [
+            SlotTask(own, slot, clock=self._clock, ids=self._ids, interrupted=interrupted) for slot, own in enumerate(programs)
+        ]
         states: dict[tuple[int, int], bytes] = {}
         try:
             while (command := loop.begin_epoch()) is not None:
@@ -84,7 +89,8 @@ class LocalEngine:
         return reports
 
     def interrupt(self) -> None:
-        """Nothing to do: user code runs in this process and cannot be stopped safely; the epoch ends by itself."""
+        """End the epoch where flinkish itself may go on for long; user code runs in this process and is not stopped."""
+        self._interrupted.set()
 
     def close(self) -> None:
         """Remove the temporary folder."""

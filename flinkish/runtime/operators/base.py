@@ -6,11 +6,13 @@ is traced to its operator by the stack (see task.py), so the hot path needs no h
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
 from flinkish.common.conversion import converter
 from flinkish.common.ids import LineageId, OperatorUid
@@ -28,16 +30,27 @@ from flinkish.runtime.state.level_state import OperatorState
 LATE_RECORDS = "numLateRecordsDropped"
 
 
+class Interrupted(Unwinding):
+    """The epoch ends here, because the job does."""
+
+
 @dataclass(slots=True)
 class EpochTime:
     """The present of one slot: set at the start of each epoch, the same when the epoch is run again."""
 
     processing_time: int = 0
     epoch: int = 0
+    #: Set from another thread to end what runs; None where the whole process is ended for that.
+    interrupted: threading.Event | None = None
 
     def now(self) -> int:
         """Return the processing time of this epoch in milliseconds."""
         return self.processing_time
+
+    def check_interrupted(self) -> None:
+        """Raise Interrupted if the job is to end: for what may take long without calling user code that does."""
+        if self.interrupted is not None and self.interrupted.is_set():
+            raise Interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from flinkish.common import options
+from flinkish.common.errors import InvalidProgramError
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator
 from flinkish.runtime.operators.results import EmitResults
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.timers import InternalTimerService
+from flinkish.runtime.state.timers import InternalTimerService, Look
 
 
 class TimerContext(Protocol):
@@ -33,6 +35,8 @@ class TimedOperator(FunctionOperator[ConfigT]):
         super().__init__(context)
         self.timers: InternalTimerService = self.backend.timer_service()
 
+        self._chain_limit: int = context.configuration.get(options.TIMERS_AFTER_END)
+
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         """Call the user's on_timer."""
         raise NotImplementedError
@@ -45,22 +49,45 @@ class TimedOperator(FunctionOperator[ConfigT]):
 
     def watermark(self, timestamp: int) -> None:
         self.current_watermark = timestamp
-        self.timers.advance_watermark(timestamp, self._fire_event_time)
+        look: Look = self._check_interrupted
+        if timestamp == MAX_WATERMARK:
+            look = self._bounded_by(self.timers.num_event_time_timers() + self._chain_limit)
+        self.timers.advance_watermark(timestamp, self._fire_event_time, look)
         self.output.watermark(timestamp)
+
+    def _check_interrupted(self, fired: int) -> None:
+        self.context.time.check_interrupted()
+
+    def _bounded_by(self, most: int) -> Look:
+        """Return what stops timers that would fire for ever: event time has come to its end, so all that are ever set are due."""
+
+        def look(fired: int) -> None:
+            self.context.time.check_interrupted()
+            if fired > most:
+                raise InvalidProgramError(
+                    f"the timers of {self.node.name} (uid {self.node.uid}) do not come to an end: after the end of the input, "
+                    f"timers of subtask {self.context.subtask_index} have set more than {self._chain_limit:,} timers, all due.",
+                    hint="do not set a timer again when current_watermark() is 2**63 - 1, the end of the input (a continuous "
+                    "trigger needs windows that end); if there are that many, raise "
+                    f"{options.TIMERS_AFTER_END.key}.",
+                )
+
+        return look
 
     def end_key(self) -> None:
         """Fire all timers, as Flink does in batch mode: also those in processing time; what they register is ignored."""
         self.current_watermark = MAX_WATERMARK
         self.quiesced = True
-        self.timers.advance_watermark(MAX_WATERMARK, self._fire_event_time)
-        self.timers.advance_processing_time(MAX_WATERMARK, self._fire_processing_time)
+        self.timers.advance_watermark(MAX_WATERMARK, self._fire_event_time, self._check_interrupted)
+        self.timers.advance_processing_time(MAX_WATERMARK, self._fire_processing_time, self._check_interrupted)
         self.quiesced = False
         self.current_watermark = MIN_WATERMARK
 
     def begin_epoch(self) -> None:
         # In batch mode they fire when their key has ended.
         if self.current_watermark < MAX_WATERMARK and not self.context.batch:
-            self.timers.advance_processing_time(self.context.time.processing_time, self._fire_processing_time)
+            now = self.context.time.processing_time
+            self.timers.advance_processing_time(now, self._fire_processing_time, self._check_interrupted)
 
     def before_barrier(self) -> None:
         self.begin_epoch()

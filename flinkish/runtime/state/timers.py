@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from flinkish.runtime.state.tables import (
@@ -18,8 +19,18 @@ from flinkish.runtime.state.tables import (
 #: timestamp (ms), key, namespace
 Fire = Callable[[int, Any, Any], None]
 
+#: Called now and then while timers fire, with how many have fired so far; raises to stop.
+Look = Callable[[int], None]
+
+#: Timers that fire between two looks.
+_LOOK = 1_000
+
 #: One change: registered or not, timestamp, address.
 _Change = tuple[bool, int, Address]
+
+
+def _go_on(fired: int) -> None:
+    pass
 
 
 class TimerQueue:
@@ -72,24 +83,47 @@ class TimerQueue:
             heapq.heappop(heap)
         return heap[0] if heap else None
 
-    def advance(self, timestamp: int, fire: Fire) -> None:
+    def advance(self, timestamp: int, fire: Fire, look: Look) -> None:
         """Fire all timers up to a timestamp, in time order, also those that are registered meanwhile.
 
         A timer is removed before it fires, so that the function called can register it again.
         """
+        fired = looked = 0
         while (due := self.next()) is not None and due <= timestamp:
-            self._fire_all(due, fire)
+            fired += self._fire_all(due, fire)
+            if fired - looked >= _LOOK:
+                looked = fired
+                look(fired)
 
-    def _fire_all(self, due: int, fire: Fire) -> None:
-        """Fire the timers of one timestamp until there are none, or an earlier one was registered."""
+    def _fire_all(self, due: int, fire: Fire) -> int:
+        """Fire the timers of one timestamp until there are none, or an earlier one was registered; return how many fired."""
         timers = self.by_time[due]
-        for address in list(timers):
+        fired = 0
+        for address in list(islice(timers, _LOOK)):
             if address in timers:
                 self._remove(due, timers, address)
+                fired += 1
                 fire(due, key_of(address), namespace_of(address))
                 if self.by_time.get(due) is not timers or self._heap[0] < due:
                     # All deleted, and perhaps registered anew; or an earlier one is due: look again.
-                    return
+                    break
+        return fired
+
+    def advance_clock(self, now: int, fire: Fire, look: Look) -> None:
+        """Fire all timers up to the present, as `advance`; one that a timer sets for the present itself waits for the next call.
+
+        The present stands still until then: a function that sets a timer for now whenever one fires would go on for ever.
+        """
+        present = list(self.by_time.get(now, ()))
+        self.advance(now - 1, fire, look)
+        timers = self.by_time.get(now, {})
+        for fired, address in enumerate(present):
+            if address in timers:
+                self._remove(now, timers, address)
+                fire(now, key_of(address), namespace_of(address))
+                timers = self.by_time.get(now, {})
+            if fired % _LOOK == _LOOK - 1:
+                look(fired)
 
     def forget(self, *, logged: bool) -> None:
         """Drop all timers: with what changed, or, where some are in the log already, as a change."""
@@ -189,13 +223,16 @@ class InternalTimerService:
         """Remove the timer if there is such a one."""
         self._processing_time.delete(timestamp, key if namespace is None else Namespaced(key, namespace))
 
-    def advance_watermark(self, timestamp: int, fire: Fire) -> None:
+    def advance_watermark(self, timestamp: int, fire: Fire, look: Look = _go_on) -> None:
         """Fire all event-time timers up to `timestamp`, in time order, also those that are registered meanwhile."""
-        self._event_time.advance(timestamp, fire)
+        self._event_time.advance(timestamp, fire, look)
 
-    def advance_processing_time(self, timestamp: int, fire: Fire) -> None:
-        """Fire all processing-time timers up to `timestamp`, in time order, also those that are registered meanwhile."""
-        self._processing_time.advance(timestamp, fire)
+    def advance_processing_time(self, timestamp: int, fire: Fire, look: Look = _go_on) -> None:
+        """Fire all processing-time timers up to `timestamp`, in time order, also those that are registered meanwhile.
+
+        Those that are registered meanwhile for `timestamp` itself wait for the next call.
+        """
+        self._processing_time.advance_clock(timestamp, fire, look)
 
     def next_event_time(self) -> int | None:
         """Return when the earliest event-time timer is due."""
