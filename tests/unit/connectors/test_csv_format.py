@@ -293,6 +293,13 @@ def test_points_in_time_keep_their_nanoseconds(file: Path) -> None:
     assert values == (Instant(1_704_067_200, 123_456_789), Instant(-1, 999_999_900))
 
 
+def test_a_bad_record_of_several_lines_is_told_in_whole_however_it_is_read(file: Path) -> None:
+    write(file, 'name,age\n"a\nb"c,1\nd,2\n')
+    for credit in (1, 100):
+        bad, good = read(file, StreamFormat.csv_format(PERSON), RecordErrorPolicy.side_output(OutputTag("bad")), credit=credit)
+        assert (bad.value.line, bad.value.record, good) == (2, '"a\nb"c,1', Row(name="d", age=2))
+
+
 def test_wrong_settings_are_refused_when_the_format_is_made() -> None:
     with pytest.raises(InvalidProgramError, match="needs a schema"):
         StreamFormat.csv_format(header=False)

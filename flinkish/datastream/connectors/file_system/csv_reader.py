@@ -185,7 +185,7 @@ class CsvReader(SplitReader):
                         records.append(record)
             except csv.Error as error:
                 # Errors name the line that the record begins with.
-                text = "".join(texts[lines.begin : lines.next]).rstrip("\r\n")
+                text = "".join(lines.record).rstrip("\r\n")
                 self._bad(f"not valid CSV: {error}", text, lines.taken - lines.begin, records)
                 reader = self._dialect.reader(lines)
 
@@ -256,6 +256,8 @@ class _RecordLines:
         self._dialect = dialect
         #: Index of the line that the record begins with, and of the next line.
         self.begin = self.next = 0
+        #: The lines of the record so far.
+        self.record: list[str] = []
         #: Set before each record.
         self.at_record = True
 
@@ -279,10 +281,12 @@ class _RecordLines:
                 line = next(self._more)
             self.next += 1
             if not self.at_record:
+                self.record.append(line)
                 return line
             self.begin = self.next - 1
             if not self._dialect.is_comment(line):
                 self.at_record = False
+                self.record = [line]
                 return line
 
 
