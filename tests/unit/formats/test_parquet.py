@@ -124,6 +124,23 @@ def test_columns_may_be_found_whatever_their_case(tmp_path: Path) -> None:
         support.read(tmp_path, ParquetColumnarRowInputFormat(row_type, is_case_sensitive=False))
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_flipped_bit_in_a_file_is_an_error(tmp_path: Path, merged: bool) -> None:
+    row_type = Types.ROW_NAMED(["a"], [Types.LONG()])
+    settings = Configuration()
+    settings.set_string("parquet.compression", "UNCOMPRESSED")
+    factory = ParquetBulkWriters.for_row_type(row_type, settings)
+    path = support.write(tmp_path / "a", factory, [(1234567890123,)])
+    if merged:
+        factory.merge([str(path), str(path)], str(tmp_path / "merged"))  # type: ignore[attr-defined]
+        path = tmp_path / "merged"
+    data = bytearray(path.read_bytes())
+    data[data.index((1234567890123).to_bytes(8, "little"))] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=r"cannot read .*; it is damaged"):
+        support.read(path, ParquetColumnarRowInputFormat(row_type))
+
+
 def test_settings_of_the_writer(tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["a"], [Types.INT()])
     for value, found in (("GZIP", "GZIP"), ("UNCOMPRESSED", "UNCOMPRESSED"), (None, "SNAPPY")):

@@ -135,4 +135,5 @@ class _RecordWriter(BulkPartWriter):
             if convert is not None:
                 values = [None if value is None else convert(value) for value in values]
             columns.append(pa.array(values, type=part.type))
-        pq.write_table(pa.Table.from_arrays(columns, schema=self._arrow), path, compression=_COMPRESSION)
+        table = pa.Table.from_arrays(columns, schema=self._arrow)
+        pq.write_table(table, path, compression=_COMPRESSION, write_page_checksum=True)

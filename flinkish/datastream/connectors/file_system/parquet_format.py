@@ -119,7 +119,8 @@ def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInfo
 def _open(path: str) -> pq.ParquetFile:
     try:
         # Hive, Spark and Flink write times as INT96. Arrow reads these as nanoseconds by default, which wrap around after 2262.
-        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
+        # A flipped bit is a wrong value. Files of Flink, Spark and FileSink have checksums, which are only verified if asked for.
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except FileNotFoundError as error:
         raise SourceError(
             f"FileSource: {path} is gone; it was there when the source looked for files",

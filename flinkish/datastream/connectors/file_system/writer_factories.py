@@ -120,7 +120,7 @@ class ParquetWriterFactory(ArrowWriterFactory):
         self._compression = compression
 
     def write_table(self, table: pa.Table, path: str) -> None:
-        pq.write_table(table, path, compression=self._compression)
+        pq.write_table(table, path, compression=self._compression, write_page_checksum=True)
 
     def merge(self, paths: Sequence[str], target: str) -> None:
         merge_parquet(paths, target, self._compression)
@@ -129,8 +129,9 @@ class ParquetWriterFactory(ArrowWriterFactory):
 def merge_parquet(paths: Sequence[str], target: str, compression: str) -> None:
     """Write the rows of Parquet files of one schema to a new one."""
     with ExitStack() as files:
-        sources = [files.enter_context(pq.ParquetFile(path)) for path in paths]
-        writer = files.enter_context(pq.ParquetWriter(target, sources[0].schema_arrow, compression=compression))
+        sources = [files.enter_context(pq.ParquetFile(path, page_checksum_verification=True)) for path in paths]
+        schema = sources[0].schema_arrow
+        writer = files.enter_context(pq.ParquetWriter(target, schema, compression=compression, write_page_checksum=True))
         for source in sources:
             # Small row groups become larger ones; memory holds one file of the ones to be merged.
             writer.write_table(source.read())
