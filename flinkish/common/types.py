@@ -189,7 +189,10 @@ class Row:
         return all(value == other._values[theirs.index(name)] for name, value in zip(mine, self._values, strict=False))
 
     def __hash__(self) -> int:
-        return hash(tuple(self._values))
+        if self._fields is None:
+            return hash(tuple(self._values))
+        # Equal rows hash equal, in whatever order their fields are.
+        return hash(frozenset(zip(self._fields, self._values, strict=False)))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)

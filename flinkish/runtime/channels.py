@@ -24,7 +24,7 @@ from flinkish.runtime.elements import (
     WatermarkStatus,
 )
 from flinkish.runtime.isolation import SCALARS, isolate
-from flinkish.runtime.key_groups import as_key, is_stored_as_given, key_group, original_key, subtask_of_group
+from flinkish.runtime.key_groups import CanonicalKey, as_key, is_stored_as_given, key_group, original_key, subtask_of_group
 from flinkish.runtime.protocol import Barrier, Frame
 
 #: Goal for the size of a frame's body. What a channel holds and what a frame becomes then stay in a core's cache: with frames of
@@ -250,6 +250,7 @@ class _HashWriter(EdgeWriter):
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
         self._located: dict[Any, Channel] = {}
+        self._wrapped: dict[bytes, CanonicalKey] = {}
         key_type = self._target_vertex.head.key_type
         self._convert_key = None if key_type is None else state_converter(key_type)
         select = edge.partitioner.key_selector
@@ -264,7 +265,7 @@ class _HashWriter(EdgeWriter):
 
     def _emitter(self) -> Emit:
         """Return `emit` as a closure: without the look-ups of attributes it takes two thirds of the time."""
-        select, located, locate, look = self._select, self._located, self._locate, self._look
+        select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
 
         def emit(value: Any, timestamp: int | None) -> None:
             key = select(value)
@@ -283,7 +284,7 @@ class _HashWriter(EdgeWriter):
         return emit
 
     def emit_run(self, values: Iterable[Any]) -> None:
-        select, located, locate, look = self._select, self._located, self._locate, self._look
+        select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
         for value in values:
             key = select(value)
             try:
@@ -299,12 +300,26 @@ class _HashWriter(EdgeWriter):
         for channel in self.channels:
             channel.pad()
 
+    def _as_key(self, key: Any) -> Any:
+        try:
+            return as_key(key, self._wrapped)
+        except TypeMismatchError as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: TypeMismatchError) -> TypeMismatchError:
+        return TypeMismatchError(f"the key that key_by() selected for {self._target_vertex.head.name!r}: {error}")
+
     def _locate(self, key: Any) -> Channel:
         if len(self._located) >= _LOCATED_KEYS:
             self._located.clear()
+            self._wrapped.clear()
         self._check(original_key(key))
         target = self._target_vertex
-        index = subtask_of_group(key_group(key, target.max_parallelism), target.max_parallelism, target.parallelism)
+        try:
+            group = key_group(key, target.max_parallelism)
+        except TypeMismatchError as error:
+            raise self._refusal(error) from None
+        index = subtask_of_group(group, target.max_parallelism, target.parallelism)
         channel = self._located[key] = self.channels[index]
         return channel
 
@@ -325,7 +340,7 @@ class _HashWriter(EdgeWriter):
         try:
             return self._convert_key(key)
         except TypeMismatchError as error:
-            raise TypeMismatchError(f"the key that key_by() selected for {self._target_vertex.head.name!r}: {error}") from None
+            raise self._refusal(error) from None
 
 
 class _RoundRobinWriter(EdgeWriter):

@@ -53,6 +53,8 @@ def isolate(value: Any) -> Any:
         return {key: isolate(item) for key, item in value.items()}
     if kind is Row:
         return _isolate_row(value)
+    if kind is frozenset and all(item.__class__ in SCALARS for item in value):
+        return value
     if isinstance(value, enum.Enum):
         return value
     if isinstance(value, tuple) and hasattr(kind, "_make"):

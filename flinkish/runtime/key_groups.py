@@ -1,25 +1,35 @@
 """From keys to key groups to subtasks: the same in every process, run and Python version.
 
-Keys that Python takes for equal (1, 1.0 and True; Decimal("0.5") and 0.5) are one key. Numbers hash by Python's numeric hash,
-which is the same for equal numbers of all types and not randomized; text and bytes by CRC-32; everything else by the CRC-32 of
-a canonical encoding. Measured: 120 ns for an int or a short str.
+One canonical encoding says which keys are equal, and where they belong. Keys that Python takes for equal (1, 1.0 and True;
+Decimal("0.5") and 0.5) have one encoding. Keys of plain data, for which Python's own comparison says just what the encoding says,
+are looked up as they are; all others (lists, Rows, NaN, paths) in a CanonicalKey, which is compared by its encoding. A key
+that has no encoding is refused.
+
+Numbers hash by Python's numeric hash, which is the same for equal numbers of all types and not randomized; text and bytes by
+CRC-32; everything else by the CRC-32 of its encoding. Measured: 120 ns for an int or a short str.
 """
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
+import functools
 import math
 import numbers
+import pathlib
 import struct
+import sys
 import uuid
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
-from flinkish.common import pickling
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.errors import FlinkishError, InvalidArgumentError, TypeMismatchError
+from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.runtime.isolation import isolate
@@ -34,8 +44,7 @@ _BYTES_SEED = 0x5A5A5A5A
 def stable_hash(key: Any) -> int:
     """Return a hash from 0 to 2**32 - 1 that is equal for equal keys, in every process.
 
-    Objects that are neither plain data, dataclasses nor enums count as equal if their class's name and their attributes are, or,
-    lacking attributes, if their pickled forms are.
+    Raises TypeMismatchError for a key without a canonical encoding; see `canonical`.
     """
     kind = key.__class__
     if kind is int:
@@ -78,44 +87,143 @@ def key_group_range(subtask: int, max_parallelism: int, parallelism: int) -> ran
     return range(start, end)
 
 
-class UnhashableKey:
-    """Stands for a key that Python cannot hash, such as a list, or that is not equal to itself: NaN; equal if what it wraps is.
+class CanonicalKey:
+    """Stands for a key that Python cannot hash, or compares by something else than its canonical encoding.
 
-    It holds a copy of the key, so that a record that is changed later does not change it.
+    So for lists, Rows, NaN, paths, times of a zone. It holds a copy of the key, so that a record that is changed later does not
+    change it. Raises TypeMismatchError for a key without a canonical encoding.
     """
 
-    __slots__ = ("_canonical", "_hash", "value")
+    __slots__ = ("_hash", "canonical", "value")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, encoded: bytes | None = None) -> None:
+        self.canonical = canonical(value) if encoded is None else encoded
         self.value = isolate(value)
-        self._canonical = _canonical(self.value)
-        self._hash = crc32(self._canonical)
+        self._hash = crc32(self.canonical)
 
     def __eq__(self, other: object) -> bool:
-        return other.__class__ is UnhashableKey and self._canonical == other._canonical
+        return other.__class__ is CanonicalKey and self.canonical == other.canonical
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return UnhashableKey, (self.value,)
+        return _remade, (self.value, self.canonical)
 
     def __repr__(self) -> str:
-        return f"UnhashableKey({self.value!r})"
+        return f"CanonicalKey({self.value!r})"
 
 
-def as_key(key: Any) -> Any:
-    """Return the key itself if Python can look it up in a dict, else an UnhashableKey."""
-    try:
-        hash(key)
-    except TypeError:
-        return UnhashableKey(key)
-    return key if key == key else UnhashableKey(key)
+def _remade(value: Any, encoded: bytes) -> CanonicalKey:
+    """Make a key that was pickled, without encoding it again."""
+    key = CanonicalKey.__new__(CanonicalKey)
+    key.value, key.canonical, key._hash = value, encoded, crc32(encoded)
+    return key
+
+
+#: Classes for which Python's comparison and hash are those of the canonical encoding.
+PLAIN: frozenset[type] = frozenset({int, str, bool, bytes, type(None)})
+#: The same where a value is equal to itself.
+_PLAIN_NUMBERS = frozenset({float, complex, decimal.Decimal, fractions.Fraction})
+#: Times: where they have no zone. A zone may repeat an hour, which Python's comparison gets wrong.
+_PLAIN_OBJECTS = frozenset({datetime.date, datetime.timedelta, uuid.UUID, Instant})
+#: Those that never are: they can change, or may have NaN in them.
+_NEVER_PLAIN: frozenset[type] = frozenset({list, dict, set, frozenset, Row})
+
+
+def as_key(key: Any, known: dict[bytes, CanonicalKey] | None = None) -> Any:
+    """Return the key itself if it can be looked up in a dict as it is, else a CanonicalKey; of a bytearray its bytes.
+
+    `known` are CanonicalKeys by their encoding, to be used again; the caller bounds them. Raises TypeMismatchError for a key
+    without a canonical encoding.
+    """
+    kind = key.__class__
+    if kind in PLAIN or _is_plain(key):
+        return key
+    if kind is bytearray:
+        return bytes(key)
+    if known is None:
+        return CanonicalKey(key)
+    encoded = canonical(key)
+    found = known.get(encoded)
+    if found is None:
+        found = known[encoded] = CanonicalKey(key, encoded)
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether Python's comparison and hash of a value are those of its canonical encoding."""
+    kind = value.__class__
+    if kind is tuple:
+        return PLAIN.issuperset(map(type, value)) or all(map(_is_plain, value))
+    if kind in PLAIN or kind in _PLAIN_OBJECTS:
+        return True
+    if kind in _NEVER_PLAIN:
+        return False
+    if kind in _PLAIN_NUMBERS or _is_number(value):
+        return not _is_nan(value)
+    if isinstance(value, (datetime.datetime, datetime.time)):
+        return value.tzinfo is None and bool(value == value)  # pandas.NaT is a datetime
+    if isinstance(value, datetime.timedelta):
+        return True
+    if _is_numpy_bool(value):
+        return True
+    if isinstance(value, (str, bytes)):
+        return _compares_as(kind, str if isinstance(value, str) else bytes)
+    if isinstance(value, tuple):
+        return _compares_as(kind, tuple) and all(map(_is_plain, value))
+    if isinstance(value, enum.Enum):
+        return _inherits(kind, "__eq__", object)
+    if kind.__hash__ is None or not _is_frozen(kind):
+        return False
+    return all(_is_plain(getattr(value, name)) for name in _compared_fields(kind) or ())
+
+
+def _compares_as(kind: type, base: type) -> bool:
+    """Return whether the objects of a subclass are equal as those of the base are; so for numpy's texts and bytes, too."""
+    return (_inherits(kind, "__eq__", base) and _inherits(kind, "__hash__", base)) or kind.__module__ == "numpy"
+
+
+def _inherits(kind: type, name: str, base: type) -> bool:
+    """Return whether a class has a method of its base, or neither has it."""
+    return getattr(kind, name, None) is getattr(base, name, None)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether it is a number; numpy says so of its durations, too."""
+    return isinstance(value, numbers.Number) and value.__class__.__name__ != "timedelta64"
+
+
+def _is_nan(number: Any) -> bool:
+    if isinstance(number, decimal.Decimal):
+        return number.is_nan()  # a signaling one cannot be compared
+    return bool(number != number)
+
+
+@functools.lru_cache(maxsize=256)
+def _compared_fields(kind: Any) -> tuple[str, ...] | None:
+    """Return the fields that objects of a dataclass are compared by; None for other classes, and for an `__eq__` of its own."""
+    owner = next(base for base in kind.__mro__ if "__eq__" in base.__dict__)
+    if owner is object:
+        if not dataclasses.is_dataclass(kind):
+            return None
+        # Made with eq=False: by all its fields.
+        return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
+    made = "__dataclass_fields__" in owner.__dict__ and owner.__dict__["__eq__"].__code__.co_filename == "<string>"
+    return tuple(field.name for field in dataclasses.fields(owner) if field.compare) if made else None
+
+
+@functools.lru_cache(maxsize=256)
+def _is_frozen(kind: Any) -> bool:
+    """Return whether a class is a frozen dataclass that is compared as it was made to be."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    frozen: bool = parameters is not None and parameters.frozen
+    return frozen and not _inherits(kind, "__eq__", object) and _compared_fields(kind) is not None
 
 
 def original_key(key: Any) -> Any:
-    """Return the key as the user gave it; of an UnhashableKey a copy, so that it stays as it is."""
-    return isolate(key.value) if key.__class__ is UnhashableKey else key
+    """Return the key as the user gave it; of a CanonicalKey a copy, so that it stays as it is."""
+    return isolate(key.value) if key.__class__ is CanonicalKey else key
 
 
 def sort_key(key: Any) -> tuple[Any, ...]:
@@ -123,6 +231,8 @@ def sort_key(key: Any) -> tuple[Any, ...]:
 
     Equal for equal keys only. All others stand behind, in an order that is the same in every process.
     """
+    if key.__class__ is CanonicalKey:
+        key = key.value
     kind = key.__class__
     if kind is int:
         return 1, key
@@ -132,26 +242,28 @@ def sort_key(key: Any) -> tuple[Any, ...]:
         return 9, tuple(map(sort_key, key))
     if key is None:
         return (0,)
-    if key == key:
-        if isinstance(key, numbers.Real | decimal.Decimal):
-            return 1, key
-        if isinstance(key, str):
-            return 2, str.__str__(key)
-        if isinstance(key, bytes):
-            return 3, key
-        if isinstance(key, datetime.datetime):
-            return 4 if key.utcoffset() is None else 5, key
-        if kind is datetime.date:
-            return 6, key
-        if kind is datetime.time:
-            return 7 if key.utcoffset() is None else 8, key
-        if isinstance(key, tuple):
-            return 9, tuple(map(sort_key, key))
-    return 10, stable_hash(key), _canonical(key)
+    if _is_number(key) and isinstance(key, numbers.Real | decimal.Decimal) and not _is_nan(key):
+        return 1, key
+    if _is_numpy_bool(key):
+        return 1, bool(key)
+    if isinstance(key, datetime.datetime) and key == key:
+        return (4, key.replace(tzinfo=None)) if key.utcoffset() is None else (5, key.astimezone(datetime.UTC))
+    if isinstance(key, str) and _compares_as(kind, str):
+        return 2, str.__str__(key)
+    if isinstance(key, bytes) and _compares_as(kind, bytes):
+        return 3, key
+    if kind is datetime.date:
+        return 6, key
+    if kind is datetime.time and key.tzinfo is None:
+        return 7, key
+    if isinstance(key, tuple) and _compares_as(kind, tuple):
+        return 9, tuple(map(sort_key, key))
+    encoded = canonical(key)
+    return 10, crc32(encoded), encoded
 
 
 def may_be_wrapped(key_type: TypeInformation) -> bool:
-    """Return whether there are UnhashableKeys among the keys of a type."""
+    """Return whether there are CanonicalKeys among the keys of a type."""
     if isinstance(key_type, BasicTypeInfo):
         return key_type.basic_type in (BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC)
     return True
@@ -176,85 +288,133 @@ def mix(number: int) -> int:
 
 def _hash_other(key: Any) -> int:
     if key.__class__ is tuple:
-        return crc32(_canonical(key))
-    if isinstance(key, numbers.Number):
-        # NaN is unequal to itself and hashes by identity: all of them go to one group.
-        return mix(hash(key)) if key == key else 0
-    if key.__class__ is UnhashableKey:
+        return crc32(canonical(key))
+    if key.__class__ is CanonicalKey:
         return hash(key)
-    if isinstance(key, str):  # subclasses, such as the members of an enum of texts, equal the text
+    if _is_number(key) and not _is_nan(key):
+        return mix(hash(key))
+    if isinstance(key, str) and _compares_as(key.__class__, str):  # such as the members of an enum of texts, which equal the text
         return stable_hash(str.__str__(key))
-    if isinstance(key, (bytes, bytearray, memoryview)):
+    if isinstance(key, (bytes, bytearray)):
         return crc32(bytes(key), _BYTES_SEED)
-    if _is_numpy(key) and not isinstance(plain := key.tolist(), list):  # numpy's booleans are no numbers to Python
-        return stable_hash(plain)
-    return crc32(_canonical(key))
+    if _is_numpy_bool(key):
+        return stable_hash(bool(key))
+    return crc32(canonical(key))
+
+
+# -- the encoding ----------------------------------------------------------------------------------------------------------------
+
+
+def canonical(key: Any) -> bytes:
+    """Encode a key so that equal keys have equal bytes, and others have not, in every process and Python version.
+
+    Equal are, besides what Python takes for equal: NaN and NaN; times at the same moment; objects of classes of one name whose
+    compared fields (dataclasses) or parts as they pickle themselves are equal. Raises TypeMismatchError for what has no such
+    form: objects of other classes, which may cache something in an attribute.
+    """
+    try:
+        return _canonical(key)
+    except FlinkishError:
+        raise
+    except RecursionError as error:
+        raise TypeMismatchError("a key must not contain itself, nor be nested hundreds of times") from error
+
+
+_length = struct.Struct("<I").pack
 
 
 def _framed(tag: bytes, *parts: bytes) -> bytes:
     """Join parts so that no two sequences of parts give the same bytes."""
-    return tag + b"".join(struct.pack("<I", len(part)) + part for part in parts)
+    return tag + b"".join([_length(len(part)) + part for part in parts])
 
 
 def _canonical(value: Any) -> bytes:
-    """Encode a value so that equal values have equal bytes and unequal ones have not."""
+    encode = _ENCODERS.get(value.__class__)
+    if encode is not None:
+        return encode(value)
     kind = value.__class__
-    if kind is str:
-        return _framed(b"s", value.encode("utf-8", "surrogatepass"))
-    if kind is int:
-        return _framed(b"i", b"%d" % value)
-    if kind is tuple:
-        return _framed(b"(", *map(_canonical, value))
-    if value is None:
-        return b"N"
-    if isinstance(value, numbers.Number):
+    for base in (str, bytes, tuple):  # so are their subclasses, such as named tuples, if they are compared like these
+        if isinstance(value, base) and _compares_as(kind, base):
+            return _ENCODERS[base](value)
+    if _is_number(value):
         return _canonical_number(value)
-    if isinstance(value, str):
-        return _framed(b"s", str.__str__(value).encode("utf-8", "surrogatepass"))
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return _framed(b"b", bytes(value))
-    if isinstance(value, tuple):  # named ones equal plain ones
-        return _framed(b"(", *map(_canonical, value))
-    if isinstance(value, list):
-        return _framed(b"[", *map(_canonical, value))
-    if isinstance(value, (set, frozenset)):
-        return _framed(b"{", *sorted(map(_canonical, value)))
-    if isinstance(value, dict):
-        return _framed(b":", *sorted(_canonical(key) + _canonical(item) for key, item in value.items()))
-    if isinstance(value, Row):
-        return _canonical_row(value)
+    for container in _NEVER_PLAIN:
+        if isinstance(value, container):
+            return _ENCODERS[container](value)
     return _canonical_time(value) or _canonical_object(value)
 
 
+def _canonical_text(value: str) -> bytes:
+    return _framed(b"s", str.__str__(value).encode("utf-8", "surrogatepass"))
+
+
+def _canonical_items(tag: bytes) -> Callable[[Iterable[Any]], bytes]:
+    return lambda items: _framed(tag, *map(_canonical, items))
+
+
+def _canonical_set(value: Iterable[Any]) -> bytes:
+    return _framed(b"{", *sorted(map(_canonical, value)))
+
+
+def _canonical_dict(value: dict[Any, Any]) -> bytes:
+    return _framed(b":", *sorted(map(_canonical_entry, value.items())))
+
+
+def _canonical_entry(entry: tuple[Any, Any]) -> bytes:
+    key, item = map(_canonical, entry)
+    # The encodings of texts and numbers end where they say; that of a tuple would run on.
+    return key + item if key[:1] in (b"s", b"i") else _framed(b"=", key, item)
+
+
+#: Larger numbers are not written in decimal digits, which takes long and which Python limits.
+_DECIMAL_BITS = 10_000
+
+
+def _digits(number: int) -> bytes:
+    return b"%d" % number if number.bit_length() <= _DECIMAL_BITS else b"%x" % number
+
+
 def _canonical_number(number: Any) -> bytes:
-    if number != number:
-        return b"nan"
     if isinstance(number, numbers.Complex) and not isinstance(number, numbers.Real):
         return _canonical_number(number.real) if number.imag == 0 else _framed(b"#", repr(complex(number)).encode())
+    if _is_nan(number):
+        return b"nan"
     if number in (math.inf, -math.inf):
         return b"+inf" if number > 0 else b"-inf"
+    if isinstance(number, decimal.Decimal) and number and abs(number.adjusted()) > _DECIMAL_BITS:
+        raise TypeMismatchError(f"{number} is too large, or too near to zero, for a part of a key")
     whole = int(number)
     if whole == number:
-        return _framed(b"i", b"%d" % whole)
-    if float(number) == number:
-        return _framed(b"f", struct.pack("<d", number))
-    return _framed(b"q", "/".join(map(str, number.as_integer_ratio())).encode())
+        return _framed(b"i", _digits(whole))
+    try:
+        if float(number) == number:
+            return _framed(b"f", struct.pack("<d", number))
+    except OverflowError:  # a fraction beyond all floats
+        pass
+    return _framed(b"q", b"/".join(map(_digits, number.as_integer_ratio())))
 
 
 def _canonical_row(row: Row) -> bytes:
-    names = row.get_field_names()
-    kind = struct.pack("B", row.get_row_kind().value)
+    kind = row.get_row_kind().value.to_bytes(1, "little")
+    names = row._fields
     if names is None:
         return _framed(b"r", kind, *map(_canonical, row))
     # Named rows are equal name by name, in whatever order.
-    fields = sorted(_canonical(name) + _canonical(value) for name, value in zip(names, row, strict=False))
-    return _framed(b"R", kind, *fields)
+    values = list(map(_canonical, row))
+    return _framed(b"R", kind, *[name + values[index] for name, index in _ordered(names) if index < len(values)])
+
+
+@functools.lru_cache(maxsize=256)
+def _ordered(names: tuple[Any, ...]) -> list[tuple[bytes, int]]:
+    """Return the encodings of the names of a Row in their order, with their positions."""
+    return sorted((_canonical(name), index) for index, name in enumerate(names))
 
 
 def _canonical_time(value: Any) -> bytes | None:
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None and value.utcoffset() is not None:  # equal if the same point in time
-            return _framed(b"z", value.astimezone(datetime.UTC).replace(tzinfo=None).isoformat().encode())
+            utc = value if value.tzinfo is datetime.UTC else value.astimezone(datetime.UTC)
+            return _framed(b"z", utc.replace(tzinfo=None).isoformat().encode())
         return _framed(b"d", value.replace(tzinfo=None).isoformat().encode())
     if isinstance(value, datetime.date):
         return _framed(b"D", value.isoformat().encode())
@@ -265,39 +425,120 @@ def _canonical_time(value: Any) -> bytes | None:
             b"t" if offset is None else b"T", str((minutes - (offset or datetime.timedelta())).total_seconds()).encode()
         )
     if isinstance(value, datetime.timedelta):
-        return _framed(b"p", str(value // datetime.timedelta(microseconds=1)).encode())
+        nanos = getattr(value, "nanoseconds", 0)  # of pandas
+        text = str(value // datetime.timedelta(microseconds=1))
+        return _framed(b"p", (f"{text}+{nanos}" if nanos else text).encode())
     if isinstance(value, uuid.UUID):
         return _framed(b"u", value.bytes)
     return None
 
 
+_ENCODERS: dict[type, Callable[[Any], bytes]] = {
+    str: _canonical_text,
+    int: lambda value: _framed(b"i", _digits(value)),
+    bool: lambda value: _framed(b"i", b"1" if value else b"0"),
+    float: _canonical_number,
+    type(None): lambda value: b"N",
+    bytes: lambda value: _framed(b"b", value),
+    tuple: _canonical_items(b"("),
+    list: _canonical_items(b"["),
+    set: _canonical_set,
+    frozenset: _canonical_set,
+    dict: _canonical_dict,
+    Row: _canonical_row,
+}
+
+
 def _canonical_object(value: Any) -> bytes:
-    kind = type(value)
+    kind: Any = type(value)
     name = kind.__qualname__.encode()
     if isinstance(value, enum.Enum):
-        return _framed(b"E", name, value.name.encode())
+        # Flags may have no name.
+        return _framed(b"E", name, _canonical(value.value) if value.name is None else value.name.encode())
     if isinstance(value, type):
         return _framed(b"c", value.__module__.encode(), value.__qualname__.encode())
-    if _is_numpy(value):
-        return _canonical(value.tolist())
-    if dataclasses.is_dataclass(value):
-        return _framed(b"@", name, *(_canonical(getattr(value, f.name)) for f in dataclasses.fields(value) if f.compare))
-    slots = {
-        slot: getattr(value, slot)
-        for base in kind.__mro__
-        for slot in _slot_names(base)
-        if hasattr(value, slot) and not slot.startswith("__")
-    }
-    attributes = {**slots, **getattr(value, "__dict__", {})}
-    if attributes:
-        return _framed(b"o", name, *(_framed(b"=", n.encode(), _canonical(attributes[n])) for n in sorted(attributes)))
-    return _framed(b"P", pickling.dumps(value))
+    if isinstance(value, pathlib.PurePath):
+        windows = isinstance(value, pathlib.PureWindowsPath)  # where upper and lower case are one
+        return _framed(b"/", b"nt" if windows else b"posix", _canonical(str(value).lower() if windows else str(value)))
+    if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
+        return _canonical_numpy(value)
+    if kind is bytearray:
+        raise TypeMismatchError("a bytearray cannot be a part of a key", hint="make bytes of it.")
+    fields = _compared_fields(kind)
+    if fields is not None:
+        return _framed(b"@", name, *(_canonical(getattr(value, field)) for field in fields))
+    if kind.__module__.partition(".")[0] == "flinkish":  # an Instant, a window: compared by all attributes
+        slots = sorted(slot for base in kind.__mro__ for slot in base.__dict__.get("__slots__", ()))
+        return _framed(b"o", name, *(_framed(b"=", slot.encode(), _canonical(getattr(value, slot))) for slot in slots))
+    if _pickles_itself(kind):
+        return _canonical_parts(value)
+    raise TypeMismatchError(
+        f"an object of class {kind.__module__}.{kind.__qualname__} cannot be a key, nor part of one: "
+        "by what it is equal to others is not known outside of its process",
+        hint="return what identifies it, such as a text, a number or a tuple of these; or make the class a frozen dataclass, a "
+        "NamedTuple or an enum, or give it a __reduce__ or __getstate__ that leaves out what it caches.",
+    )
 
 
-def _is_numpy(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist")
+def _pickles_itself(kind: type) -> bool:
+    """Return whether a class says what its objects are made of, instead of having all attributes pickled, caches too."""
+    methods = ("__reduce_ex__", "__reduce__", "__getstate__")
+    return kind in copyreg.dispatch_table or not all(_inherits(kind, name, object) for name in methods)
 
 
-def _slot_names(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+def _canonical_parts(value: Any) -> bytes:
+    """Encode an object by what it pickles itself as."""
+    reduce = copyreg.dispatch_table.get(type(value))
+    reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+    if isinstance(reduced, str):
+        return _framed(b"g", reduced.encode())
+    function, arguments, *rest = reduced
+    parts = [_canonical(list(part) if index else part) for index, part in enumerate(rest[:3]) if part is not None]
+    return _framed(b"O", type(value).__qualname__.encode(), str(function.__qualname__).encode(), _canonical(arguments), *parts)
+
+
+# -- numpy -----------------------------------------------------------------------------------------------------------------------
+
+#: Attoseconds of numpy's units of time.
+_ATTOSECONDS = {
+    "W": 604_800 * 10**18,
+    "D": 86_400 * 10**18,
+    "h": 3_600 * 10**18,
+    "m": 60 * 10**18,
+    "s": 10**18,
+    "ms": 10**15,
+    "us": 10**12,
+    "ns": 10**9,
+    "ps": 10**6,
+    "fs": 10**3,
+    "as": 1,
+}
+
+
+def _is_numpy_bool(value: Any) -> bool:
+    """Return whether it is one of numpy's booleans, which are no numbers to Python."""
+    return type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
+
+
+def _canonical_numpy(value: Any) -> bytes:
+    if value.dtype.kind in "mM":
+        items: Iterable[Any] | None = value if value.ndim else None
+        return _canonical_numpy_time(value) if items is None else _framed(b"[", *map(_canonical_numpy, items))
+    plain = value.tolist()
+    encoded = _canonical(plain)
+    # An array is equal to the list of its values. What is no plain key itself must not be equal to one.
+    return encoded if isinstance(plain, list) or _is_numpy_bool(value) else _framed(b"n", encoded)
+
+
+def _canonical_numpy_time(value: Any) -> bytes:
+    numpy = sys.modules["numpy"]
+    tag = b"M" if value.dtype.kind == "M" else b"m"
+    if numpy.isnat(value):
+        return _framed(tag, b"NaT")
+    if tag == b"M" and numpy.datetime_data(value.dtype)[0] in "YM":
+        value = value.astype("datetime64[D]")
+    unit, count = numpy.datetime_data(value.dtype)
+    number = int(value.astype("int64")) * count
+    if unit in _ATTOSECONDS:
+        return _framed(tag, _digits(number * _ATTOSECONDS[unit]))
+    return _framed(tag, _digits(12 * number if unit == "Y" else number), b"months" if unit in "YM" else unit.encode())

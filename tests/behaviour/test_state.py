@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.common import Time, Types
+from flinkish.common import Row, Time, Types
 from flinkish.common.errors import JobExecutionError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import (
@@ -32,6 +33,27 @@ RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
 def run(env: StreamExecutionEnvironment, function: KeyedProcessFunction, records: list[Any] = RECORDS) -> list[Any]:
     stream = env.from_collection(records).key_by(lambda value: value[0], key_type=Types.STRING())
     return sorted(collect(stream.process(function)))
+
+
+class CountByKey(KeyedProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        yield repr(ctx.get_current_key()), self.count.value()
+
+
+def test_keys_are_equal_by_what_they_hold_however_python_compares_them(env: StreamExecutionEnvironment) -> None:
+    keys = {
+        "path": lambda number: Path("a") / "b" if number % 2 else Path("a/b"),
+        "nan": lambda number: (1, float("nan")),
+        "row": lambda number: Row(a=1, b=2),
+    }
+    stream = env.from_collection([(name, number) for number in range(4) for name in keys])
+    counted = stream.key_by(lambda value: keys[value[0]](value[1])).process(CountByKey())
+    expected = [(key, count) for key in ("(1, nan)", "PosixPath('a/b')", "Row(a=1, b=2)") for count in range(1, 5)]
+    assert sorted(collect(counted)) == expected
 
 
 class Average(AggregateFunction):

@@ -13,7 +13,7 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.timerservice import TimerService
-from flinkish.runtime.key_groups import UnhashableKey, original_key
+from flinkish.runtime.key_groups import CanonicalKey, original_key
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.timestamps import timer_time
 from flinkish.runtime.protocol import MIN_WATERMARK
@@ -106,7 +106,7 @@ class KeyedContext(ElementContext):
 
     def get_current_key(self) -> Any:
         key = self._backend.current_key
-        return original_key(key) if key.__class__ is UnhashableKey else key
+        return original_key(key) if key.__class__ is CanonicalKey else key
 
     def time_domain(self) -> TimeDomain:
         return self.domain

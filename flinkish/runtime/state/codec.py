@@ -159,7 +159,7 @@ class _PlainForms:
         return make(value)
 
     def _int(self, value: int) -> Any:
-        return value if -(2**63) <= value < 2**63 else msgspec.msgpack.Ext(BIG_INT, str(value).encode())
+        return value if -(2**63) <= value < 2**63 else msgspec.msgpack.Ext(BIG_INT, _write_big(value))
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
         native, of = self._native, self.of
@@ -193,6 +193,15 @@ _plain_of = _PlainForms(_NATIVE).of
 _carefully_plain_of = _PlainForms(_NATIVE - {int}).of
 
 
+def _write_big(number: int) -> bytes:
+    # Python limits the decimal digits that it writes and reads, to 4,300 by default.
+    return b"%d" % number if number.bit_length() <= 10_000 else hex(number).encode()
+
+
+def _read_big(digits: bytes) -> int:
+    return int(digits, 16 if b"x" in digits[:3] else 10)
+
+
 def _make_datetime(plain: list[Any]) -> datetime.datetime:
     micros, offset, fold = plain
     value: datetime.datetime = _EPOCH + micros * _MICROSECOND
@@ -221,7 +230,7 @@ _MAKERS: dict[int, Function] = {
     COMPLEX: lambda plain: complex(*plain),
 }
 _RAW_MAKERS: dict[int, Function] = {
-    BIG_INT: lambda data: int(bytes(data)),
+    BIG_INT: lambda data: _read_big(bytes(data)),
     UUID: lambda data: uuid.UUID(bytes=bytes(data)),
     BYTES: bytearray,
 }
@@ -272,7 +281,9 @@ _BASIC_FORMS: dict[BasicType, _Form] = {
     BasicType.LONG: _Form(batch="long", exact=int),
     BasicType.FLOAT: _Form(batch="double", exact=float),
     BasicType.DOUBLE: _Form(batch="double", exact=float),
-    BasicType.BIG_INT: _Form(to_plain=str, from_plain=int),
+    BasicType.BIG_INT: _Form(
+        to_plain=lambda value: _write_big(value).decode(), from_plain=lambda digits: _read_big(digits.encode())
+    ),
     BasicType.BIG_DEC: _Form(to_plain=str, from_plain=decimal.Decimal),
     BasicType.INSTANT: _Form(to_plain=lambda value: [value.seconds, value.nanos], from_plain=lambda plain: Instant(*plain)),
 }

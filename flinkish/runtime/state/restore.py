@@ -20,11 +20,11 @@ import pyarrow.parquet as pq
 
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.ids import OperatorUid
-from flinkish.runtime.key_groups import as_key, key_group_range, may_be_wrapped
+from flinkish.runtime.key_groups import PLAIN, CanonicalKey, as_key, key_group_range, may_be_wrapped, original_key
 from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
 from flinkish.runtime.state.codec import Codec, codec_of, decode_plain, decode_untyped, encode_untyped
-from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, split_list
+from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, key_groups_of, split_list
 from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.level_state import RestoreRequest, StateAddress
 from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta
@@ -288,8 +288,8 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
             _fill(type(table)(meta), _Reader(meta, untrusted, stored_ttl, now, trusted=False))
             trusted = True
         _fill(table, _Reader(meta, restored.by_kind, stored_ttl, now, trusted=trusted))
-    except CorruptCheckpointError as error:
-        raise CorruptCheckpointError(f"state {name!r} of operator {uid}: {error}") from error
+    except (CorruptCheckpointError, ForeignCheckpointError) as error:
+        raise type(error)(f"state {name!r} of operator {uid}: {error}") from error
 
 
 def _fill(table: Table, reader: _Reader) -> None:
@@ -332,6 +332,7 @@ class _Reader:
         keys = decode_all(codec, table["key"])
         if may_be_wrapped(self._meta.key_type):
             keys = list(map(as_key, keys))
+            self._check_groups(keys, table["key_group"])
         namespaces = table["namespace"]
         if namespaces.null_count == len(namespaces):
             return keys
@@ -341,6 +342,24 @@ class _Reader:
             key if namespace is None else Namespaced(key, decode(namespace))
             for key, namespace in zip(keys, namespaces.to_pylist(), strict=True)
         ]
+
+    def _check_groups(self, keys: Sequence[Any], stored: pa.ChunkedArray) -> None:
+        """Refuse keys that would be looked for in other key groups than those they are stored in: nobody would find them.
+
+        Those of most classes never change their group.
+        """
+        doubtful = [index for index, key in enumerate(keys) if key.__class__ not in PLAIN]
+        if not doubtful:
+            return
+        groups = key_groups_of([keys[index] for index in doubtful], self._meta.max_parallelism)
+        elsewhere = pc.not_equal(groups, stored.take(pa.array(doubtful, pa.int64())).combine_chunks())
+        if pc.any(elsewhere).as_py():
+            index = doubtful[pc.index(elsewhere, True).as_py()]
+            raise ForeignCheckpointError(
+                f"{pc.sum(elsewhere).as_py()} of {len(keys)} keys do not belong to the key group that they are stored in, "
+                f"such as {original_key(keys[index])!r}: an earlier version of flinkish hashed such objects by their attributes",
+                hint="start this operator without its state, under another uid; see the CHANGELOG about keys.",
+            )
 
     def _converted(self, codec: Codec, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Bring values stored with or without time-to-live to how they are declared now; check them if not trusted."""
@@ -357,14 +376,25 @@ class _Reader:
     def _frozen(self, codec: Codec, column: pa.ChunkedArray) -> list[Any]:
         return freeze_all(codec, self._converted(codec, column))
 
+    def _distinct(self, table: pa.Table) -> list[Address]:
+        """Return the addresses of rows of which there is one for each."""
+        addresses = self._addresses(table)
+        if CanonicalKey in set(map(type, map(tables.key_of, addresses))) and len(set(addresses)) < len(addresses):
+            raise ForeignCheckpointError(
+                "some of its keys are equal, such as NaN within a tuple, or Rows with the same fields in another order: "
+                "an earlier version of flinkish took each of them for a key of its own",
+                hint="start this operator without its state, under another uid; see the CHANGELOG about keys.",
+            )
+        return addresses
+
     def fill_values(self, table: tables.ValueTable | PaneTable) -> None:
-        table.load(self._addresses(self._rows), self._frozen(table.codec, self._rows["value"]))
+        table.load(self._distinct(self._rows), self._frozen(table.codec, self._rows["value"]))
 
     def fill_lists(self, table: tables.ListTable | GroupedLists) -> None:
         lists = [self._split(data) for data in self._rows["value"].to_pylist()]
         flat = [element for elements in lists for element in elements]
         frozen = iter(self._frozen(table.codec, pa.chunked_array([pa.array(flat, pa.binary())])))
-        table.load(self._addresses(self._rows), [list(islice(frozen, len(elements))) for elements in lists])
+        table.load(self._distinct(self._rows), [list(islice(frozen, len(elements))) for elements in lists])
 
     @staticmethod
     def _split(data: bytes) -> list[bytes]:

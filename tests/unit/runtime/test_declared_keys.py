@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,13 @@ from flinkish.datastream import BroadcastProcessFunction, KeyedProcessFunction, 
 from flinkish.datastream.functions import RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from flinkish.testing import OneInputHarness, TwoInputHarness
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    number: int
+    folder: Path
+
 
 T = Types
 PAIR, NAMED = T.ROW([T.LONG(), T.STRING()]), T.ROW_NAMED(["x", "y"], [T.LONG(), T.STRING()])
@@ -37,6 +46,10 @@ KEYS: list[tuple[TypeInformation | None, list[Any], Any]] = [
     (T.DOUBLE(), [float("nan"), np.nan], float("nan")),
     (None, [float("nan"), float("nan")], float("nan")),
     (None, [Row(1, [2]), Row(1, [2])], Row(1, [2])),
+    (None, [(1, float("nan")), (1, np.nan)], (1, float("nan"))),
+    (None, [Path("a/b"), Path("a") / "b"], Path("a/b")),
+    (None, [Version(1, Path("a")), Version(1, Path("a"))], Version(1, Path("a"))),
+    (None, [bytearray(b"a"), b"a"], b"a"),
 ]
 IDS = [f"{key_type!r} {given[0]!r}" for key_type, given, _ in KEYS]
 
@@ -70,15 +83,35 @@ def test_state_is_found_by_a_key_in_each_form_also_after_a_restore(key_type: Any
 
 
 def test_keys_that_are_not_of_their_type_are_refused_by_the_name_of_the_operator() -> None:
-    for key_type, key in ((PAIR, (1, "a")), (PAIR, Row("a", 1)), (T.SQL_DATE(), "2020-01-02"), (T.LIST(T.LONG()), "ab")):
+    for key_type, key in (
+        (None, object()),
+        (None, (1, Decimal("1e99999999"))),
+        (PAIR, (1, "a")),
+        (PAIR, Row("a", 1)),
+        (T.SQL_DATE(), "2020-01-02"),
+        (T.LIST(T.LONG()), "ab"),
+    ):
 
-        def build(stream: Any, key: Any = key, key_type: TypeInformation = key_type) -> Any:
+        def build(stream: Any, key: Any = key, key_type: Any = key_type) -> Any:
             return stream.key_by(lambda _: key, key_type).process(Count())
 
         harness = OneInputHarness(build)
         with pytest.raises(TypeMismatchError, match=r"the key that key_by\(\) selected for 'KEYED PROCESS'"):
             harness.process_element(1)
         harness.close()
+
+
+def test_a_key_that_is_changed_after_it_was_emitted_stays_as_it_was() -> None:
+    row = Row(name="a")
+
+    def name(value: str) -> Row:
+        row["name"] = value
+        return row
+
+    with OneInputHarness(lambda stream: stream.key_by(name).process(Count())) as harness:
+        for value in ("a", "b", "a"):
+            harness.process_element(value)
+        assert harness.take_values() == [("Row(name='a')", 1), ("Row(name='b')", 1), ("Row(name='a')", 2)]
 
 
 class ShowKey(ProcessWindowFunction[Any, Any, Any, Any]):

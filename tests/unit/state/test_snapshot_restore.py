@@ -382,6 +382,11 @@ class Custom:
         return hash(self.number)
 
 
+@dataclasses.dataclass(frozen=True)
+class CustomKey:
+    number: int
+
+
 def test_pickled_values_are_restored_only_if_the_signature_was_good(slot: Slot, make_slot: MakeSlot) -> None:
     slot.begin()
     slot.key(1)
@@ -406,12 +411,12 @@ def test_pickled_values_are_restored_only_if_the_signature_was_good(slot: Slot, 
 def test_pickled_keys_are_restored_only_if_the_signature_was_good(make_slot: MakeSlot) -> None:
     slot = make_slot(key_type=UNTYPED)
     slot.begin()
-    slot.key(Custom(1))
+    slot.key(CustomKey(1))
     slot.backend.get_state(LONG).update(1)
     files = slot.snapshot()
     trusting = make_slot(attempt="second", key_type=UNTYPED)
     trusting.restore(files, pickle_allowed=True)
-    trusting.key(Custom(1))
+    trusting.key(CustomKey(1))
     assert trusting.backend.get_state(LONG).value() == 1
     wary = make_slot(attempt="third", key_type=UNTYPED)
     wary.restore(files)
