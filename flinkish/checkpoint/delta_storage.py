@@ -22,7 +22,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -122,11 +122,28 @@ class DeltaCheckpointStorage:
 
     # -- taking over -------------------------------------------------------------------------------------------------------
 
+    def peek(self) -> StoredCheckpoint | None:
+        """See CheckpointStorage.peek."""
+        if self._open() is None:
+            self._refuse_lost_log()
+            return None
+        log, current = self._read_current(self._reopen)
+        self._check_transaction(log, current)
+        if current is not None:
+            self._lineage = current.manifest.lineage
+        return current
+
+    def _reopen(self) -> DeltaLog:
+        log = self._open()
+        if log is None:
+            raise CheckpointError(f"checkpoint table {self._root} was removed while it was read")
+        return log
+
     def claim(self) -> Generation:
         """See CheckpointStorage.claim."""
         versions: list[int] = []
         for _ in range(_CLAIM_TRIES):
-            log, current = self._read_current()
+            log, current = self._read_current(self._open_or_create)
             self._check_transaction(log, current)
             versions.append(log.version)
             generation, last_id = divmod(log.transaction(self._job_id) or 0, _IDS_PER_GENERATION)
@@ -165,37 +182,49 @@ class DeltaCheckpointStorage:
             hint="several driver processes seem to start for the same high-availability.cluster-id; stop all but one.",
         )
 
-    def _open_or_create(self) -> DeltaLog:
+    def _open(self) -> DeltaLog | None:
+        """Open the newest version of the table; None if there is none."""
         try:
             paths.refuse_links(self._root.parent, self._root)
-            log = self._delta_log.open(self._root)
-            if log is None:
-                self._refuse_gone()
-                self._make_folder(self._root)
-                self._refuse_lost_log()
-                try:
-                    self._delta_log.create(self._root, {}, {}, time=self._clock.wall_time())
-                except Exception as error:  # made by somebody else meanwhile: then it opens now
-                    log = self._delta_log.open(self._root)
-                    if log is None:
-                        raise CheckpointError(f"checkpoint table {self._root} cannot be made: {error}") from error
-                else:
-                    log = self._delta_log.open(self._root)
+            return self._delta_log.open(self._root)
         except FlinkishError:
             raise
         except OSError as error:
-            raise CheckpointError(
-                f"execution.checkpointing.dir: {self._root} cannot be used: {error}",
-                hint="check the folder's permissions and space.",
-            ) from error
+            raise self._unusable(error) from error
         except Exception as error:
             raise CorruptCheckpointError(
                 f"checkpoint table {self._root}: its Delta log cannot be read: {_brief(error)}",
                 hint="restore from a savepoint, or remove the table to start from nothing.",
             ) from error
-        if log is None:
-            raise CheckpointError(f"checkpoint table {self._root} was removed while it was opened")
-        return log
+
+    def _open_or_create(self) -> DeltaLog:
+        log = self._open()
+        if log is not None:
+            return log
+        self._refuse_gone()
+        try:
+            self._make_folder(self._root)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self._refuse_lost_log()
+        failure: Exception | None = None
+        try:
+            self._delta_log.create(self._root, {}, {}, time=self._clock.wall_time())
+        except Exception as error:  # made by somebody else meanwhile: then it opens now
+            failure = error
+        log = self._open()
+        if log is not None:
+            return log
+        if isinstance(failure, OSError):
+            raise self._unusable(failure) from failure
+        if failure is not None:
+            raise CheckpointError(f"checkpoint table {self._root} cannot be made: {_brief(failure)}") from failure
+        raise CheckpointError(f"checkpoint table {self._root} was removed while it was opened")
+
+    def _unusable(self, error: OSError) -> CheckpointError:
+        return CheckpointError(
+            f"execution.checkpointing.dir: {self._root} cannot be used: {error}", hint="check the folder's permissions and space."
+        )
 
     def _refuse_lost_log(self) -> None:
         if (self._root / paths.LATEST).exists():
@@ -204,8 +233,8 @@ class DeltaCheckpointStorage:
                 hint="restore from a savepoint, or remove the table to start from nothing.",
             )
 
-    def _read_current(self) -> tuple[DeltaLog, StoredCheckpoint | None]:
-        log, current = read_newest(self._root, self._open_or_create, self._key)
+    def _read_current(self, open_log: Callable[[], DeltaLog]) -> tuple[DeltaLog, StoredCheckpoint | None]:
+        log, current = read_newest(self._root, open_log, self._key)
         if current is not None and current.manifest.job_id != self._job_id:
             raise CorruptCheckpointError(
                 f"checkpoint table {self._root}: it holds a checkpoint of job {current.manifest.job_id}, not of {self._job_id}",
@@ -287,7 +316,7 @@ class DeltaCheckpointStorage:
     def latest(self) -> StoredCheckpoint | None:
         """See CheckpointStorage.latest. Reads the table again: what was good when it was written may be damaged now."""
         self._refuse_gone()
-        log, current = self._read_current()
+        log, current = self._read_current(self._open_or_create)
         self._refuse_stale(log)
         return current
 

@@ -5,8 +5,9 @@
     storage = DeltaCheckpointStorage(
         directory, job_id, lineage=LineageId(random_id()), signing_key=SigningKey.load(key_file), clock=clock, ids=random_id
     )
+    restored = storage.peek()             # last completed checkpoint of this very job, or None
+    ...                                   # refuse a program that does not fit it
     storage.claim()                       # fences every driver process that had this job before
-    restored = storage.latest()           # last completed checkpoint of this very job, or None
     # or, for execution.state-recovery.path:
     restored = recovery.open_checkpoint(path, signing_key=key)
     coordinator = CheckpointCoordinator(storage=storage, ...)
@@ -86,8 +87,15 @@ class StoredCheckpoint:
 class CheckpointStorage(Protocol):
     """Keeps the checkpoints of one job. Calls come from one thread at a time (the coordinator holds its lock)."""
 
+    def peek(self) -> StoredCheckpoint | None:
+        """Return the last completed checkpoint of this job without taking over; whoever runs the job goes on undisturbed.
+
+        For what has to be known before `claim`. Changes nothing. Raises as `claim`.
+        """
+        ...
+
     def claim(self) -> Generation:
-        """Take over the job: every earlier generation is refused from now on. Called once, first.
+        """Take over the job: every earlier generation is refused from now on. Called once, before all below.
 
         Returns the new generation, 1 for a job that is new. Raises CheckpointError if the storage cannot be used, and
         CorruptCheckpointError or ForeignCheckpointError if what is there is damaged or not ours.

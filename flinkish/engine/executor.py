@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flinkish.checkpoint.storage import CheckpointStorage
+from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
@@ -40,7 +40,7 @@ from flinkish.jobmaster import recovery
 from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
-from flinkish.jobmaster.setup import effective_configuration, job_setup
+from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
 from flinkish.runtime.dependencies import Dependencies, extend_driver_path, forget_packages
 
 __all__ = ["Surroundings", "execute_async", "execution_plan_json", "explain", "start"]
@@ -144,16 +144,31 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
                 configuration, identity.job_id, lineage=new_lineage, clock=clock, ids=ids, temporary=folder
             )
 
+        def open_claimed() -> CheckpointStorage:
+            opened = open_storage()
+            opened.claim()
+            return opened
+
+        def prepare(restored: StoredCheckpoint | None) -> JobSetup:
+            """Plan the job. Raises what refuses the program: it does not fit the checkpoint, or a setting is wrong."""
+            stream_graph = generate(program, recorded_max_parallelism=recovery.recorded_max_parallelism(restored))
+            execution_plan = plan(build_job_graph(stream_graph))
+            if restored is not None:
+                ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+                recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
+            spill = disk.path() / "spill" if is_batch(configuration) else None
+            lineage = new_lineage if storage is None else storage.lineage
+            return job_setup(execution_plan, configuration, identity.job_id, lineage, dependencies, spill)
+
         storage = open_storage() if checkpointing else None
         restored = recovery.find_checkpoint(configuration, storage)
-        stream_graph = generate(program, recorded_max_parallelism=recovery.recorded_max_parallelism(restored))
-        execution_plan = plan(build_job_graph(stream_graph))
-        if restored is not None:
-            ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
-            recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
-        spill = disk.path() / "spill" if is_batch(configuration) else None
-        lineage = new_lineage if storage is None else storage.lineage
-        setup = job_setup(execution_plan, configuration, identity.job_id, lineage, dependencies, spill)
+        setup = prepare(restored)
+        if storage is not None:
+            # Last of all: from here on a process that runs this job is refused, so a program that is refused must not get here.
+            storage.claim()
+            before, restored = restored, recovery.find_checkpoint(configuration, storage)
+            if _source_of(before) != _source_of(restored):  # that process has completed another one meanwhile
+                setup = prepare(restored)
         cluster = identity.cluster
         released = threading.Event()
         job: list[EmbeddedJobClient] = []
@@ -175,7 +190,7 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
                 print_lines=print_lines,
                 storage=storage,
                 # As in Flink there are no savepoints of a batch: its tasks do not hold the same position of the input.
-                open_storage=None if is_batch(configuration) else open_storage,
+                open_storage=None if is_batch(configuration) else open_claimed,
                 notes=_notes(configuration, identity.job_id, storage, clock),
                 takers=surroundings.takers,
                 retire=None if cluster is None else lambda: cluster.retire(identity.job_id),
@@ -195,6 +210,10 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     _log.info("Job %s (%s) is starting.", setup.job_name, setup.job_id)
     threading.Thread(target=job_master.run, name=f"{JOB_THREAD}{setup.job_id[:8]}", daemon=True).start()
     return client
+
+
+def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[Path, str] | None:
+    return None if checkpoint is None else (checkpoint.root, checkpoint.manifest_path)
 
 
 def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:

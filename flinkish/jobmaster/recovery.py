@@ -24,7 +24,7 @@ from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
 
 if TYPE_CHECKING:
-    from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+    pass
 
 _log = logging.getLogger("flinkish.jobmaster.recovery")
 
@@ -71,7 +71,7 @@ def open_storage(
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
-    storage: DeltaCheckpointStorage = DeltaCheckpointStorage(
+    return DeltaCheckpointStorage(
         directory or temporary,
         job_id,
         lineage=lineage,
@@ -81,16 +81,14 @@ def open_storage(
         num_retained=configuration.get(options.MAX_RETAINED_CHECKPOINTS),
         durable=directory is not None,
     )
-    storage.claim()
-    return storage
 
 
 def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | None) -> StoredCheckpoint | None:
     """Return what the job starts from: the last checkpoint of this very job, else what execution.state-recovery.path names.
 
-    Raises CorruptCheckpointError or ForeignCheckpointError; never falls back to anything older.
+    Takes over nothing. Raises CorruptCheckpointError or ForeignCheckpointError; never falls back to anything older.
     """
-    latest = storage.latest() if storage is not None else None
+    latest = storage.peek() if storage is not None else None
     if latest is not None:
         return latest
     path = configuration.get(options.SAVEPOINT_PATH)

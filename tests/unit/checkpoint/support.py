@@ -177,6 +177,9 @@ class FakeStorage:
         if error is not None:
             raise error
 
+    def peek(self) -> StoredCheckpoint | None:
+        return self.latest()
+
     def claim(self) -> Generation:
         return Generation(1)
 

@@ -15,11 +15,20 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError, JobCancelledError, JobExecutionError
+from flinkish.common.errors import (
+    ConfigurationError,
+    ForeignCheckpointError,
+    InvalidProgramError,
+    JobCancelledError,
+    JobExecutionError,
+)
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.delta import DeltaSink
+from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import MapFunction, RuntimeContext
@@ -169,6 +178,108 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     anew.get_job_execution_result().result(60)
     assert str(anew.get_job_id()) != str(again.get_job_id())
     assert committed() == sorted([*range(1, 30_001)] * 2)
+
+
+REFUSALS: dict[str, tuple[type[Exception], str, dict[str, Any], dict[str, Any]]] = {
+    "another program": (ForeignCheckpointError, "operators that the program does not have", {"uid": "other"}, {}),
+    "another max parallelism": (ForeignCheckpointError, "max parallelism 64", {"max_parallelism": 64}, {}),
+    "another key": (ForeignCheckpointError, "another key", {}, {"security.checkpoint.hmac-key-file": "OTHER"}),
+    "a bad setting": (ConfigurationError, "num-retained", {}, {"execution.checkpointing.num-retained": "0"}),
+    "a bad setting of the job": (ConfigurationError, "timeout", {}, {"execution.checkpointing.timeout": "1 ms"}),
+    "a bad restart strategy": (ConfigurationError, "restart-strategy", {}, {"restart-strategy.type": "never"}),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "program", "settings"), REFUSALS.values(), ids=REFUSALS.keys())
+def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id_alone(
+    make_env: MakeEnvironment,
+    tmp_path: Path,
+    kind: type[Exception],
+    text: str,
+    program: dict[str, Any],
+    settings: dict[str, Any],
+) -> None:
+    usual = {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+        "restart-strategy.type": "none",
+    }
+
+    def start(changes: dict[str, Any], *, uid: str = "sums", max_parallelism: int = 128) -> EmbeddedJobClient:
+        env = make_env(1, **{**usual, **changes})
+        source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
+        endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
+        sums = endless.key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(max).uid(uid).set_max_parallelism(max_parallelism)
+        sums.sink_to(DiscardingSink()).uid("sink")
+        client = env.execute_async()
+        assert isinstance(client, EmbeddedJobClient)
+        return client
+
+    running = start({})
+    try:
+        wait_until(lambda: running.job_master.coordinator.statistics.counts.completed >= 2)
+        with pytest.raises(kind, match=text):
+            start({key: value.replace("OTHER", str(tmp_path / "other.key")) for key, value in settings.items()}, **program)
+        completed = running.job_master.coordinator.statistics.counts.completed
+        wait_until(lambda: running.job_master.coordinator.statistics.counts.completed >= completed + 3)
+        assert running.get_job_status().result() is JobStatus.RUNNING
+        assert running.job_master._storage.generation == 1
+    finally:
+        running.cancel().result(20)
+
+
+def test_a_program_that_is_refused_leaves_nothing_behind(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    settings = {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+        "execution.state-recovery.path": str(tmp_path / "nothing"),
+    }
+    with pytest.raises(ForeignCheckpointError, match="there is no such folder"):
+        numbers(make_env(1, **settings)).execute_and_collect()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one_it_starts_from(
+    make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+        "restart-strategy.type": "none",
+    }
+
+    def start() -> EmbeddedJobClient:
+        env = make_env(1, **settings)
+        source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
+        endless = env.from_source(source, WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
+        endless.sink_to(DiscardingSink()).uid("sink")
+        client = env.execute_async()
+        assert isinstance(client, EmbeddedJobClient)
+        return client
+
+    running = start()
+    wait_until(lambda: running.job_master.coordinator.statistics.counts.completed >= 1)
+    claim = DeltaCheckpointStorage.claim
+    seen: list[int] = []
+
+    def late(storage: DeltaCheckpointStorage) -> Any:
+        peeked = storage.peek()
+        assert peeked is not None
+        seen.append(peeked.checkpoint_id)
+        wait_until(lambda: running.job_master._storage.latest().checkpoint_id > peeked.checkpoint_id)
+        return claim(storage)
+
+    monkeypatch.setattr(DeltaCheckpointStorage, "claim", late)
+    successor = start()
+    try:
+        assert successor.job_master._initial.checkpoint_id > seen[0]
+    finally:
+        successor.cancel().result(20)
+    with pytest.raises(JobExecutionError, match="belongs to generation 2"):
+        running.get_job_execution_result().result(20)
 
 
 def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> None:
