@@ -69,7 +69,7 @@ class CsvBulkWriters:
         """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts with the schema's columns.
 
         Differs from Flink: what could not be read back is refused with an error, such as an element that holds the separator of
-        its array, or a delimiter in a text without a quote character.
+        its array, or a delimiter in a text without a quote character. An empty field is quoted if it is the only one of its line.
         """
         _schema(schema, "CsvBulkWriters.for_schema")
         return CsvWriterFactory(

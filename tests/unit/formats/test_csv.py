@@ -174,7 +174,7 @@ def write(tmp_path: Path, schema: CsvSchemaBuilder, values: list[Any], input_typ
         (columns().set_escape_char("*"), [(1, 'x,y*z"', True)], '1,"x,y**z""",true\n'),
         (columns().disable_quote_char(), [(1, 'x "y"', True)], '1,x "y",true\n'),
         (columns().disable_quote_char().set_escape_char("*"), [(1, "x,y*z", True)], "1,x*,y**z,true\n"),
-        (CsvSchema.builder().add_array_column("i", ":"), [(["a", "b"],), (["", ""],), ([],)], "a:b\n:\n\n"),
+        (CsvSchema.builder().add_array_column("i", ":"), [(["a", "b"],), (["", ""],), ([],)], 'a:b\n:\n""\n'),
         (
             CsvSchema.builder().add_number_column("d", DataTypes.DOUBLE()).add_number_column("p", DataTypes.DECIMAL(4, 2)),
             [(1.5, decimal.Decimal("1.234")), (100, decimal.Decimal("12.345")), (1e20, decimal.Decimal("1"))],
@@ -261,6 +261,18 @@ def test_records_of_another_type_are_refused(tmp_path: Path, row: Any, error: ty
 def test_what_could_not_be_read_back_is_refused(tmp_path: Path, schema: CsvSchemaBuilder, row: Any, text: str) -> None:
     with pytest.raises(TypeMismatchError, match=text):
         write(tmp_path, schema, [row])
+
+
+def test_an_empty_field_that_is_alone_in_its_line_is_read_back(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_number_column("n")
+    text = write(tmp_path, schema, [(1,), (None,), (2,)])
+    assert text == '1\n""\n2\n'
+    assert read(tmp_path, schema, text) == [Row(n=1), Row(n=None), Row(n=2)]
+    row_type = Types.ROW_NAMED(["s"], [Types.STRING()])
+    line = CsvRowSerializationSchema.Builder(row_type).build().serialize(Row(s=""))
+    assert CsvRowDeserializationSchema.Builder(row_type).build().deserialize(line) == Row(s="")
+    with pytest.raises(TypeMismatchError, match="would be an empty line"):
+        CsvRowSerializationSchema.Builder(row_type).disable_quote_character().build().serialize(Row(s=""))
 
 
 def test_a_header_that_could_not_be_read_back_is_refused() -> None:

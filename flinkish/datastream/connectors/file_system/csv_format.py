@@ -44,8 +44,8 @@ class CsvFormat(CsvLinesFormat):
     `schema`: the type of the records, ROW_NAMED or TUPLE. With a header, the columns of a ROW_NAMED are found by their names, and
     others in the file are left out; a TUPLE, and all files without a header, are read by position. Without a schema the file must
     have a header; records are then Rows with its names and STRING values, and their type is not declared.
-    Empty fields are None except for STRING columns; what is in `null_values` (such as "NA") is None for all. Arrays and nested
-    rows stand in one field, their elements separated by ';'; bytes in base64.
+    Empty fields are None except in columns of STRING, arrays and bytes; what is in `null_values` (such as "NA") is None for all.
+    Arrays and nested rows stand in one field, their elements separated by ';'; bytes in base64.
     `multiline`: whether quoted fields may hold line feeds; False lets readers share a big file. Empty lines are skipped.
     For PyFlink's CsvSchema see flinkish.datastream.formats.csv.
     """

@@ -85,6 +85,15 @@ class CsvLines:
                     f"column {self._names[index]!r} is {self._types[index]!r}; {value!r} of type {type(value).__name__} "
                     f"cannot be written as CSV: {error}"
                 ) from error
+        if fields == [""]:
+            # Readers leave out empty lines.
+            quote = self._dialect.quote_char
+            if quote is None:
+                raise TypeMismatchError(
+                    f"column {self._names[0]!r} is the only one, without a quote_char: {values[0]!r} would be an empty line, "
+                    "which is left out when it is read"
+                )
+            fields = [quote + quote]
         return self._dialect.delimiter.join(fields) + self._line_separator
 
     def header(self) -> str:
