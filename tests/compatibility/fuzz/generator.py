@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tests.compatibility.fuzz.pipeline import Input, Pipeline
 
 #: To be raised with each change of what a seed gives.
-VERSION = 3
+VERSION = 4
 
 
 class Draw(random.Random):
@@ -411,6 +411,31 @@ def window_function(draw: Draw, everything: bool, merging: bool, type_info: str)
     return draw.choice(calls)
 
 
+def cascades(draw: Draw) -> Pipeline:
+    """Keyed operators one behind the other: results go on with the times of their windows, timers and records."""
+    mode, single = draw.choice(["stepped", "end"]), draw.maybe(0.6)
+    again = "stream.key_by(lambda r: r[0], Types.STRING())"
+    simple = ["map(Sum())", "filter(Fresh())", "flat_map(AsOften())", "reduce(lambda a, b: (a[0], a[1] + b[1]))", "max_by(1)"]
+    size = draw.randint(2, 6)
+    first = [
+        *[[f"stream.{draw.choice(simple)}"]] * 2,
+        [f"stream.process(Later({draw.randint(0, 4)}))"],
+        [f"stream.window(tumbling({size}))", "stream.reduce(lambda a, b: (a[0], a[1] + b[1]))"],
+        [f"stream.window(sessions({size}))", "stream.reduce(lambda a, b: b)"],
+        ["stream.count_window(2)", "stream.reduce(lambda a, b: (a[0], a[1] * b[1]))"],
+    ]
+    windowed = draw.choice([f"tumbling({size * 3})", f"sliding({size * 2}, {size})", f"sessions({size + 2})"])
+    last = [
+        ["stream.process(Stamp())"],
+        [again, "stream.process(Later(3))"],
+        [again, f"stream.{draw.choice(simple)}"],
+        *[[again, f"stream.window({windowed})", draw.choice(["stream.process(Contents())", "stream.aggregate(Digits())"])]] * 3,
+    ]
+    steps = [again, *draw.choice(first), *draw.choice(last)]
+    records = disordered(draw, 9, "a" if single else "abc")
+    return Pipeline("cascades", mode, [source(draw, mode, records, "pairs()")], steps, single)
+
+
 # -- two inputs ------------------------------------------------------------------------------------------------------------------
 
 
@@ -459,6 +484,7 @@ def two_inputs(draw: Draw) -> Pipeline:
     return Pipeline("two_inputs", mode, inputs, steps, False, parallelism=parallelism)
 
 
+#: How often each of them comes.
 FAMILIES: dict[Callable[[Draw], Pipeline], int] = {
     values: 20,
     aggregations: 14,
@@ -466,6 +492,7 @@ FAMILIES: dict[Callable[[Draw], Pipeline], int] = {
     states: 14,
     timers: 14,
     windows: 32,
+    cascades: 12,
     two_inputs: 12,
 }
 

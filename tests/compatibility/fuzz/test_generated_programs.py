@@ -65,7 +65,7 @@ def indexed(pipeline: Pipeline, env: Any, index: int) -> Any:
 
 
 @pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.spark)])
-@pytest.mark.parametrize("mode", ["end", "stepped"])
+@pytest.mark.parametrize("mode", MODES)
 def test_programs_give_the_same_as_one_job_on_spark(mode: str, make_env: MakeEnvironment) -> None:
     chosen: list[tuple[Pipeline, list[str]]] = []
     families: dict[str, int] = defaultdict(int)

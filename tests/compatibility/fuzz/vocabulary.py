@@ -15,9 +15,12 @@ from flinkish.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    MapFunction,
     OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
@@ -205,6 +208,54 @@ class States(KeyedProcessFunction):
             if found is not None and not isinstance(found, (bool, int, float, str, tuple)):
                 found = list(found)
             yield ctx.get_current_key(), state, method, found
+
+
+class Sum(MapFunction):
+    """Pairs of key and sum of its numbers so far."""
+
+    def open(self, runtime_context):
+        self.sum = runtime_context.get_reducing_state(ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG()))
+
+    def map(self, value):
+        self.sum.add(value[1])
+        return value[0], self.sum.get()
+
+
+class Fresh(FilterFunction):
+    """Lets records pass whose number is new for their key."""
+
+    def open(self, runtime_context):
+        self.seen = runtime_context.get_map_state(MapStateDescriptor("seen", Types.LONG(), Types.BOOLEAN()))
+
+    def filter(self, value):
+        fresh = not self.seen.contains(value[1])
+        self.seen.put(value[1], True)
+        return fresh
+
+
+class AsOften(FlatMapFunction):
+    """Emits a record as often as there were records of its key, but not more than three times."""
+
+    def open(self, runtime_context):
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
+
+    def flat_map(self, value):
+        self.seen.add(value[1])
+        for _ in list(self.seen.get())[:3]:
+            yield value
+
+
+class Later(KeyedProcessFunction):
+    """Emits pairs of key and time when their timers fire, some milliseconds after each record."""
+
+    def __init__(self, delay):
+        self.delay = delay
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + self.delay)
+
+    def on_timer(self, timestamp, ctx):
+        yield ctx.get_current_key(), timestamp
 
 
 class Alarm(KeyedProcessFunction):
