@@ -78,9 +78,17 @@ class MetricRegistry:
             raise InvalidArgumentError(f"the metric '{name}' is a {_kind(metric)} already, so it cannot be a {kind.__name__} too")
         return metric
 
-    def replace(self, name: str, metric: Metric) -> None:
-        """Put a metric at a name, in place of what was there."""
-        self._metrics[name] = metric
+    def set_gauge(self, name: str, gauge: Gauge) -> None:
+        """Put a gauge at a name; logs a warning if there is one already, which is not shown any more.
+
+        Raises InvalidArgumentError if there is a metric of another kind.
+        """
+        metric = self._metrics.get(name)
+        if isinstance(metric, Gauge):
+            _LOG.warning("There is a gauge %s already, which is replaced; operators of one task need names of their own.", name)
+        elif metric is not None:
+            raise InvalidArgumentError(f"the metric '{name}' is a {_kind(metric)} already, so it cannot be a Gauge too")
+        self._metrics[name] = gauge
 
     @property
     def clock(self) -> Clock:
@@ -143,7 +151,7 @@ class _Group(MetricGroup):
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
         if not callable(obj):
             raise InvalidArgumentError(f"gauge('{name}', ...) expects a function without arguments; got {obj!r}")
-        self._registry.replace(self._name(name), _Gauge(obj))
+        self._registry.set_gauge(self._name(name), _Gauge(obj))
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
         if isinstance(time_span_in_seconds, bool) or not isinstance(time_span_in_seconds, int) or time_span_in_seconds < 1:

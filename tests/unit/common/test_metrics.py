@@ -86,6 +86,17 @@ def test_wrong_arguments_are_refused(wrong) -> None:  # type: ignore[no-untyped-
         wrong(MetricRegistry(ManualClock()).root)
 
 
+def test_a_gauge_takes_no_name_of_another_metric_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    registry = MetricRegistry(ManualClock())
+    registry.root.counter("n").inc()
+    with pytest.raises(InvalidArgumentError, match="'n' is a Counter already"):
+        registry.root.gauge("n", lambda: 1)
+    registry.root.gauge("g", lambda: 1)
+    registry.root.gauge("g", lambda: 2)
+    assert "There is a gauge g already" in caplog.text
+    assert registry.values() == {"n": 1, "g": 2}
+
+
 def test_values_of_subtasks_are_put_together() -> None:
     first = {"n": 1, "m": {"count": 2, "rate": 1.0}, "d": {"count": 1, "sum": 5, "min": 5, "max": 5}}
     second = {"n": 2, "m": {"count": 3, "rate": 0.5}, "d": {"count": 2, "sum": 10, "min": 1, "max": 9}, "only": 7}

@@ -71,6 +71,12 @@ def test_the_path_of_a_file_url_is_all_that_stands_behind_its_host(tmp_path: Pat
         text_source("file://tmp/x")
 
 
+def test_a_tilde_is_the_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "f").write_text("a")
+    assert SourceRun(text_source("~/f")).values() == ["a"]
+
+
 def test_a_link_to_nothing_and_links_in_a_circle_are_errors(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a")
     (tmp_path / "link").symlink_to(tmp_path / "gone")

@@ -29,7 +29,7 @@ DECOMPRESSION_ERRORS: Final = (DamagedFileError, EOFError, gzip.BadGzipFile, zli
 
 
 def local_path(path: object, what: str) -> str:
-    """Return the absolute path of `/a`, `a` or `file:///a`; relative ones stand below the folder the program was started in.
+    """Return the absolute path of `/a`, `a`, `~/a` or `file:///a`; relative ones stand below the folder the program started in.
 
     Raises UnsupportedError for other schemes.
     """
@@ -55,6 +55,8 @@ def local_path(path: object, what: str) -> str:
         text = "/" + urllib.parse.unquote(path)
     elif text.lower().startswith("file:/"):
         text = urllib.parse.unquote(text[len("file:") :])
+    else:
+        text = os.path.expanduser(text)
     return os.path.abspath(text)
 
 
