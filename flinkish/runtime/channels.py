@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from flinkish.common import pickling
@@ -30,6 +30,10 @@ from flinkish.runtime.protocol import Barrier, Frame
 #: Goal for the size of a frame's body. What a channel holds and what a frame becomes then stay in a core's cache: with frames of
 #: 1 MB a record took a third more time on both sides.
 _FRAME_BYTES = 32 << 10
+#: Bytes of one row between slots. Spark copies a row several times, in its JVM too: a large record goes in several.
+_PIECE_BYTES = 4 << 20
+#: What a piece of a body begins with; a whole body begins with pickle's 0x80.
+_MORE, _LAST = b"\x01", b"\x02"
 #: Records of the first frame of a channel; then adapted to the size that came out.
 _FRAME_RECORDS = 1_024
 #: Records after which it is looked how large they are, so that a few large ones fill a frame; that takes a microsecond.
@@ -200,8 +204,9 @@ class EdgeWriter:
         if not elements:
             return
         body = pickling.dumps(elements)
-        self._frames.append(Frame(self._slots[channel.index], self._level, self.edge.id, self._sender, self._sequence, body))
-        self._sequence += 1
+        for piece in _pieces(body) if len(body) > _PIECE_BYTES else (body,):
+            self._frames.append(Frame(self._slots[channel.index], self._level, self.edge.id, self._sender, self._sequence, piece))
+            self._sequence += 1
         self.bytes += len(body)
         if channel.records:
             self.records += channel.records
@@ -414,9 +419,28 @@ def edge_writer(edge: JobEdge, plan: ExecutionPlan, sender: int) -> EdgeWriter:
     return _WRITERS[edge.partitioner.partitioning](edge, plan, sender)
 
 
+def _pieces(body: bytes) -> Iterator[bytes]:
+    """Cut a body that is too large for one row; each piece begins with a byte that says whether more follow."""
+    view = memoryview(body)
+    for start in range(0, len(body), _PIECE_BYTES):
+        end = start + _PIECE_BYTES
+        yield b"".join((_MORE if end < len(body) else _LAST, view[start:end]))
+
+
 def in_order(frames: Sequence[Frame]) -> list[bytes]:
     """Return the bodies of one channel's frames, which may come in any order."""
-    return [frame.body for frame in sorted(frames, key=lambda frame: frame.seq)]
+    bodies: list[bytes] = []
+    pieces: list[memoryview] = []
+    for frame in sorted(frames, key=lambda frame: frame.seq):
+        mark = frame.body[:1]
+        if mark != _MORE and mark != _LAST:
+            bodies.append(frame.body)
+            continue
+        pieces.append(memoryview(frame.body)[1:])
+        if mark == _LAST:
+            bodies.append(b"".join(pieces))
+            pieces = []
+    return bodies
 
 
 def decode_body(body: bytes) -> list[Element]:

@@ -297,3 +297,11 @@ def test_functions_are_opened_before_and_closed_after_the_records(env: StreamExe
     (name,) = collect(env.from_collection([1]).map(Life()).name("Life"))
     assert name.endswith(" (1/1)#0")
     assert log.read_text(encoding="utf-8").split() == ["open", "map", "close"]
+
+
+def test_records_of_many_megabytes_go_through_shuffles_and_to_the_driver(env: StreamExecutionEnvironment) -> None:
+    def grow(value: int) -> tuple[int, bytes]:
+        return value, bytes([value]) * (10 << 20)
+
+    grown = env.from_collection([1, 2, 3], Types.INT()).map(grow).key_by(lambda record: record[0]).map(lambda record: record)
+    assert [(key, len(value), set(value)) for key, value in sorted(collect(grown))] == [(n, 10 << 20, {n}) for n in (1, 2, 3)]

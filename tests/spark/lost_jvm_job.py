@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sys
+from typing import Any
+
+from py4j.protocol import Py4JError
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark.engine import SparkEngine
@@ -20,7 +25,13 @@ def main() -> None:
             held = engine._held
             assert held is not None
             killed.append(held.jvm.pid)
-            os.kill(held.jvm.pid, signal.SIGKILL)
+            if sys.argv[1] == "kill":
+                os.kill(held.jvm.pid, signal.SIGKILL)
+            else:
+                # What Spark does at an OutOfMemoryError; nothing answers any more.
+                jvm: Any = held.session.sparkContext._jvm
+                with contextlib.suppress(Py4JError):
+                    jvm.java.lang.Runtime.getRuntime().halt(52)
 
     failures = []
     while True:

@@ -21,7 +21,7 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.spark import hosts, settings, shim
-from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, summarize
+from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
 from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
 from flinkish.engine.spark.scratch import make_scratch_folder
@@ -48,6 +48,9 @@ _TASKS_TIMEOUT_MS = 3_000
 _TASK_LOG_S = 0.2
 #: How often it is looked whether epochs begin; hosts end after ten minutes without a sign.
 _SIGN_OF_LIFE_S = 60.0
+#: What Spark says of a job when the JVM has begun to end, after which it has a few things to do.
+_SHUT_DOWN = "SparkContext was shut down"
+_JVM_SHUTDOWN_MS = 10_000
 #: How long a JVM that broke off its connection may take to end.
 _JVM_END_MS = 2_000
 #: What slot hosts get to close user functions before they are killed: a cancel must be over within 10 s. At the normal end of a
@@ -124,7 +127,9 @@ class SparkEngine:
             self._scratch_root = None
 
     def _session(self) -> HeldSession:
-        if self._held is not None and not self._held.jvm.is_alive():
+        if self._held is not None and not self._held.answers():
+            # Its JVM may be about to end: until it has, nothing can be made in its place.
+            self._held.await_end(_JVM_SHUTDOWN_MS)
             release_session(self._held)
             self._held = None
         if self._held is None:
@@ -190,7 +195,7 @@ class _Attempt:
                 stack.callback(self._over.set)
                 threading.Thread(target=self._show_life, name="flinkish-sign-of-life", daemon=True).start()
                 self._run_epochs()
-            except Py4JError as error:
+            except (Py4JError, ConnectionError) as error:
                 raise self._error("Spark did not answer", error) from error
 
     def interrupt(self) -> None:
@@ -305,7 +310,7 @@ class _Attempt:
     def _look(self) -> None:
         """Raise if nothing can come any more; cancel again if an interrupt met an action that had not begun."""
         if not self._held.jvm.is_alive():
-            raise EngineError(f"The JVM of Spark, process {self._held.jvm.pid}, is gone.")
+            raise self._jvm_gone("The epoch did not end")
         query = self._query
         assert query is not None
         if not query.isActive:
@@ -350,13 +355,17 @@ class _Attempt:
             raise EngineError(f"{LOST_EXECUTOR}, and a part of it was run again.", hint=hint_for(LOST_EXECUTOR))
 
     def _error(self, what: str, error: BaseException) -> EngineError:
-        if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
-            # The connection broke: the JVM is ending, and closes its sockets a moment before it counts as ended.
-            self._wait_until(lambda: False, _JVM_END_MS)
+        broken = isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))
+        if broken or _SHUT_DOWN in str(error):
+            # The JVM is ending, and closes its sockets a moment before it counts as ended.
+            self._wait_until(lambda: False, _JVM_END_MS if broken else _JVM_SHUTDOWN_MS)
         if not self._held.jvm.is_alive():
-            return EngineError(f"{what}: the JVM of Spark, process {self._held.jvm.pid}, is gone.")
+            return self._jvm_gone(what)
         text = str(error)
         return EngineError(f"{what}: {summarize(text)}", hint=hint_for(text))
+
+    def _jvm_gone(self, what: str) -> EngineError:
+        return of_ended_jvm(what, self._held.jvm.pid, self._held.await_end(_JVM_END_MS))
 
     def _stop(self) -> None:
         """Stop the query without a word. The callback waits, or will come to wait; it is released when the query is over.

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import re
+import signal
+
+from flinkish.common.errors import EngineError
 
 _PYTHON_TRACE = re.compile(r"Traceback \(most recent call last\):.*?(?=\n\s*\n|\n\s*at |\nDriver stacktrace|\Z)", re.DOTALL)
 _JAVA_FRAME = re.compile(r"^\s*(at \S+[(]|\.\.\. \d+ more|Driver stacktrace:)")
+#: What a JVM that ran out of memory ends with (Spark's SparkExitCode.OOM).
+_OUT_OF_MEMORY = 52
+_MEMORY_HINT = (
+    "give it more with spark.driver.memory (on a cluster spark.executor.memory), or have it hold less at a time: lower "
+    "execution.epoch.max-bytes, smaller records, fewer jobs in one session. A large record needs several times its size."
+)
 #: Said when a stage was run again after an executor was lost.
 LOST_EXECUTOR = "An executor was lost in the middle of an epoch"
 _HINTS = (
+    (
+        re.compile(
+            r"OutOfMemoryError|Java heap space|GC overhead limit|exit code:? 52\b|exit code:? 137\b|beyond physical memory"
+        ),
+        "Spark ran out of memory: " + _MEMORY_HINT,
+    ),
     (
         re.compile(r"indeterminate output was failed and retried|" + LOST_EXECUTOR),
         "what it held of the epoch cannot be made again alike; the restart strategy starts from the last checkpoint.",
@@ -41,6 +56,21 @@ def summarize(text: str, lines: int = 6) -> str:
         return "\n".join(head[:lines])
     tail = [line for line in trace.group().splitlines() if line.strip()]
     return "\n".join([head[0], *tail[-lines:]])
+
+
+def of_ended_jvm(what: str, pid: int, code: int | None) -> EngineError:
+    """Return the error for a JVM that is gone; `code` is what it ended with, negative for a signal, None if nobody knows."""
+    gone = f"{what}: the JVM of Spark, process {pid}, "
+    if code == _OUT_OF_MEMORY:
+        return EngineError(f"{gone}ran out of memory (java.lang.OutOfMemoryError) and ended.", hint=_MEMORY_HINT)
+    if code is None:
+        return EngineError(f"{gone}is gone.")
+    if code >= 0:
+        return EngineError(
+            f"{gone}has ended with exit code {code}.", hint="its last words are on the standard error of this process."
+        )
+    by_kernel = "the kernel does that when the machine runs out of memory; `dmesg` says so." if -code == signal.SIGKILL else None
+    return EngineError(f"{gone}was ended by signal {-code}.", hint=by_kernel)
 
 
 def hint_for(text: str) -> str | None:

@@ -109,4 +109,11 @@ class Turnstile:
 
 
 def _collect(rows: DataFrame) -> Rows:
-    return Rows([(row[2], row[4], bytes(row[5])) for row in rows.collect()])
+    pieces: dict[tuple[int, int, int], list[tuple[int, bytes]]] = {}
+    for slot, _, level, piece, kind, body in rows.collect():
+        pieces.setdefault((slot, level, kind), []).append((piece, bytes(body)))
+    return Rows([(level, kind, _joined(parts)) for (_, level, kind), parts in pieces.items()])
+
+
+def _joined(parts: list[tuple[int, bytes]]) -> bytes:
+    return parts[0][1] if len(parts) == 1 else b"".join(body for _, body in sorted(parts))

@@ -77,6 +77,23 @@ class HeldSession:
     jvm: ProcessId
     #: Made by flinkish: the last holder stops it.
     own: bool
+    #: The JVM, where this process started it.
+    process: subprocess.Popen[bytes] | None = None
+
+    def answers(self) -> bool:
+        """Return whether the session can be used: its JVM is there and is not about to end."""
+        try:
+            jsc: Any = self.session.sparkContext._jsc
+            return self.jvm.is_alive() and not jsc.sc().isStopped()
+        except Exception:
+            return False
+
+    def await_end(self, timeout_ms: int) -> int | None:
+        """Wait for the end of the JVM and return what it ended with, negative for a signal; None if it runs, or nobody knows."""
+        if self.process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self.process.wait(timeout_ms / 1000)
+        return None
 
     @property
     def master(self) -> str:
@@ -99,13 +116,13 @@ def hold_session(settings: SparkSettings) -> HeldSession:
             spark_settings.check_jars(settings, dict(context.getConf().getAll()), "a Spark session runs")
         if context is not None and _made is None:
             session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-            return HeldSession(session=session, jvm=_jvm_of(context), own=False)
+            return HeldSession(session=session, jvm=_jvm_of(context), own=False, process=_process())
         if context is None:
             _made = _make_session(settings)
             _holders = 0
         assert _made is not None
         _holders += 1
-        return HeldSession(session=_made, jvm=_jvm_of(_made.sparkContext), own=True)
+        return HeldSession(session=_made, jvm=_jvm_of(_made.sparkContext), own=True, process=_process())
 
 
 def hold_delta_session(settings: SparkSettings) -> HeldSession:
@@ -180,6 +197,10 @@ def _forget_jvm() -> None:
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkSession._instantiatedSession = None
+
+
+def _process() -> subprocess.Popen[bytes] | None:
+    return getattr(SparkContext._gateway, "proc", None)
 
 
 def _jvm_of(context: SparkContext) -> ProcessId:

@@ -33,6 +33,9 @@ COMMAND_PROPERTY = "flinkish.command"
 #: `seq` of a row for the driver: an EpochReport, or the text of a defect.
 REPORT, DEFECT = 0, 1
 
+#: Bytes of one row for the driver.
+_PIECE_BYTES = 4 << 20
+
 _ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
 
 
@@ -79,9 +82,8 @@ def _run_level_zero(config: HostConfig, batches: Iterable[pa.RecordBatch]) -> It
     slot = context.partitionId()
     command, command_file = _command(context)
     reply = call(config, slot, Call(level=0, command=command, command_file=command_file))
-    for packed in reply.frames:
+    for packed in (*reply.frames, *_driver_rows(config.slot_values[slot], 0, reply)):
         yield _arrow(packed)
-    yield _arrow(_driver_row(config.slot_values[slot], 0, reply))
 
 
 def _run_level_above(
@@ -103,9 +105,8 @@ def _run_level_above(
     if reply.error is None:
         state.update((reply.state,))
     yield from deeper
-    for packed in reply.frames:
+    for packed in (*reply.frames, *_driver_rows(slot_value, level, reply)):
         yield _pandas(packed)
-    yield _pandas(_driver_row(slot_value, level, reply))
 
 
 def _end_quietly_when_idle() -> None:
@@ -142,9 +143,11 @@ def _command(context: TaskContext) -> tuple[bytes, str | None]:
     return decode_command(value)
 
 
-def _driver_row(slot_value: int, level: int, reply: Reply) -> PackedFrames:
+def _driver_rows(slot_value: int, level: int, reply: Reply) -> Iterator[PackedFrames]:
+    """Return the rows for the driver: a report, which may hold records, in pieces that `channel` counts."""
     kind, body = (REPORT, reply.report) if reply.error is None else (DEFECT, reply.error.encode())
-    return pack_columns([[slot_value], [DRIVER], [level], [0], [kind]], [body])
+    for piece, start in enumerate(range(0, max(1, len(body)), _PIECE_BYTES)):
+        yield pack_columns([[slot_value], [DRIVER], [level], [piece], [kind]], [body[start : start + _PIECE_BYTES]])
 
 
 def _arrow(packed: PackedFrames) -> pa.RecordBatch:

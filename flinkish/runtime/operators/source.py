@@ -33,9 +33,9 @@ from flinkish.runtime.protocol import (
 )
 from flinkish.runtime.watermarks import CombinedWatermarks, SplitWatermarks
 
-#: Records that a reader emits before it is looked how far it has come, which takes two microseconds: first few, as they may be
+#: Records that a reader emits before it is looked how far it has come, which takes two microseconds: first one, as it may be
 #: large, then more, as long as a part has no more bytes than these.
-_FIRST_PART = 16
+_FIRST_PART = 1
 _LARGEST_PART = 1_024
 _PART_BYTES = 1 << 20
 #: The same for one in an alignment group.

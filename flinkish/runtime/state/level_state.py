@@ -156,8 +156,10 @@ class LevelState:
             log.pass_epoch((int(epoch), nonce))
         else:
             payload = pickling.dumps(changes)
+            changes.clear()  # what is written next may be as large as all state: no second copy meanwhile
             full = self._needs_full or log.wants_full(len(payload))
             if full:
+                payload = b""
                 payload = self._dump()
             log.append(Entry(int(epoch), nonce, full, payload))
             self._needs_full = False
@@ -260,6 +262,8 @@ def _naming(address: StateAddress) -> Iterator[None]:
         yield
     except TypeMismatchError as error:
         raise TypeMismatchError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
+    except StateError as error:
+        raise StateError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
     except (FlinkishError, OSError):
         raise
     except Exception as error:

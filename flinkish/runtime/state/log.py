@@ -1,7 +1,9 @@
 """The change log of one slot's level: the bytes that Spark keeps as GroupState, and the files they refer to.
 
-Layout of the bytes: magic, length of the header, header (MessagePack), then the inline entries, each with its length. The header
-names the position (the last epoch and its nonce), the files of older entries, and the files that the last epoch dropped.
+Layout of the bytes: magic, length of the header, header (MessagePack), then the inline entries. The header names the position
+(the last epoch and its nonce), the files of older entries, and the files that the last epoch dropped. An entry is the lengths of
+its head and of its payload, the second in 64 bits as it may hold all state; the head (MessagePack); and the payload as it is,
+which is never copied.
 
 An entry is *full* (all state at its position; replaces all before it) or holds what one epoch changed. The inline part is
 carried from JVM to Python and back in every epoch (1 MB costs about 20 ms), so past INLINE_LIMIT it is written to a segment
@@ -16,10 +18,12 @@ force.
 from __future__ import annotations
 
 import contextlib
+import io
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from zlib import crc32
 
 import msgspec
@@ -31,20 +35,35 @@ INLINE_LIMIT = 1 << 20
 #: Number of inline entries above which they go to a file: each costs a little to replay.
 INLINE_ENTRIES = 1_024
 
-_MAGIC = b"FKL1"
+_MAGIC = b"FKL2"
 _LENGTH = struct.Struct("<I")
+#: Of an entry's head and payload.
+_LENGTHS = struct.Struct("<IQ")
+#: Bytes that are checked at a time.
+_CHUNK = 1 << 20
 
 #: Epoch and nonce of an entry.
 Position = tuple[int, str]
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+@dataclass(frozen=True, slots=True)
+class Entry:
     """What one epoch changed, or all state at its end."""
 
     epoch: int
     nonce: str
     full: bool
     payload: bytes
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in the log."""
+        return len(self.payload) + _LENGTHS.size
+
+    def parts(self) -> tuple[bytes, bytes]:
+        """Return what is written: lengths and head, then the payload."""
+        head = _encode_head((self.epoch, self.nonce, self.full))
+        return _LENGTHS.pack(len(head), len(self.payload)) + head, self.payload
 
 
 class FileReference(msgspec.Struct, frozen=True, array_like=True):
@@ -68,8 +87,8 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
 
 _encode_header = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(_Header).decode
-_encode_entry = msgspec.msgpack.Encoder().encode
-_decode_entry = msgspec.msgpack.Decoder(Entry).decode
+_encode_head = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(tuple[int, str, bool]).decode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +128,8 @@ class ChangeLog:
         self._folder = folder
         self.position: Position | None = None
         self._files: list[FileReference] = []
-        self._inline: list[bytes] = []
+        #: Entries as they are written: lengths and head, payload.
+        self._inline: list[tuple[bytes, bytes]] = []
         self._inline_size = 0
         self._full_size = 0
         #: Dropped by the entry that was appended last; the bytes without them are not yet known to be in force.
@@ -136,29 +156,32 @@ class ChangeLog:
         self._files = header.files
         self._dropped = header.dropped
         self._full_size = header.full_size
-        self._inline = list(_split(blob, start))
+        self._inline = [entry.parts() for entry in _read_entries(io.BytesIO(blob[start:]), len(blob) - start)]
         self._inline_size = len(blob) - start
 
     def entries(self) -> Iterator[Entry]:
         """Return all entries; raises EngineError if a file is missing or damaged."""
         for file in self._files:
             yield from self._read(file)
-        for record in self._inline:
-            yield _decode_entry(record)
+        for head, payload in self._inline:
+            yield Entry(*_decode_head(head[_LENGTHS.size :]), payload)
 
     def _read(self, file: FileReference) -> Iterator[Entry]:
         path = self._folder / file.name
         try:
-            data = path.read_bytes()
+            with path.open("rb") as opened:
+                size = checksum = 0
+                while chunk := opened.read(_CHUNK):
+                    size, checksum = size + len(chunk), crc32(chunk, checksum)
+                if size != file.size or checksum != file.checksum:
+                    raise EngineError(f"{path} is damaged: expected {file.size} bytes; got {size}")
+                opened.seek(0)
+                yield from _read_entries(opened, size)
         except OSError as error:
             raise EngineError(
                 f"a file of the state of slot {self._identity.slot}, level {self._identity.level} cannot be read: {error}",
                 hint="the scratch folder must be reachable from all executors and must not be cleaned while the job runs.",
             ) from error
-        if len(data) != file.size or crc32(data) != file.checksum:
-            raise EngineError(f"{path} is damaged: expected {file.size} bytes; got {len(data)}")
-        for record in _split(data, 0):
-            yield _decode_entry(record)
 
     def wants_full(self, size: int) -> bool:
         """Return whether, instead of an entry of `size` bytes, one with all state should be appended: the log has outgrown it."""
@@ -174,14 +197,13 @@ class ChangeLog:
     def append(self, entry: Entry) -> None:
         """Add an entry; writes a file if the inline part has become too long."""
         self._delete_dropped()
-        record = _encode_entry(entry)
         if entry.full:
             self._dropped = [file.name for file in self._files]
             self._files = []
             self._inline, self._inline_size = [], 0
-            self._full_size = len(record)
-        self._inline.append(record)
-        self._inline_size += len(record) + _LENGTH.size
+            self._full_size = entry.size
+        self._inline.append(entry.parts())
+        self._inline_size += entry.size
         self.position = entry.epoch, entry.nonce
         if self._inline_size > INLINE_LIMIT or len(self._inline) > INLINE_ENTRIES:
             self._write_file(entry)
@@ -191,8 +213,8 @@ class ChangeLog:
         self._folder.mkdir(parents=True, exist_ok=True)
         size = checksum = 0
         with (self._folder / name).open("xb") as file:
-            for record in self._inline:
-                for part in (_LENGTH.pack(len(record)), record):
+            for parts in self._inline:
+                for part in parts:
                     file.write(part)
                     checksum = crc32(part, checksum)
                     size += len(part)
@@ -222,19 +244,19 @@ class ChangeLog:
             )
         )
         parts = [_MAGIC, _LENGTH.pack(len(header)), header]
-        for record in self._inline:
-            parts.append(_LENGTH.pack(len(record)))
-            parts.append(record)
+        for entry in self._inline:
+            parts += entry
         return b"".join(parts)
 
 
-def _split(data: bytes, start: int) -> Iterator[bytes]:
-    end = len(data)
-    while start < end:
-        if start + 4 > end:
+def _read_entries(file: IO[bytes], size: int) -> Iterator[Entry]:
+    """Return the entries in the next `size` bytes."""
+    while size:
+        size -= _LENGTHS.size
+        if size < 0:
             raise EngineError("the change log is cut off")
-        length = _LENGTH.unpack_from(data, start)[0]
-        start += 4 + length
-        if start > end:
+        head, payload = _LENGTHS.unpack(file.read(_LENGTHS.size))
+        size -= head + payload
+        if size < 0:
             raise EngineError("the change log is cut off")
-        yield data[start - length : start]
+        yield Entry(*_decode_head(file.read(head)), file.read(payload))

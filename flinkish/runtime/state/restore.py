@@ -204,7 +204,7 @@ def _uniform_parts(
     uid, name, kind = same
     if uid is not None and name is not None and kind is not None:
         if uid in requests:
-            yield uid, name, kind, _in_groups(parquet.read_row_group(group, columns=_READ), requests[uid])
+            yield uid, name, kind, _in_groups(_wide(parquet.read_row_group(group, columns=_READ)), requests[uid])
         return
     table = parquet.read_row_group(group)
     for values in table.group_by(list(_SAME)).aggregate([]).to_pylist():
@@ -213,7 +213,13 @@ def _uniform_parts(
             chosen = table
             for column, value in values.items():
                 chosen = chosen.filter(pc.equal(chosen[column], value))
-            yield uid, name, kind, _in_groups(chosen.select(_READ), requests[uid])
+            yield uid, name, kind, _in_groups(_wide(chosen.select(_READ)), requests[uid])
+
+
+def _wide(table: pa.Table) -> pa.Table:
+    """Return a table whose columns count bytes in 64 bits: those of many row groups together may have more than 2 GiB."""
+    fields = [field.with_type(pa.large_binary()) if field.type == pa.binary() else field for field in table.schema]
+    return table.cast(pa.schema(fields))
 
 
 def _only_value(column: Any) -> str | None:
@@ -371,7 +377,7 @@ class _Reader:
         values = decode_all(stored, column)
         now = self._now()
         encoded = [codec.encode((now, value) if codec.ttl else value[1]) for value in values]
-        return pa.chunked_array([pa.array(encoded, pa.binary())])
+        return pa.chunked_array([pa.array(encoded, pa.large_binary())])
 
     def _frozen(self, codec: Codec, column: pa.ChunkedArray) -> list[Any]:
         return freeze_all(codec, self._converted(codec, column))
@@ -393,7 +399,7 @@ class _Reader:
     def fill_lists(self, table: tables.ListTable | GroupedLists) -> None:
         lists = [self._split(data) for data in self._rows["value"].to_pylist()]
         flat = [element for elements in lists for element in elements]
-        frozen = iter(self._frozen(table.codec, pa.chunked_array([pa.array(flat, pa.binary())])))
+        frozen = iter(self._frozen(table.codec, pa.chunked_array([pa.array(flat, pa.large_binary())])))
         table.load(self._distinct(self._rows), [list(islice(frozen, len(elements))) for elements in lists])
 
     @staticmethod

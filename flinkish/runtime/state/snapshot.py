@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common import safe_files
+from flinkish.common.errors import StateError
 from flinkish.common.ids import IdSource
 from flinkish.common.typeinfo import Types
 from flinkish.runtime.key_groups import may_be_wrapped, original_key
@@ -38,8 +40,14 @@ from flinkish.runtime.state.restore import RestoredRows
 from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta, key_of
 from flinkish.runtime.state.timers import TimerQueue, TimerTable
 
-#: Rows of one Parquet row group, and of the Arrow batch it is made from: bounds the memory that a snapshot takes.
+#: Most rows and about how many bytes of one Parquet row group, and of the Arrow batch it is made from: bounds the memory that a
+#: snapshot takes. An Arrow column of bytes counts them in 32 bits, so that Spark and Delta can read it.
 _BATCH_ROWS = 1 << 17
+_BATCH_BYTES = 128 << 20
+#: Rows of a state's first batch; those of the next follow from its bytes.
+_FIRST_ROWS = 1 << 10
+#: Bytes of a value in a row: a page of Parquet holds at least one, and less than 2 GiB.
+_LARGEST_VALUE = 1 << 30
 _UNTYPED = codec_of(Types.PICKLED_BYTE_ARRAY())
 
 
@@ -48,6 +56,10 @@ class Column(NamedTuple):
 
     encoded: pa.Array
     json: pa.Array | None = None
+
+    def slice(self, start: int, count: int) -> Column:
+        """Return some of the rows."""
+        return Column(_cut(self.encoded, start, count), None if self.json is None else _cut(self.json, start, count))
 
 
 @dataclass(slots=True)
@@ -60,6 +72,18 @@ class Rows:
     namespaces: Column | None
     user_keys: Column | None
     values: Column
+
+    def columns(self) -> list[pa.Array]:
+        """Return the columns of different lengths."""
+        columns = (self.keys, self.namespaces, self.user_keys, self.values)
+        return [array for column in columns if column is not None for array in column if array is not None]
+
+    def slice(self, start: int, count: int) -> Rows:
+        """Return some of the rows."""
+        parts = (self.keys, self.namespaces, self.user_keys, self.values)
+        keys, namespaces, user_keys, values = (None if column is None else column.slice(start, count) for column in parts)
+        assert values is not None
+        return Rows(self.kind, self.key_groups.slice(start, count), keys, namespaces, user_keys, values)
 
 
 class _HashingFile:
@@ -147,10 +171,12 @@ class SnapshotWriter:
         )
 
     def write(self, uid: str, name: str, batch: Rows) -> None:
-        """Add rows of one state."""
+        """Add rows of one state. Raises StateError for a value that is too large for a row."""
+        for part in _bounded(batch):
+            self._write_group(uid, name, part)
+
+    def _write_group(self, uid: str, name: str, batch: Rows) -> None:
         count = len(batch.key_groups)
-        if count == 0:
-            return
         if self._file is None:
             self._open()
         columns = [
@@ -199,10 +225,9 @@ class SnapshotWriter:
             return  # every subtask was given all of them: one passes them on
         self.declare(uid, name, msgspec.structs.replace(restored.declaration, trusted=restored.trusted))
         for row_kind, table in restored.by_kind.items():
-            chosen = table.combine_chunks()
-            for start in range(0, len(chosen), _BATCH_ROWS):
-                part = chosen.slice(start, _BATCH_ROWS)
-                columns = {name: part[name].combine_chunks() for name in part.column_names}
+            start = 0
+            for part in table.to_batches(max_chunksize=_BATCH_ROWS):
+                columns = dict(zip(part.schema.names, part.columns, strict=True))
                 groups = columns.pop("key_group")
                 if kind in (tables.OPERATOR_LIST, tables.OPERATOR_UNION):
                     positions = range(start, start + len(part))
@@ -211,6 +236,7 @@ class SnapshotWriter:
                     columns["namespace"] = binary_column([encode_untyped(subtask)] * len(part))
                 passed_on = (Column(columns[each]) for each in ("key", "namespace", "user_key", "value"))
                 self.write(uid, name, Rows(row_kind, groups, *passed_on))
+                start += len(part)
 
     def finish(self) -> tuple[StateFile, ...]:
         """Close the file and return what the manifest says of it; nothing if there were no rows."""
@@ -231,6 +257,38 @@ class SnapshotWriter:
                 key_groups=(min(self._groups), max(self._groups)) if self._groups else (rows.NO_KEY_GROUP, rows.NO_KEY_GROUP),
             ),
         )
+
+
+def _cut(column: pa.Array, start: int, count: int) -> pa.Array:
+    """Return a copy of some values that counts its bytes from 0: Arrow narrows offsets only if they fit into 32 bits."""
+    part = column.slice(start, count)
+    return pa.concat_arrays([part, part.slice(0, 0)])
+
+
+def _bounded(batch: Rows) -> Iterator[Rows]:
+    """Cut a batch so that each part has at most about _BATCH_BYTES, or one row."""
+    count = len(batch.key_groups)
+    columns = batch.columns()
+    if count == 0 or sum(column.nbytes for column in columns) <= _BATCH_BYTES:
+        if count:
+            yield batch
+        return
+    sizes = np.zeros(count, dtype=np.int64)
+    for column in columns:
+        lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        if lengths.max() > _LARGEST_VALUE:
+            raise StateError(
+                f"a value, or the list of one key, takes {lengths.max():,} bytes; a checkpoint holds at most {_LARGEST_VALUE:,}",
+                hint="keep large things in several values, such as the entries of a map state.",
+            )
+        sizes += lengths
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < count:
+        before = ends[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + _BATCH_BYTES, side="right")))
+        yield batch.slice(start, end - start)
+        start = end
 
 
 def _sync_folder(folder: Path) -> None:
@@ -325,27 +383,41 @@ def key_codec(meta: TableMeta) -> Codec:
     return codec_of(meta.key_type)
 
 
-def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, _BATCH_ROWS)):
-        yield batch
+class _Batches:
+    """Cuts the items of a state into batches; the size of each follows from the bytes of the one before."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = iter(items)
+        self._rows = _FIRST_ROWS
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        while batch := list(islice(self._items, self._rows)):
+            yield batch
+
+    def made(self, batch: Rows) -> Rows:
+        """Take note of what a batch became."""
+        size = max(1, sum(column.nbytes for column in batch.columns()))
+        fitting = len(batch.key_groups) * _BATCH_BYTES // size
+        self._rows = max(1, min(_BATCH_ROWS, 8 * self._rows, fitting))
+        return batch
 
 
 def _value_rows(table: tables.ValueTable | PaneTable) -> Iterator[Rows]:
-    keys = _Keys(table.meta)
-    for batch in _batches(table.rows()):
+    keys, batches = _Keys(table.meta), _Batches(table.rows())
+    for batch in batches:
         addresses, values = zip(*batch, strict=True)
-        yield Rows(table.meta.kind, *keys.columns(addresses), None, _column(table.codec, values, frozen=True))
+        column = _column(table.codec, values, frozen=True)
+        yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), None, column))
 
 
 def _list_rows(table: tables.ListTable | GroupedLists) -> Iterator[Rows]:
-    keys, encode = _Keys(table.meta), table.codec.encode_frozen
-    for batch in _batches(table.rows()):
+    keys, encode, batches = _Keys(table.meta), table.codec.encode_frozen, _Batches(table.rows())
+    for batch in batches:
         addresses, lists = zip(*batch, strict=True)
         encodings = [[encode(element) for element in elements] for elements in lists]
         joined = binary_column([join_list(elements) for elements in encodings])
         json = pa.array([_json_list(table.codec, elements) for elements in encodings], pa.large_string())
-        yield Rows(table.meta.kind, *keys.columns(addresses), None, Column(joined, json))
+        yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), None, Column(joined, json)))
 
 
 def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
@@ -355,12 +427,13 @@ def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
 
 
 def _operator_list_rows(table: tables.ListTable, subtask: int) -> Iterator[Rows]:
-    elements = table.data.get(tables.OPERATOR_ADDRESS, [])
-    for start in range(0, len(elements), _BATCH_ROWS):
-        batch = elements[start : start + _BATCH_ROWS]
+    batches, start = _Batches(table.data.get(tables.OPERATOR_ADDRESS, [])), 0
+    for batch in batches:
         positions = _position_column(subtask, start, len(batch))
         groups = pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch))
-        yield Rows(table.meta.kind, groups, None, None, positions, _column(table.codec, batch, frozen=True))
+        column = _column(table.codec, batch, frozen=True)
+        yield batches.made(Rows(table.meta.kind, groups, None, None, positions, column))
+        start += len(batch)
 
 
 def _position_column(subtask: int, start: int, count: int) -> Column:
@@ -372,18 +445,20 @@ def _map_rows(table: MapTable) -> Iterator[Rows]:
     keys = _Keys(table.meta)
     table.freeze()
     flat = ((address, key, frozen) for address, entries in table.data.items() for key, frozen in entries.items())
-    for batch in _batches(flat):
+    batches = _Batches(flat)
+    for batch in batches:
         addresses, user_keys, values = zip(*batch, strict=True)
         user_key_column = _column(table.key_codec, user_keys, frozen=False)
-        yield Rows(table.meta.kind, *keys.columns(addresses), user_key_column, _column(table.codec, values, frozen=True))
+        column = _column(table.codec, values, frozen=True)
+        yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), user_key_column, column))
 
 
 def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
     table.freeze()
-    entries = table.data.get(tables.OPERATOR_ADDRESS, {})
-    for batch in _batches(entries.items()):
+    batches = _Batches(table.data.get(tables.OPERATOR_ADDRESS, {}).items())
+    for batch in batches:
         user_keys, values = zip(*batch, strict=True)
-        yield Rows(
+        made = Rows(
             table.meta.kind,
             pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch)),
             None,
@@ -391,10 +466,12 @@ def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
             _column(table.key_codec, user_keys, frozen=False),
             _column(table.codec, values, frozen=True),
         )
+        yield batches.made(made)
 
 
 def _timer_rows(table: TimerTable, queue: TimerQueue, kind: str) -> Iterator[Rows]:
     keys = _Keys(table.meta)
-    for batch in _batches(queue):
+    batches = _Batches(queue)
+    for batch in batches:
         timestamps, addresses = zip(*batch, strict=True)
-        yield Rows(kind, *keys.columns(addresses), None, _column(tables.LONG_CODEC, timestamps, frozen=True))
+        yield batches.made(Rows(kind, *keys.columns(addresses), None, _column(tables.LONG_CODEC, timestamps, frozen=True)))

@@ -159,7 +159,7 @@ def pack(values: list[Any]) -> Any:
         return values
     try:
         return _encode(values)
-    except (OverflowError, UnicodeEncodeError):  # integers of more than 64 bits, halves of surrogate pairs
+    except (OverflowError, ValueError):  # integers of more than 64 bits, halves of surrogate pairs, texts of 4 GiB
         return values
 
 

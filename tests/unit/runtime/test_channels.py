@@ -15,6 +15,7 @@ from flinkish.datastream.transformations import ChainingStrategy, Partitioner, P
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import EdgeId, JobEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.runtime import channels
 from flinkish.runtime.channels import EdgeWriter, decode, edge_writer, senders_of, targets_of
 from flinkish.runtime.elements import EndOfInput, Records, Watermark
 from flinkish.runtime.key_groups import key_group, subtask_of_group
@@ -226,3 +227,20 @@ def _content(made: EdgeWriter) -> list[list[tuple[Any, Any]]]:
         records = [element for element in decode([f for f in frames if f.slot == slot]) if isinstance(element, Records)]
         found.append([pair for r in records for pair in zip(r.values, r.timestamps or [None] * len(r.values), strict=True)])
     return found
+
+
+@pytest.mark.parametrize("size", [900, 1_000, 1_001, 5_000])
+def test_a_large_record_goes_in_several_frames_and_comes_as_one(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(channels, "_PIECE_BYTES", 1_000)
+    edge, execution_plan = plan(Partitioner(partitioning=Partitioning.GLOBAL), 1, 1)
+    writer = edge_writer(edge, execution_plan, 0)
+    writer.begin_epoch(0)
+    # Bytes that look like marks, wherever a piece begins.
+    values = [b"\x01" * size, b"\x02" * size, b"small"]
+    for value in values:
+        writer.emit(value, None)
+    frames = writer.frames()
+    assert all(len(frame.body) <= 1_001 for frame in frames)
+    assert [frame.seq for frame in frames] == list(range(len(frames)))
+    received = [value for element in decode(frames[::-1]) if isinstance(element, Records) for value in element.values]
+    assert received == values

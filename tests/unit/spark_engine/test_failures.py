@@ -55,3 +55,8 @@ def test_java_frames_of_modules_are_left_out_too() -> None:
 def test_a_lost_executor_gets_a_hint() -> None:
     text = "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried."
     assert "last checkpoint" in (hint_for(text) or "")
+
+
+def test_a_lack_of_memory_is_named_as_such() -> None:
+    for text in ("java.lang.OutOfMemoryError: Java heap space", "ExecutorLostFailure (executor 1 exited: exit code: 52)"):
+        assert "spark.driver.memory" in (hint_for(text) or "")

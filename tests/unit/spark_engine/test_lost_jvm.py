@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +28,8 @@ class EndingJvm:
         return self._looks >= 0
 
 
-def attempt(jvm: EndingJvm, folder: Path) -> Any:
-    held: Any = SimpleNamespace(jvm=jvm)
+def attempt(jvm: EndingJvm, folder: Path, code: int | None = None) -> Any:
+    held: Any = SimpleNamespace(jvm=jvm, await_end=lambda timeout: code)
     program: Any = SimpleNamespace(scratch=folder, attempt_id="a" * 32, remove_folders=lambda: None)
     loop: Any = None
     return _Attempt(held, program, loop, key="", task="", clock=SystemClock(), close_timeout=0)
@@ -52,3 +53,25 @@ def test_whatever_asks_an_ending_jvm_the_attempt_ends_with_an_error_of_the_engin
     monkeypatch.setattr(ending, "_run_epochs", lost)
     with pytest.raises(EngineError, match="Spark did not answer: the JVM of Spark, process 7, is gone"):
         ending.run()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (52, r"process 7, ran out of memory \(java.lang.OutOfMemoryError\) and ended.\nHint: .*spark.driver.memory"),
+        (-9, r"process 7, was ended by signal 9.\nHint: .*the machine runs out of memory"),
+        (-15, r"process 7, was ended by signal 15.$"),
+        (1, r"process 7, has ended with exit code 1.\nHint: .*standard error"),
+    ],
+)
+@pytest.mark.parametrize(
+    "error",
+    [
+        Py4JError("An error occurred while calling o45.setLocalProperty"),
+        ConnectionRefusedError(111, "Connection refused"),
+        RuntimeError("Job 0 cancelled because SparkContext was shut down"),
+    ],
+)
+def test_a_jvm_that_ends_is_the_reason_whatever_came_of_it(error: Exception, code: int, text: str, tmp_path: Path) -> None:
+    failure = attempt(EndingJvm(looks=3), tmp_path, code)._error("Epoch 2 failed on Spark", error)
+    assert re.search(text, str(failure)), str(failure)

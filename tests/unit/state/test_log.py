@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,27 @@ def test_an_error_in_the_epoch_leaves_the_heap_unusable(slot: Slot) -> None:
     slot.lose_heap()
     slot.key(0)
     assert slot.backend.get_state(VALUE).value() == "x" * 20 + "0"
+
+
+def test_an_entry_may_have_more_bytes_than_32_bits_count() -> None:
+    assert log._LENGTHS.unpack(log._LENGTHS.pack(20, 5 << 30)) == (20, 5 << 30)
+
+
+def test_a_payload_is_written_and_read_as_it_is(tmp_path: Path) -> None:
+    entry = log.Entry(3, "n", True, b"payload")
+    head, payload = entry.parts()
+    assert payload is entry.payload
+    assert list(log._read_entries(io.BytesIO(head + payload), len(head) + len(payload))) == [entry]
+
+
+@pytest.mark.parametrize("cut", [1, 8, 13])
+def test_a_log_that_is_cut_off_is_an_error_of_the_engine(cut: int) -> None:
+    data = b"".join(log.Entry(3, "n", True, b"payload").parts())[:-cut]
+    with pytest.raises(EngineError, match="cut off"):
+        list(log._read_entries(io.BytesIO(data), len(data)))
+
+
+def test_lengths_that_cannot_be_are_an_error_before_memory_is_asked_for() -> None:
+    data = log._LENGTHS.pack(5, 1 << 60) + b"12345"
+    with pytest.raises(EngineError, match="cut off"):
+        list(log._read_entries(io.BytesIO(data), len(data)))

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
+from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError, StateError
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
@@ -513,6 +513,56 @@ def test_snapshots_span_several_batches(slot: Slot, make_slot: MakeSlot, monkeyp
     assert restored.backend.timer_service().num_event_time_timers() == 20
     restored.backend.get_state(LONG)
     assert len(list(restored.backend.keys("long"))) == 50
+
+
+def put_texts(slot: Slot, sizes: list[int]) -> None:
+    slot.begin()
+    state = slot.backend.get_state(ValueStateDescriptor("text", Types.STRING()))
+    for key, size in enumerate(sizes):
+        slot.key(key)
+        state.update("x" * size)
+
+
+def row_groups(slot: Slot, files: tuple[StateFile, ...]) -> list[tuple[int, int]]:
+    """The rows and the bytes of the values of each row group."""
+    (file,) = files
+    parquet = pq.ParquetFile(slot.folder / "table" / file.path)
+    groups = [parquet.read_row_group(group, columns=["value"])["value"] for group in range(parquet.num_row_groups)]
+    return [(len(group), sum(len(value) for value in group.to_pylist())) for group in groups]
+
+
+@pytest.mark.parametrize("sizes", [[1_000] * 200, [1] * 100 + [3_000] * 50 + [1] * 100, [20_000, 1, 20_000]])
+def test_row_groups_are_bounded_by_bytes_also_of_rows_that_are_passed_on(
+    slot: Slot, make_slot: MakeSlot, monkeypatch: pytest.MonkeyPatch, sizes: list[int]
+) -> None:
+    from flinkish.runtime.state import snapshot
+
+    monkeypatch.setattr(snapshot, "_BATCH_BYTES", 10_000)
+    put_texts(slot, sizes)
+    passing_on = make_slot(attempt="second")
+    passing_on.restore(slot.snapshot())
+    files = passing_on.snapshot(2)
+    assert all(size <= 10_000 or rows == 1 for rows, size in row_groups(passing_on, files))
+    assert sum(rows for rows, _ in row_groups(passing_on, files)) == len(sizes) + 1
+    restored = make_slot(attempt="third")
+    restored.restore(files)
+    state = restored.backend.get_state(ValueStateDescriptor("text", Types.STRING()))
+    for key, size in enumerate(sizes):
+        restored.key(key)
+        assert state.value() == "x" * size
+
+
+def test_a_value_that_is_too_large_for_a_row_is_refused_with_its_state_and_size(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flinkish.runtime.state import snapshot
+
+    monkeypatch.setattr(snapshot, "_BATCH_BYTES", 1_000)
+    monkeypatch.setattr(snapshot, "_LARGEST_VALUE", 2_000)
+    put_texts(slot, [10, 5_000])
+    with pytest.raises(StateError, match=r"state 'text' of operator op: .* takes 5,003 bytes; a checkpoint holds at most 2,000"):
+        slot.snapshot()
+    assert list((slot.folder / "table" / "files").iterdir()) == []
 
 
 def test_wrapped_keys_come_back_wrapped(make_slot: MakeSlot) -> None:
