@@ -20,6 +20,7 @@ from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.common import pickling
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import (
@@ -99,6 +100,8 @@ class JobMaster:
         self._clock = environment.clock
         self._engine = environment.engine
         self._initial = restored
+        # What enumerators and committers leave on the sources and sinks that made them, such as a client, does not travel.
+        self._task_plan = pickling.own_copy(setup.plan, "the program")
         self._bell = Bell(environment.clock)
         self.results.on_space = self._bell.ring
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
@@ -272,7 +275,7 @@ class JobMaster:
             attempt.start()
             if attempt.outcome is None:
                 program = TaskProgram(
-                    plan=setup.plan,
+                    plan=self._task_plan,
                     configuration=setup.configuration,
                     job_id=setup.job_id,
                     lineage=setup.lineage,

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 from flinkish.common import pickling
 from flinkish.common.conversion import lenient_converter
-from flinkish.common.errors import InvalidArgumentError, SourceError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.base import (
     Boundedness,
@@ -217,6 +217,14 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         if checkpoint != self.splits:
             raise SourceError(f"source {self.name!r} had {checkpoint} splits in the checkpoint and has {self.splits} now")
         return ScriptEnumerator(context, self, {})
+
+    def check_restored(self, splits: Sequence[ScriptSplit], checkpoint: int | None, *, trusted: bool) -> None:
+        """Raise ForeignCheckpointError for splits that another key signed: the records in them are pickled."""
+        if splits and not trusted:
+            raise ForeignCheckpointError(
+                f"the splits of the scripted source {self.name!r} hold pickled records, and another key signed the checkpoint",
+                hint="start from that checkpoint with the signing key it was made with (security.checkpoint.hmac-key-file).",
+            )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, ScriptSplit]:
         return _ScriptReader()

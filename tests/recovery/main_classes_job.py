@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -88,6 +89,7 @@ class NumberSource(Source[Reading, Numbers, Waiting]):
         self.folder = folder
 
     def create_enumerator(self, context: SplitEnumeratorContext[Numbers]) -> Enumerator:
+        self.client = threading.Lock()
         note: Note = {"text": "made"}
         splits = [Numbers(split_id=parity.name, position=Position(parity.value), parity=parity, note=note) for parity in Parity]
         return Enumerator(context, splits)
@@ -157,6 +159,7 @@ class FileOfNumbers(Sink[Any, Written]):
         return Writer()
 
     def create_committer(self, configuration: Configuration) -> Appender:
+        self.client = threading.Lock()
         return Appender(self.folder)
 
 

@@ -59,7 +59,7 @@ class SourceSplit:
     """A part of a source, with the position up to which it was read.
 
     Subclass it as a frozen dataclass of plain data (numbers, text, bytes, tuples, dicts, nested dataclasses): splits are stored
-    in checkpoints as MessagePack, by msgspec.
+    in checkpoints as MessagePack, by msgspec. Classes of the job script will do; an msgspec.Struct has to be in a module.
     """
 
     split_id: str

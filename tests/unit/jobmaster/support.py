@@ -183,6 +183,9 @@ class Line(DriverSource[str]):
         self.reader = LineReader()
         self.made = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Line, ()  # for the tasks, which do not read it
+
     @property
     def boundedness(self) -> Boundedness:
         return Boundedness.CONTINUOUS_UNBOUNDED

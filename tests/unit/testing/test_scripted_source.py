@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Types, WatermarkStrategy
-from flinkish.common.errors import InvalidArgumentError, JobExecutionError, SourceError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, JobExecutionError, SourceError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.base import SourceReader, SourceReaderContext
 from flinkish.testing import JobHarness, ScriptedSource
@@ -22,6 +22,15 @@ class Unannounced(ScriptedSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Unannounced, (self.name,)
+
+
+def test_pickled_records_of_a_split_are_not_taken_from_a_checkpoint_of_another_key() -> None:
+    source = ScriptedSource("source")
+    split = ScriptSplit(split_id="0", number=0, position=0, items=pickle.dumps([]))
+    source.check_restored([split], 1, trusted=True)
+    source.check_restored([], 1, trusted=False)
+    with pytest.raises(ForeignCheckpointError, match="hold pickled records, and another key signed the checkpoint"):
+        source.check_restored([split], 1, trusted=False)
 
 
 def test_a_source_must_say_that_it_emits_watermarks() -> None:
