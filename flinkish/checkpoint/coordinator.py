@@ -471,7 +471,7 @@ class CheckpointCoordinator:
             self._refuse(request, FailureReason.SUPERSEDED_DRIVER, _text(error))
             self._superseded(error)
             return None
-        except (OSError, CheckpointError) as error:
+        except Exception as error:  # also a ConfigurationError, for the folder that a savepoint was asked for in
             self._refuse(request, FailureReason.IO_ERROR, _text(error))
             return None
         now = self._clock.monotonic()

@@ -92,7 +92,7 @@ class DeltaCheckpointStorage:
         With `durable` files are synced to the disk before they are relied on. `delta_log` is for tests.
         Raises ConfigurationError for a directory that cannot be used, or that holds the signing key.
         """
-        base = paths.local_path(str(directory), key="execution.checkpointing.dir")
+        base = paths.table_path(str(directory), key="execution.checkpointing.dir")
         if signing_key.path is not None and Path(os.path.realpath(signing_key.path)).is_relative_to(os.path.realpath(base)):
             raise ConfigurationError(
                 f"execution.checkpointing.dir = {base} holds the signing key {signing_key.path}",
@@ -338,7 +338,7 @@ class DeltaCheckpointStorage:
         return CheckpointLocation(directory=str(folder), root=str(root))
 
     def _make_savepoint_folder(self, target: str) -> Path:
-        base = paths.local_path(target, key="savepoint directory")
+        base = paths.table_path(target, key="savepoint directory")
         root = base / f"savepoint-{self._job_id[:6]}-{self._ids()[:12]}"
         self._make_folder(base)
         root.mkdir()

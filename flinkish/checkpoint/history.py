@@ -59,7 +59,7 @@ class JobHistory:
     """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises for trouble with the storage."""
 
     def __init__(self, directory: str | Path, job_id: str, *, generation: Generation, clock: Clock) -> None:
-        self._root = paths.job_folder(paths.local_path(str(directory), key="execution.checkpointing.dir"), job_id) / "history"
+        self._root = paths.job_folder(paths.table_path(str(directory), key="execution.checkpointing.dir"), job_id) / "history"
         self._generation = generation
         self._clock = clock
         self._lock = threading.Lock()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from flinkish.common.delta_calls import unusable_name
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
 from flinkish.common.ids import CheckpointId, Generation
 
@@ -134,10 +135,24 @@ def local_path(text: str, *, key: str) -> Path:
                 f"{key} = {text!r}: checkpoints are kept in folders, not at {parts.scheme}://{parts.netloc}",
                 hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster).",
             )
-        value = unquote(parts.path)
+        # Not as the rest of a URL: '#' and '?' are part of the name, as in Hadoop's paths.
+        value = unquote(text[len("file:") :].removeprefix(f"//{parts.netloc}"))
     if not value.strip() or "\0" in value:
         raise ConfigurationError(f"{key} = {text!r}: expected the path of a folder", hint="such as /data/checkpoints.")
     return Path(os.path.abspath(os.path.expanduser(value)))
+
+
+def table_path(text: str, *, key: str) -> Path:
+    """Return the folder that a value names, as `local_path`, for a Delta table in it or below; see also there."""
+    path = local_path(text, key=key)
+    unusable = unusable_name(str(path))
+    if unusable is not None:
+        name, characters = unusable
+        raise ConfigurationError(
+            f"{key} = {text!r}: no Delta table can be kept in the folder {name!r}, because of the {characters!r} in its name",
+            hint=f"choose a folder without {characters!r} in its path.",
+        )
+    return path
 
 
 def job_folder(directory: Path, job_id: str) -> Path:

@@ -30,11 +30,14 @@ class Selection:
 
 
 def parse_selection(text: str) -> Selection:
-    """Read `path`, `path@id`, `path#id` (id of a checkpoint) or `path@v7` (version of the table, as Spark writes it)."""
+    """Read `path`, `path@id`, `path#id` (id of a checkpoint) or `path@v7` (version of the table, as Spark writes it).
+
+    A folder whose own name ends like that comes first.
+    """
     match = _SELECTOR.fullmatch(text)
-    if match is None:
-        return Selection(paths.local_path(text, key=KEY))
-    path, number = paths.local_path(match["path"], key=KEY), int(match["number"])
+    if match is None or paths.local_path(text, key=KEY).is_dir():
+        return Selection(paths.table_path(text, key=KEY))
+    path, number = paths.table_path(match["path"], key=KEY), int(match["number"])
     return Selection(path, version=number) if match["version"] else Selection(path, checkpoint_id=number)
 
 

@@ -1,4 +1,4 @@
-"""What calls of deltalake leave to the caller: panics, as it is written in Rust, and the disk, as it syncs nothing."""
+"""What calls of deltalake leave to the caller: panics, as it is written in Rust, the disk, as it syncs nothing, odd names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from deltalake.exceptions import DeltaError
 
 from flinkish.common.disk import sync
 
+#: In names of folders deltalake panics at brackets, ^ and |, takes %20 and a backslash for another name, and refuses the rest.
+_UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]|[\x00-\x1f\x7f]|[\ud800-\udfff]")
 _LOG: Final = "_delta_log"
 #: `<version>.json`, or `<version>.checkpoint...`, which summarizes the versions up to it.
 _LOG_ENTRY: Final = re.compile(r"([0-9]{20})\.(checkpoint\.)?.*")
@@ -31,6 +33,19 @@ def panics_as_errors() -> Iterator[None]:
         if isinstance(error, Exception) or type(error).__module__ != "pyo3_runtime":
             raise
         raise DeltaError(f"deltalake panicked: {error}") from error
+
+
+def unusable_name(path: str) -> tuple[str, str] | None:
+    """Return the first folder on a path that cannot hold a Delta table below it, and the characters in its name that are why.
+
+    >>> unusable_name("/data/a%20b/[x]"), unusable_name("/data/50% #1?/ü")
+    (('a%20b', '%20'), None)
+    """
+    for name in path.split("/"):
+        match = _UNUSABLE.search(name)
+        if match is not None:
+            return name, match[0]
+    return None
 
 
 def sync_log(root: str | Path, synced: int) -> tuple[int, bool]:

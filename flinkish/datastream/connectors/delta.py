@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common import safe_files
 from flinkish.common.configuration import Configuration
-from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.delta_calls import panics_as_errors, unusable_name
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import IdSource, random_id
@@ -35,7 +35,7 @@ from flinkish.datastream.connectors._delta_table import (
 )
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors.base import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
-from flinkish.datastream.connectors.file_system.paths import local_path
+from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, decode_batch, encode_batch
 
 __all__ = ["DeltaSink", "DeltaSinkBuilder"]
@@ -78,6 +78,14 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
         self._path = local_path(path, "path of DeltaSink")
+        unusable = unusable_name(self._path)
+        if unusable is not None:
+            name, characters = unusable
+            raise InvalidArgumentError(
+                f"path of DeltaSink {path!r}: no Delta table can be kept in the folder {name!r}, because of the {characters!r} "
+                "in its name",
+                hint=f"choose a folder without {characters!r} in its path.",
+            )
         self._partition_by = tuple(partition_by)
         self._row_type = row_type
         self._field_names = None if field_names is None else tuple(field_names)
@@ -107,6 +115,12 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         layout = self._layout(input_type)
         if os.path.exists(self._path) and not os.path.isdir(self._path):
             raise SinkError(f"DeltaSink: {self._path} is a file; a table is a folder")
+        outer = delta_table_around(os.path.dirname(self._path))
+        if outer is not None:
+            raise SinkError(
+                f"DeltaSink: {self._path} is in the folder of the Delta table {outer}, whose VACUUM would delete its files",
+                hint="give the sink a folder of its own.",
+            )
         table = open_table(self._path)
         if table is not None:
             check_table(table, layout.schema_json, layout.partition_by, self._path)

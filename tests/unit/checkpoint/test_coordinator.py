@@ -845,3 +845,11 @@ def test_the_statistics_count_and_remember() -> None:
     failed = statistics.latest_failed
     assert failed is not None
     assert "declined" in (failed.failure or "")
+
+
+def test_a_savepoint_that_no_place_can_be_made_for_is_answered_whatever_is_raised() -> None:
+    world = World()
+    future = world.coordinator.trigger_savepoint("s3://bucket/savepoints")
+    world.storage.fail["prepare"] = ConfigurationError("savepoint directory = 's3://bucket/savepoints': not a folder")
+    assert world.coordinator.trigger_if_due() is None
+    assert "not a folder" in str(future.exception(0))

@@ -11,6 +11,7 @@ from typing import Final
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
+from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 
 #: Size of the regions that splittable files are cut into, in bytes.
@@ -62,13 +63,15 @@ def visible_files(path: str) -> Iterator[str]:
             os.stat(path)
             yield path
             return
-        with os.scandir(path) as entries:
-            children = sorted((entry for entry in entries if not entry.name.startswith((".", "_"))), key=lambda e: e.name)
+        with os.scandir(path) as found:
+            entries = list(found)
     except FileNotFoundError as error:
         raise missing_path(path) from error
     except OSError as error:
         raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
-    for child in children:
+    if any(entry.name == DELTA_LOG and _is_folder(entry) for entry in entries):
+        raise delta_table_is_no_folder_of_files(path, path)
+    for child in sorted((entry for entry in entries if not entry.name.startswith((".", "_"))), key=lambda e: e.name):
         if _is_folder(child):
             try:
                 yield from visible_files(child.path)
@@ -103,6 +106,23 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         raise SourceError(f"FileSource cannot read {entry.path}: {error.strerror or error}") from error
 
 
+def refuse_delta_table(path: str) -> None:
+    """Raise SourceError if a path is the folder of a Delta table, or in one."""
+    table = delta_table_around(path)
+    if table is not None:
+        raise delta_table_is_no_folder_of_files(path, table)
+
+
+def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
+    """Return the error of a path in a Delta table: files that its log has removed are still there."""
+    inside = "is a Delta table" if path == table else f"is in the Delta table {table}"
+    return SourceError(
+        f"FileSource: {path} {inside}; its files also hold rows that were deleted or rewritten, as only its log tells",
+        hint="flinkish has no source for Delta tables yet. Read the table with deltalake and give its rows to "
+        "from_collection(DeltaTable(path).to_pandas()), or write it to a folder of Parquet files first and read these.",
+    )
+
+
 def missing_path(path: str) -> SourceError:
     """Return the error of a path with nothing there, saying how far the path exists."""
     existing = path
@@ -120,6 +140,7 @@ def find_splits(paths: Sequence[str], cut: CutFile, known: set[str]) -> list[Fil
     splits: list[FileSourceSplit] = []
     seen = set(known)
     for root in paths:
+        refuse_delta_table(root)
         for path in visible_files(root):
             if path in seen:
                 continue

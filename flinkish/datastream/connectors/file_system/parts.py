@@ -24,6 +24,7 @@ from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
 from flinkish.common.ids import random_id
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 
 _log = logging.getLogger(__name__)
 
@@ -252,7 +253,11 @@ def check_bucket(base_path: str, bucket_id: str) -> None:
 
 
 def make_bucket_folder(base_path: str, folder: str) -> None:
-    """Make the folder of a bucket. Raises SinkError if a link would lead it elsewhere, or a file is in the way."""
+    """Make the folder of a bucket.
+
+    Raises SinkError if a link would lead it elsewhere, or a file is in the way, or for a Delta table.
+    """
+    refuse_delta_table(folder)
     try:
         make_folders(base_path)
         safe_files.make_folders(base_path, "" if folder == base_path else path_inside(base_path, folder))
@@ -261,6 +266,19 @@ def make_bucket_folder(base_path: str, folder: str) -> None:
             f"FileSink cannot write into {folder}: a part of that path is a file or a link",
             hint="links below the path of a sink are not followed; give the sink the path that the link leads to.",
         ) from error
+
+
+def refuse_delta_table(folder: str) -> None:
+    """Raise SinkError if a folder is that of a Delta table, or in one."""
+    table = delta_table_around(folder)
+    if table is None and DELTA_LOG in folder.split("/"):
+        table = folder[: folder.index(f"/{DELTA_LOG}")] or "/"
+    if table is not None:
+        raise SinkError(
+            f"FileSink cannot write into {folder}: {table} is a Delta table, whose readers would not see the files, and whose "
+            "VACUUM would delete them",
+            hint="give the sink a folder of its own, or write to the table with DeltaSink.",
+        )
 
 
 def path_inside(base_path: str, path: str) -> str:

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 
+#: What tells a Delta table's folder from others.
+DELTA_LOG: Final = "_delta_log"
 #: How much of a compressed file is read at once, in bytes.
 _CHUNK: Final = 64 * 1024
 
@@ -58,6 +60,19 @@ def local_path(path: object, what: str) -> str:
     else:
         text = os.path.expanduser(text)
     return os.path.abspath(text)
+
+
+def delta_table_around(path: str) -> str | None:
+    """Return the folder of the Delta table that a path is, or is in; None also for the log of a table, which is plain files."""
+    for form in dict.fromkeys((path, os.path.realpath(path))):
+        folder = form
+        while os.path.basename(folder) != DELTA_LOG:
+            if os.path.isdir(os.path.join(folder, DELTA_LOG)):
+                return folder
+            if folder == os.path.dirname(folder):
+                break
+            folder = os.path.dirname(folder)
+    return None
 
 
 class _Inflater:

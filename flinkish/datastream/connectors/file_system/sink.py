@@ -17,7 +17,7 @@ from flinkish.datastream.connectors.base import Committer, Sink, SinkWriter, Sin
 from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
 from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.compactor import PASS_ON, CompactingWriter
-from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, OutputFileConfig
+from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, OutputFileConfig, refuse_delta_table
 from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
@@ -108,6 +108,7 @@ class FileSink(Sink[Any, FileCommittable]):
         writer = self._settings.writer
         if os.path.exists(writer.base_path) and not os.path.isdir(writer.base_path):
             raise SinkError(f"FileSink: {writer.base_path} is a file; a folder is needed")
+        refuse_delta_table(writer.base_path)
         check_serializable(writer.assigner, "the bucket assigner of FileSink")
         check_serializable(writer.rolling_policy, "the rolling policy of FileSink")
         if self._settings.writer_factory is not None:

@@ -25,6 +25,7 @@ from flinkish.datastream.connectors.file_system.enumerator import (
     FileEnumerator,
     FileEnumeratorProvider,
     FileSplitAssignerProvider,
+    refuse_delta_table,
     visible_files,
     would_find,
 )
@@ -112,8 +113,9 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
         return self._settings.format.produced_type()
 
     def validate(self) -> None:
-        """Raise SourceError if there is nothing at one of the paths."""
+        """Raise SourceError if there is nothing at one of the paths, or a Delta table."""
         for path in self._settings.paths:
+            refuse_delta_table(path)
             next(visible_files(path), None)
 
 
