@@ -36,9 +36,9 @@ Keys are Flink 2.x's, with Flink's defaults unless the description says otherwis
 3. the `Configuration` given to `StreamExecutionEnvironment.get_execution_environment()` or `env.configure()`;
 4. setters such as `env.set_parallelism()` and `env.enable_checkpointing()`.
 
-An unknown key is named in a warning, with the nearest known one. A malformed value is refused, with the key, what was expected
-and where it came from. Durations are written `10 s`, `5 min`, `PT1M` or as milliseconds; memory `64 mb` or as bytes; lists
-`a;b` or `[a, b]`; maps `k1:v1,k2:v2`.
+An unknown key is named in a warning, with the known one that it resembles. A malformed value is refused, with the key, what was
+expected and where it came from. Durations are written `10 s`, `5 min`, `PT1M` or as milliseconds; memory `64 mb` or as
+bytes; lists `a;b` or `[a, b]`; maps `k1:v1,k2:v2`.
 
 ```yaml
 execution:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ MakeEnvironment = Callable[..., StreamExecutionEnvironment]
 
 # spark-submit looks for Spark, and Spark starts its workers, with the Python of the tests, whatever is on the PATH.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+# A shell starts what runs in the background with Ctrl-C ignored, and processes inherit that: those of the tests are to take it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Where flinkish is installed with its entry points, pytest has loaded it already.
 pytest_plugins = ["flinkish.testing.pytest_plugin"]

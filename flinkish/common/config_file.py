@@ -38,8 +38,8 @@ def load_configuration(
     """Return the configuration that holds: the file's entries, overridden by `-D` properties, overridden by the program's.
 
     `properties` are as `parse_properties` takes them; `environment` is os.environ, or a dict in tests. Every key of the file and
-    of the properties is checked: an unknown one is logged as a warning with the nearest known key, a malformed value raises
-    ConfigurationError.
+    of the properties is checked: an unknown one is logged as a warning with the known key that it resembles, a malformed value
+    raises ConfigurationError.
     """
     configuration = Configuration()
     path = _config_file(environment, working_directory or Path.cwd())
@@ -174,7 +174,7 @@ def parse_properties(properties: Iterable[str]) -> Configuration:
 
 
 def check_key(configuration: Configuration, key: str) -> None:
-    """Raise ConfigurationError for a malformed value; log a warning for an unknown key, with the nearest known one."""
+    """Raise ConfigurationError for a malformed value; log a warning for an unknown key, with the known one it resembles."""
     option = options.OPTIONS_BY_ANY_KEY.get(key)
     if option is not None:
         configuration.get(option)
@@ -189,10 +189,4 @@ def check_key(configuration: Configuration, key: str) -> None:
     elif key.startswith(options.WITHOUT_EFFECT_PREFIXES):
         _LOG.info("The configuration key '%s' in %s has no effect in flinkish.", key, configuration.origin(key))
     else:
-        nearest = difflib.get_close_matches(key, options.OPTIONS_BY_ANY_KEY, n=1, cutoff=0.0)
-        _LOG.warning(
-            "Unknown configuration key '%s' in %s is ignored; the nearest known key is '%s'.",
-            key,
-            configuration.origin(key),
-            nearest[0],
-        )
+        _LOG.warning("Unknown configuration key '%s' in %s is ignored.", key, configuration.origin(key))

@@ -361,16 +361,19 @@ def test_a_signal_ends_the_program_quietly_when_the_job_has_been_stopped(
     script.write_text(_WATCHED, encoding="utf-8")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            process.send_signal(number)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert ((first + out).split(), err, process.returncode) == (said, "", code)
     assert list(temporary.iterdir()) == []
