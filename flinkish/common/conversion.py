@@ -191,7 +191,7 @@ _EXPECTED = {
     BasicType.FLOAT: "a number",
     BasicType.DOUBLE: "a number",
     BasicType.BIG_INT: "a whole number",
-    BasicType.BIG_DEC: "a Decimal",
+    BasicType.BIG_DEC: "a finite Decimal",
     BasicType.INSTANT: "an Instant",
     **{basic: f"a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}" for basic, bits in _INTEGER_BITS.items()},
 }
@@ -270,7 +270,8 @@ class _Builder:
                         return value
                     if isinstance(value, Instant):
                         return Instant(value.seconds, value.nanos)
-                    fail(path, expected, value)
+                    hint = "Instant.of_epoch_milli(to_epoch_milli(value)), both of flinkish.common."
+                    fail(path, expected, value, hint=hint if isinstance(value, datetime.datetime) else None)
 
                 return convert_instant
             case BasicType.CHAR:
@@ -345,15 +346,18 @@ class _Builder:
             case _:
 
                 def convert_decimal(value: Any) -> Any:
-                    if type(value) is Decimal:
+                    if type(value) is Decimal and value.is_finite():
                         return value
                     # numbers.Number: numpy's are not ints, but are registered there.
                     if isinstance(value, bool) or not isinstance(value, (str, numbers.Number)):
                         fail(path, expected, value)
                     try:
-                        return Decimal(str(value))
+                        number = Decimal(str(value))
                     except InvalidOperation as error:
                         fail(path, expected, value, error)
+                    if not number.is_finite():
+                        fail(path, expected, value)
+                    return number
 
                 return convert_decimal
 

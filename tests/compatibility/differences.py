@@ -29,7 +29,17 @@ _BATCH = (
 #: Flink's Java API takes no such thing for records either.
 _PARTS = "A text, bytes, a dict and a Row are one record; PyFlink makes records of their letters, numbers, keys and fields."
 
+#: Java's serializers of these types take no null: a NullPointerException, mostly.
+_NOT_NULL = (
+    *("byte", "boolean", "short", "int", "long", "float", "double", "char", "sql_timestamp", "pickled", "tuple", "row"),
+    *("bytes", "primitive_array", "basic_array", "object_array", "list", "map"),
+)
+
 DIFFERENCES: dict[str, Difference] = {
+    **{
+        f"nothing.of_type_{name}": Difference("None is a record of every type; in PyFlink of most only within a chain.", ["True"])
+        for name in _NOT_NULL
+    },
     "assigners.a_window_function_that_returns_text": Difference(_PARTS),
     "asynchronous.text": Difference(_PARTS),
     "values.flat_map_of_a_dict": Difference(_PARTS),

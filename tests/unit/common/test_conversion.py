@@ -117,6 +117,9 @@ def test_values_are_brought_to_their_type(type_info: TypeInformation, value: Any
         (Types.STRING(), 5),
         (Types.CHAR(), "xy"),
         (Types.BIG_DEC(), "x"),
+        (Types.BIG_DEC(), Decimal("NaN")),
+        (Types.BIG_DEC(), Decimal("Infinity")),
+        (Types.BIG_DEC(), math.nan),
         (Types.BIG_DEC(), True),
         (Types.INSTANT(), 5),
         (Types.SQL_DATE(), "2021-01-09"),
@@ -311,6 +314,11 @@ def test_the_message_names_the_way_to_the_wrong_part_what_it_must_be_and_what_it
     assert "field 0 ('zip') of an element of field 1 ('homes') must be a whole number from -2147483648 to 2147483647" in text
     assert "got 'x' of type str" in text
     assert "RowTypeInfo(name: String" in text
+
+
+def test_a_datetime_in_the_place_of_an_instant_is_told_how_to_become_one() -> None:
+    with pytest.raises(TypeMismatchError, match="to_epoch_milli"):
+        strict(Types.INSTANT(), datetime.datetime(2021, 1, 9))
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
