@@ -360,6 +360,37 @@ def test_values_that_fastavro_would_change_are_refused(tmp_path: Path, field_typ
         AvroRowSerializationSchema(avro_schema_string=str(field(field_type))).serialize(record if rows else Row(**record))
 
 
+MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
+
+
+@pytest.mark.parametrize(
+    ("written", "declared", "reason"),
+    [
+        (MICROS, "long", "field 'a' is timestamp-micros in the file, declared is long"),
+        ("long", ["null", MILLIS], "field 'a' is long in the file, declared is timestamp-millis"),
+        (MICROS, MILLIS, "is timestamp-micros in the file"),
+        (
+            {"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}},
+            {"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}},
+            r"field 'a\[\]' is decimal of scale 1 in the file",
+        ),
+        ({"type": "int", "logicalType": "own"}, "int", None),
+        ({"type": "string", "avro.java.string": "String"}, "string", None),
+        ("int", MILLIS, None),
+    ],
+)
+def test_values_of_another_meaning_than_declared_are_refused(
+    tmp_path: Path, written: Any, declared: Any, reason: str | None
+) -> None:
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, field(written).parsed, [])
+    if reason is None:
+        assert support.read(tmp_path / "a.avro", BulkFormat.avro_format(field(declared))) == []
+        return
+    with pytest.raises(SourceError, match=rf"a\.avro cannot be read as the declared schema: .*{reason}"):
+        support.read(tmp_path / "a.avro", BulkFormat.avro_format(field(declared)))
+
+
 DEFAULTS: list[tuple[Any, Any, Any]] = [
     ("bytes", "\u00ff", b"\xff"),
     ("double", 1, 1.0),

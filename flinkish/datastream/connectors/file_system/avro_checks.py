@@ -1,8 +1,8 @@
-"""What fastavro would write or read as something else: values that only look like those of a schema, and defaults.
+"""What fastavro would write or read as something else: values that only look like those of a schema, defaults, logical types.
 
 It cuts off what a float has behind the point, writes numbers of any size as int, a text as an array of its letters, and drops the
 zone of a time that has none. Defaults stand in a schema as JSON, and in a record they stay that: a text for bytes, a number for a
-time.
+time. What a number or text means is taken from the schema of the file, whatever the declared one says.
 """
 
 from __future__ import annotations
@@ -199,3 +199,70 @@ class _Defaults:
                 }
             case _:
                 return default
+
+
+def meaning_differs(written: Any, declared: Any) -> str | None:
+    """Say where a file's values mean something else than declared, such as a number and a time; None if nowhere.
+
+    Both are parsed schemas, which fastavro can resolve.
+    """
+    return _Meanings(written, declared).differs(written, declared, "")
+
+
+class _Meanings:
+    def __init__(self, written: Any, declared: Any) -> None:
+        self._written = written.get(_NAMED, {}) if isinstance(written, dict) else {}
+        self._declared = declared.get(_NAMED, {}) if isinstance(declared, dict) else {}
+        self._seen: set[str] = set()
+
+    def differs(self, written: Any, declared: Any, path: str) -> str | None:
+        written, declared = _only_type(written), _only_type(declared)
+        if isinstance(written, str):
+            written = self._written.get(written, {"type": written})
+        if isinstance(declared, str):
+            declared = self._declared.get(declared, {"type": declared})
+        if isinstance(written, list) or isinstance(declared, list) or written["type"] != declared["type"]:
+            return None  # promoted, or any of several types
+        match written["type"]:
+            case "record" | "error":
+                return self._fields_differ(written, declared, path)
+            case "array":
+                return self.differs(written["items"], declared["items"], f"{path}[]")
+            case "map":
+                return self.differs(written["values"], declared["values"], f"{path}{{}}")
+            case _:
+                found, wanted = _meaning(written), _meaning(declared)
+                return None if found == wanted else f"field {path!r} is {found} in the file, declared is {wanted}"
+
+    def _fields_differ(self, written: Any, declared: Any, path: str) -> str | None:
+        if written["name"] in self._seen:
+            return None
+        self._seen.add(written["name"])
+        found = {field["name"]: field["type"] for field in written["fields"]}
+        for field in declared["fields"]:
+            name = field["name"]
+            if name in found:
+                difference = self.differs(found[name], field["type"], f"{path}.{name}" if path else name)
+                if difference is not None:
+                    return difference
+        return None
+
+
+def _only_type(schema: Any) -> Any:
+    """Return the type of a value that is not null, if there is just one."""
+    others = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
+    return others[0] if len(others) == 1 else others
+
+
+#: Logical types that fastavro reads as something else than the type below.
+_LOGICAL: Final = {
+    *("date", "decimal", "uuid", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros"),
+    *("local-timestamp-millis", "local-timestamp-micros"),
+}
+
+
+def _meaning(schema: Any) -> str:
+    logical = schema.get("logicalType")
+    if logical not in _LOGICAL:
+        return str(schema["type"])
+    return f"decimal of scale {schema.get('scale', 0)}" if logical == "decimal" else str(logical)

@@ -14,7 +14,7 @@ from fastavro.read import SchemaResolutionError
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.avro_checks import has_defaults, with_default_values
+from flinkish.datastream.connectors.file_system.avro_checks import has_defaults, meaning_differs, with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, SplitReader, open_checked
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS
@@ -69,8 +69,14 @@ class _AvroReader(SplitReader):
         self._end = None if split.length is None else split.offset + split.length
         self._shares = False
         self._file = open_checked(split)
+        self._difference: str | None = None
         try:
             self._blocks = self._read_header()
+            if self._difference is not None:
+                raise SourceError(
+                    f"FileSource: the records of {self._path} cannot be read as the declared schema: {self._difference}",
+                    hint="declare the logical type that the file has, and convert it in a map().",
+                )
             header_end = self._file.tell()
             self._file.seek(header_end - _SYNC_SIZE)
             self._marker = self._file.read(_SYNC_SIZE)
@@ -103,6 +109,7 @@ class _AvroReader(SplitReader):
                 return own
             self._file.seek(0)
             parsed = self._schema.parsed
+            self._difference = meaning_differs(AvroSchema(own.metadata["avro.schema"]).parsed, parsed)
             # Defaults that are lists or dicts are the same object in all records.
             self._shares = has_defaults(parsed, (list, dict))
             return fastavro.block_reader(self._file, with_default_values(parsed))
