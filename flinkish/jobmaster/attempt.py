@@ -365,6 +365,7 @@ class Attempt:
             attempt_number=self.number,
             epoch=Epoch(self.epochs_begun),
             processing_time=self._clock.wall_time(),
+            steady_time=self._clock.monotonic(),
             readers=readers,
             carry_over=dict(self._carry_over),
             barrier=None if trigger is None else trigger.barrier,

@@ -127,7 +127,7 @@ class JobMaster:
         self._cancelled: str | None = None
         self._suspended = False
         self._ended = False
-        self._started_at = environment.clock.wall_time()
+        self._started_at = environment.clock.monotonic()
         #: Completes with the result, the job's JobExecutionError, or JobCancelledError.
         self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
 
@@ -197,7 +197,7 @@ class JobMaster:
 
     def run(self) -> None:
         """Run the job to its end; never raises, the outcome is in `result`."""
-        self._started_at = self._clock.wall_time()
+        self._started_at = self._clock.monotonic()
         end: JobExecutionError | JobCancelledError | None = JobExecutionError(
             f"Job {self.setup.job_name!r} ({self.setup.job_id}) ended without an outcome: this is a bug in flinkish."
         )
@@ -431,7 +431,7 @@ class JobMaster:
             self.result.set_exception(error)
             return
         try:
-            runtime = self._clock.wall_time() - self._started_at
+            runtime = self._clock.monotonic() - self._started_at
             self.result.set_result(JobExecutionResult(JobID(self.setup.job_id), runtime, self._metrics.user_metrics()))
         except BaseException as failure:
             self.result.set_exception(failure)

@@ -110,6 +110,8 @@ class _Reader:
     watermark: int | None = None
     #: It stopped because it was ahead of its alignment group.
     held_back: bool = False
+    #: It may fall idle by time alone.
+    awaits_idleness: bool = False
 
     def waits_for_group(self, max_watermark: int | None) -> bool:
         """Return whether it would read nothing with this limit."""
@@ -238,7 +240,9 @@ class EnumeratorCoordinator:
     def wants_poll(self) -> bool:
         limit = self._max_watermark
         return any(
-            not reader.finished and (bool(reader.splits) or reader.no_more_splits) and not reader.waits_for_group(limit)
+            not reader.finished
+            and (bool(reader.splits) or reader.no_more_splits or reader.awaits_idleness)
+            and not reader.waits_for_group(limit)
             for reader in self._readers
         )
 
@@ -276,6 +280,7 @@ class EnumeratorCoordinator:
         reader.splits = {state.split_id: state for state in report.splits}
         reader.more_available = report.more_available
         reader.watermark, reader.held_back = report.watermark, report.held_back
+        reader.awaits_idleness = report.awaits_idleness
         reader.finished = report.finished
         reader.waiting = reader.waiting or (report.wants_split and not report.finished)
 
@@ -340,6 +345,8 @@ class DriverSourceCoordinator:
         self._splits: dict[int, tuple[SplitState, ...]] = {}
         self._finished: set[int] = set()
         self._told: set[int] = set()
+        #: Subtasks that may fall idle by time alone.
+        self._awaiting_idleness: set[int] = set()
 
     def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
         if restored is not None:
@@ -370,7 +377,7 @@ class DriverSourceCoordinator:
 
     @property
     def wants_poll(self) -> bool:
-        return False
+        return bool(self._awaiting_idleness)
 
     @property
     def finished(self) -> bool:
@@ -406,6 +413,10 @@ class DriverSourceCoordinator:
             self._finished.add(subtask)
         else:
             self._splits[subtask] = report.splits
+        if report.awaits_idleness:
+            self._awaiting_idleness.add(subtask)
+        else:
+            self._awaiting_idleness.discard(subtask)
 
     def after_epoch(self) -> None:
         """Nobody asks for splits."""

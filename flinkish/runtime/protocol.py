@@ -146,6 +146,8 @@ class EpochCommand:
     epoch: Epoch
     #: Milliseconds; what every task takes for now, also when it is run again.
     processing_time: int
+    #: Milliseconds of a clock that nobody sets, to be compared within one attempt only.
+    steady_time: int = 0
     readers: Mapping[tuple[OperatorUid, int], ReaderCommand] = field(default_factory=dict)
     #: State of level 0 by slot: what its report of the epoch before carried.
     carry_over: Mapping[int, bytes] = field(default_factory=dict)
@@ -177,6 +179,8 @@ class ReaderReport:
     watermark: int | None = None
     #: It did not read on because its watermark is further than `max_watermark`.
     held_back: bool = False
+    #: It is not idle, and may fall idle by time alone: it has to be asked again.
+    awaits_idleness: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

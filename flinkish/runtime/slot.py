@@ -75,7 +75,9 @@ class _LevelTask:
         self._slot = slot
         self._level = level
         self._plan = plan
-        self._time = EpochTime(processing_time=command.processing_time, epoch=command.epoch, interrupted=interrupted)
+        self._time = EpochTime(
+            processing_time=command.processing_time, steady=command.steady_time, epoch=command.epoch, interrupted=interrupted
+        )
         members = [
             (plan.job_graph.vertices[vertex], subtask)
             for vertex in plan.levels[level]
@@ -117,6 +119,7 @@ class _LevelTask:
 
     def run(self, command: EpochCommand, frames: Sequence[Frame], *, notify: bool) -> tuple[list[Frame], bytes]:
         self._time.processing_time = command.processing_time
+        self._time.steady = command.steady_time
         self._time.epoch = command.epoch
         by_channel: dict[tuple[int, int], list[Frame]] = {}
         out: list[Frame] = []

@@ -1,4 +1,7 @@
-"""Runs watermark generators: one for each split, combined into the watermark of one subtask."""
+"""Runs watermark generators: one for each split, combined into the watermark of one subtask.
+
+Idleness is counted by the steady time of an attempt: no setting of a clock counts, nor the time between two attempts.
+"""
 
 from __future__ import annotations
 
@@ -60,20 +63,31 @@ class SplitWatermarks:
 
     def get_state(self) -> Any:
         """Return plain data to go on from."""
-        return [self.watermark, self.idle, self._last_event, self.generator.get_state()]
+        return [self.watermark, self.idle, [self._combined.attempt, self._last_event], self.generator.get_state()]
 
-    def set_state(self, state: Any) -> None:
-        """Go on from what `get_state` gave, perhaps in another process."""
-        self.watermark, self.idle, self._last_event, inner = state
+    def set_state(self, state: Any, timeout: int | None) -> None:
+        """Go on from what `get_state` gave, perhaps in another process; in another attempt idleness is counted from now on."""
+        self.watermark, idle, since, inner = state
+        # What was fallen idle for want of records may have some waiting; it would find them late.
+        self.idle = idle and timeout is None
+        if since.__class__ is list and since[0] == self._combined.attempt:
+            self.idle, self._last_event = idle, since[1]
         self.generator.set_state(inner)
 
 
 class CombinedWatermarks:
     """The least watermark of the splits that are not idle; what one subtask of a source emits."""
 
-    def __init__(self, strategy: WatermarkStrategy, periodic: bool) -> None:
+    def __init__(self, strategy: WatermarkStrategy, periodic: bool, attempt: str = "") -> None:
         self._strategy = strategy
         self._periodic = periodic
+        self.attempt = attempt
+        #: What the splits that are read to their ends have come to, and whether it counts: nothing is left to read.
+        self._ended = MIN_WATERMARK
+        self._drained = False
+        #: Since when there has been no split, and whether for so long that the subtask is idle.
+        self._without_splits: int | None = None
+        self._idle_without_splits = False
         self._splits: dict[str, SplitWatermarks] = {}
         #: A split's watermark or idleness changed since the last `take`.
         self.changed = False
@@ -86,14 +100,31 @@ class CombinedWatermarks:
         if split is None:
             split = self._splits[split_id] = SplitWatermarks(self._strategy.create_generator(), now, self)
             if state is not None:
-                split.set_state(state)
+                split.set_state(state, self._strategy.idleness_ms)
+            self._without_splits, self._idle_without_splits, self._drained = None, False, False
             self.changed = True
         return split
 
-    def remove(self, split_id: str) -> None:
-        """Forget a split that is read to its end."""
-        if self._splits.pop(split_id, None) is not None:
-            self.changed = True
+    def remove(self, split_id: str, *, last_word: bool = False) -> None:
+        """Forget a split that is read to its end.
+
+        With `last_word` the watermark that it has come to counts once the subtask has nothing left to read: splits that are read
+        one after the other are not held against each other.
+        """
+        split = self._splits.get(split_id)
+        if split is None:
+            return
+        if last_word:
+            if self._periodic:
+                split.generator.on_periodic_emit(split)
+            self._ended = max(self._ended, self._least())
+        del self._splits[split_id]
+        self.changed = True
+
+    def _least(self) -> int:
+        """Return the least watermark of those splits that are not idle; the highest if all are."""
+        active = [split.watermark for split in self._splits.values() if not split.idle]
+        return min(active) if active else max(split.watermark for split in self._splits.values())
 
     def state_of(self, split_id: str) -> Any:
         """Return the state of a split's generator; None if it has none yet."""
@@ -103,13 +134,14 @@ class CombinedWatermarks:
     def take(self) -> tuple[int | None, bool | None]:
         """Return the new watermark if it rose, and the new idleness if it changed, since the last call."""
         self.changed = False
-        if not self._splits:
-            return None, None
-        active = [split.watermark for split in self._splits.values() if not split.idle]
-        idle = not active
+        if self._splits:
+            idle = all(split.idle for split in self._splits.values())
+            least = self._least()
+        else:
+            idle = self._idle_without_splits
+            least = self._ended if self._drained else MIN_WATERMARK
         changed = idle if idle != self.idle else None
         self.idle = idle
-        least = min(active) if active else max(split.watermark for split in self._splits.values())
         if least > self.watermark:
             self.watermark = least
             return least, changed
@@ -121,10 +153,20 @@ class CombinedWatermarks:
             for split in self._splits.values():
                 split.generator.on_periodic_emit(split)
 
-    def end_epoch(self, now: int, *, held_back: bool = False) -> None:
-        """Let periodic generators emit and see which splits fell idle; none that was held back."""
+    def end_epoch(self, now: int, *, held_back: bool = False, drained: bool = False) -> None:
+        """Let periodic generators emit and see which splits fell idle; none that was held back.
+
+        `drained`: there is nothing left to read. A subtask without splits is idle after the timeout, too.
+        """
         self.emit_periodic()
+        timeout = self._strategy.idleness_ms
+        if not self._splits:
+            self._drained = drained
+            if self._without_splits is None:
+                self._without_splits = now
+            if timeout is not None and now - self._without_splits >= timeout:
+                self._idle_without_splits = True
         for split in self._splits.values():
             if held_back:
                 split.keep_from_idleness(now)
-            split.check_idleness(now, self._strategy.idleness_ms)
+            split.check_idleness(now, timeout)

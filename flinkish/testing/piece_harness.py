@@ -321,6 +321,7 @@ class PieceHarness:
             attempt_number=0,
             epoch=Epoch(self._epoch),
             processing_time=self._processing_time,
+            steady_time=self._processing_time,
             barrier=barrier,
             completed_checkpoints=completed,
             restore=self._restore if self._epoch == 0 else None,

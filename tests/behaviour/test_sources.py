@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import Duration, Row, Types, WatermarkStrategy
+from flinkish.common import Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
@@ -35,6 +35,7 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction, ProcessFunction, SourceFunction
+from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
 
@@ -179,6 +180,24 @@ def test_files_that_arrive_while_the_job_runs_are_read(env: StreamExecutionEnvir
         (tmp_path / "deeper").mkdir()
         arrive(tmp_path / "deeper", "second", ["d", "e"])
         assert take(lines, 2) == ["d", "e"]
+
+
+class LineTime(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return int(value)
+
+
+def test_windows_over_a_watched_folder_fire_also_while_a_reader_has_no_file(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(300))
+    arrive(tmp_path, "first", ["1", "2", "11"])
+    lines = env.from_source(watched(tmp_path), strategy.with_timestamp_assigner(LineTime()), "lines")
+    windows = lines.map(int, Types.LONG()).window_all(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    with windows.reduce(lambda a, b: a + b).execute_and_collect() as sums:
+        assert take(sums, 1) == [3]
+        arrive(tmp_path, "second", ["12", "25"])
+        assert take(sums, 1) == [23]
 
 
 def test_files_that_are_read_stay_read_after_a_savepoint(make_env: MakeEnvironment, tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class EpochTime:
     """The present of one slot: set at the start of each epoch, the same when the epoch is run again."""
 
     processing_time: int = 0
+    #: Milliseconds that only ever go on within an attempt: for timeouts.
+    steady: int = 0
     epoch: int = 0
     #: Set from another thread to end what runs; None where the whole process is ended for that.
     interrupted: threading.Event | None = None

@@ -12,6 +12,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.connectors.base import (
+    Boundedness,
     DriverSource,
     InputStatus,
     Source,
@@ -145,13 +146,13 @@ class _ReaderOutput:
 
     def _select(self, split_id: str) -> SplitWatermarks:
         assert self._combined is not None
-        self._split = self._combined.split(split_id, self._operator.context.time.now())
+        self._split = self._combined.split(split_id, self._operator.context.time.steady)
         return self._split
 
     def split_finished(self, split_id: str) -> None:
         self.finished_splits.add(split_id)
         if self._combined is not None:
-            self._combined.remove(split_id)
+            self._combined.remove(split_id, last_word=self._operator.goes_on)
             self._split = None
 
 
@@ -194,7 +195,9 @@ class SourceOperator(Operator):
         if not context.batch and (self.emits_watermarks or strategy.generates_watermarks or strategy.idleness_ms is not None):
             self._strategy = strategy
             self._periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
-            self.combined = CombinedWatermarks(strategy, self._periodic)
+            self.combined = CombinedWatermarks(strategy, self._periodic, context.attempt_id)
+        #: Event time has to move by the splits that end, as the input does not.
+        self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
     def connect(self, output: Output) -> None:
         # A source that knows its type emits values of it; from others the declared type is checked.
@@ -219,7 +222,8 @@ class SourceOperator(Operator):
         if finished:
             self._end()
         elif self.combined is not None:
-            self.combined.end_epoch(self.context.time.now(), held_back=self._held_back)
+            drained = not splits and status is InputStatus.NOTHING_AVAILABLE
+            self.combined.end_epoch(self.context.time.steady, held_back=self._held_back, drained=drained)
             self.send_watermark()
             splits = self._with_generators(splits)
             watermark = None if self.combined.idle or self.current_watermark == MIN_WATERMARK else self.current_watermark
@@ -232,7 +236,12 @@ class SourceOperator(Operator):
             wants_split=wants_split and not finished,
             watermark=watermark,
             held_back=self._held_back,
+            awaits_idleness=not finished and self._awaits_idleness(),
         )
+
+    def _awaits_idleness(self) -> bool:
+        combined = self.combined
+        return combined is not None and self._strategy.idleness_ms is not None and not combined.idle
 
     def drain(self) -> None:
         """End here, as if the input had."""
@@ -247,7 +256,7 @@ class SourceOperator(Operator):
     def _read_from_driver(self, command: ReaderCommand) -> tuple[InputStatus, tuple[SplitState, ...]]:
         # The generator of a driver-side source has no split; it travels in a split state of its own.
         if self.combined is not None and command.splits and "" not in self._known:
-            self.combined.split("", self.context.time.now(), command.splits[0].generator)
+            self.combined.split("", self.context.time.steady, command.splits[0].generator)
             self._known = {"": b""}
         for record in command.records:
             self._output.collect(record)
@@ -306,7 +315,7 @@ class SourceOperator(Operator):
             self._known = {}
             self._told_no_more = False
             if self.combined is not None:
-                self.combined = CombinedWatermarks(self._strategy, self._periodic)
+                self.combined = CombinedWatermarks(self._strategy, self._periodic, self.context.attempt_id)
                 self.combined.watermark = self.current_watermark
             self._output = _ReaderOutput(self)
             self._output.credit = command.credit
@@ -317,7 +326,7 @@ class SourceOperator(Operator):
             # A split that was not begun has no say yet, as in Flink: its generator comes with its first record.
             for state in new:
                 if state.generator is not None:
-                    self.combined.split(state.split_id, self.context.time.now(), state.generator)
+                    self.combined.split(state.split_id, self.context.time.steady, state.generator)
         if new:
             self._reader.add_splits([decode_split(source, state) for state in new])
         return self._reader

@@ -71,8 +71,8 @@ class TimestampsAndWatermarksOperator(Operator):
         self._strategy = config.strategy
         self._table = context.state.internal("watermarks")
         periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
-        self._combined = CombinedWatermarks(config.strategy, periodic)
-        self._split = self._combined.split("", context.time.now(), self._table.get("generator"))
+        self._combined = CombinedWatermarks(config.strategy, periodic, context.attempt_id)
+        self._split = self._combined.split("", context.time.steady, self._table.get("generator"))
 
     def open(self) -> None:
         assigner = self._strategy.timestamp_assigner
@@ -111,7 +111,7 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def before_barrier(self) -> None:
         if self._watched and self.current_watermark != MAX_WATERMARK:
-            self._combined.end_epoch(self.context.time.now())
+            self._combined.end_epoch(self.context.time.steady)
             self._send()
 
     def end_epoch(self) -> None:

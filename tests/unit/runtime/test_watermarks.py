@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from flinkish.common.time import Duration
 from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from flinkish.runtime.watermarks import CombinedWatermarks
@@ -99,3 +101,95 @@ def test_a_generator_goes_on_from_its_state_in_another_process() -> None:
     other.split("a", 5, combined.state_of("a")).event("v", 900)
     other.end_epoch(5)
     assert other.take() == (989, None)
+
+
+# -- splits that end -------------------------------------------------------------------------------------------------------------
+
+
+def read_to_its_end(combined: CombinedWatermarks, split: str, *timestamps: int) -> None:
+    for timestamp in timestamps:
+        combined.split(split, 0).event("v", timestamp)
+    combined.remove(split, last_word=True)
+
+
+def test_what_a_split_came_to_counts_when_nothing_is_left_to_read() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    read_to_its_end(combined, "a", 100)
+    assert combined.take() == (None, None)
+    combined.end_epoch(0, drained=False)
+    assert combined.take() == (None, None)
+    combined.end_epoch(0, drained=True)
+    assert combined.take() == (89, None)
+
+
+def test_splits_that_are_read_one_after_the_other_are_not_held_against_each_other() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    read_to_its_end(combined, "newer", 1000)
+    combined.split("older", 0).event("v", 100)
+    combined.end_epoch(0, drained=False)
+    assert combined.take() == (89, None)
+    read_to_its_end(combined, "older", 200)
+    combined.end_epoch(0, drained=True)
+    assert combined.take() == (989, None)
+
+
+def test_a_split_that_ends_beside_a_slower_one_is_held_back_by_it() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=True)
+    combined.split("slow", 0).event("v", 100)
+    combined.end_epoch(0)
+    read_to_its_end(combined, "fast", 1000)
+    read_to_its_end(combined, "slow", 200)
+    combined.end_epoch(0, drained=True)
+    assert combined.take() == (189, None)
+
+
+def test_no_periodic_watermark_comes_of_a_split_that_ends_where_they_are_turned_off() -> None:
+    combined = CombinedWatermarks(BOUNDED, periodic=False)
+    read_to_its_end(combined, "a", 100)
+    combined.end_epoch(0, drained=True)
+    assert combined.take() == (None, None)
+
+
+# -- idleness --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_subtask_without_splits_is_idle_after_the_timeout_and_active_with_the_next_split() -> None:
+    combined = CombinedWatermarks(BOUNDED.with_idleness(Duration.of_millis(50)), periodic=True)
+    combined.end_epoch(1_000, drained=True)
+    combined.end_epoch(1_049, drained=True)
+    assert combined.take() == (None, None)
+    combined.end_epoch(1_050, drained=True)
+    assert combined.take() == (None, True)
+    combined.split("a", 1_060).event("v", 100)
+    combined.end_epoch(1_060)
+    assert combined.take() == (89, False)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_another_attempt_counts_idleness_from_its_start_whatever_the_clocks_say(idle: bool) -> None:
+    strategy = BOUNDED.with_idleness(Duration.of_millis(50))
+    before = CombinedWatermarks(strategy, periodic=True, attempt="1")
+    before.split("a", 1_000).event("v", 1)
+    before.end_epoch(1_000)
+    before.end_epoch(1_050 if idle else 1_049)
+    state = before.state_of("a")
+    for start in (5, 1_000_000):
+        after = CombinedWatermarks(strategy, periodic=True, attempt="2")
+        after.split("a", start, state)
+        after.end_epoch(start + 49)
+        assert after.take()[1] is None
+        after.end_epoch(start + 50)
+        assert after.take()[1] is True
+    rebuilt = CombinedWatermarks(strategy, periodic=True, attempt="1")
+    rebuilt.split("a", 1_049, state)
+    rebuilt.end_epoch(1_050)
+    assert rebuilt.take()[1] is True
+
+
+def test_a_split_that_its_source_calls_idle_is_still_so_in_another_attempt() -> None:
+    before = CombinedWatermarks(WatermarkStrategy.no_watermarks(), periodic=True, attempt="1")
+    before.split("quiet", 0).mark_idle()
+    after = CombinedWatermarks(WatermarkStrategy.no_watermarks(), periodic=True, attempt="2")
+    after.split("quiet", 0, before.state_of("quiet"))
+    after.split("busy", 0).emit_watermark(5)
+    assert after.take() == (5, None)

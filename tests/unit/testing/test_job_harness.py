@@ -189,6 +189,59 @@ def test_a_strategy_with_idleness_finds_out_when_the_time_is_moved() -> None:
         sums.assert_output(("a", 1), ("b", 1), ("b", 1))
 
 
+def test_an_outage_makes_no_split_idle() -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(5))
+    with JobHarness(windowed(strategy, splits=2)) as job:
+        source, sums = job.source("source"), job.sink("sums")
+        source.emit(("a", 1), 1, split=0)
+        source.emit(("b", 1), 1, split=1)
+        savepoint = job.stop()
+        job._clock.move_to(60_000)
+        job.restart(savepoint=savepoint)
+        source.emit(("a", 1), 40, split=0)
+        job.advance(4_999)
+        source.emit(("b", 1), 5, split=1)
+        source.emit(("b", 1), 50, split=1)
+        sums.assert_output(("a", 1), ("b", 2))
+        job.advance(5_000)
+        job.finish()
+
+
+def watching(folder: Path, strategy: WatermarkStrategy) -> Callable[[Environment, JobHarness], None]:
+    """Sums of the numbers in files, which are their times, too, in windows of 10 ms; a look at the folder each hour."""
+
+    def program(env: Environment, job: JobHarness) -> None:
+        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(folder))
+        files = source.monitor_continuously(Duration.of_hours(1)).build()
+        timed = strategy.with_timestamp_assigner(LineTime())
+        numbers = env.from_source(files, timed, "files", Types.STRING()).map(int, Types.LONG())
+        windows = numbers.window_all(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        windows.reduce(lambda a, b: a + b).sink_to(job.sink("sums"))
+
+    return program
+
+
+def test_windows_over_a_watched_folder_fire_while_files_come(tmp_path: Path) -> None:
+    (tmp_path / "1").write_text("1\n2\n11\n", encoding="utf-8")
+    with JobHarness(watching(tmp_path, WatermarkStrategy.for_monotonous_timestamps())) as job:
+        sums = job.sink("sums")
+        sums.assert_output(3)
+        # Read in one go, in the order of their names: what is older in the second one is not late.
+        (tmp_path / "2").write_text("12\n40\n", encoding="utf-8")
+        (tmp_path / "3").write_text("13\n25\n", encoding="utf-8")
+        job.advance(3_600_000)
+        sums.assert_output(36, 25)
+        job.crash(CrashPoint.AFTER_COMMIT)
+        (tmp_path / "4").write_text("41\n53\n", encoding="utf-8")
+        job.advance(3_600_000)
+        sums.assert_output(81)
+
+
+class LineTime(TimestampAssigner):
+    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
+        return int(value)
+
+
 # -- processing time ---------------------------------------------------------------------------------------------------------
 
 
