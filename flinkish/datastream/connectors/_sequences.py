@@ -75,6 +75,12 @@ class OwnedSplits(Generic[SplitT]):
     def update(self, split: SplitT) -> None:
         self._splits[split.split_id] = split
 
+    def put_last(self, split_id: str) -> None:
+        """Have all other splits read before this one is read again, if it has not ended."""
+        split = self._splits.pop(split_id, None)
+        if split is not None:
+            self._splits[split_id] = split
+
     def remove(self, split_id: str) -> None:
         del self._splits[split_id]
 

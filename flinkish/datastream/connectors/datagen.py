@@ -47,7 +47,7 @@ class GeneratorFunction(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataGeneratorSplit(SourceSplit):
-    """The indexes from `next_index` to `end`, both inclusive.
+    """The indexes from `next_index` to `end`, both inclusive, each `step` after the one before.
 
     A split has its own share of the rate, so that the whole stays the same at any parallelism. `allowance` counts thousandths
     of a record that may be emitted, as it stood at `allowance_time` (processing time, milliseconds; None before the first look).
@@ -57,6 +57,7 @@ class DataGeneratorSplit(SourceSplit):
     end: int
     #: How many splits the source was cut into: the share of the rate is one of so many.
     shares: int
+    step: int = 1
     allowance: float = 1000.0
     allowance_time: int | None = None
 
@@ -64,8 +65,10 @@ class DataGeneratorSplit(SourceSplit):
 class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]):
     """Emit `generator_function(index)` for index 0 to count - 1, cut into one range for each reader.
 
-    `count` None never ends. `records_per_second` limits the rate over all readers together; the limit is kept by processing time,
-    so an epoch that is run again emits the same records.
+    `count` None never ends: of two readers one has the even and one the odd indexes. `records_per_second` limits the rate over
+    all readers together; the limit is kept by processing time, so an epoch that is run again emits the same records.
+
+    Differs from Flink: without a count it cuts its 2^63 indexes into ranges, too, so that only one reader begins at 0.
 
     >>> source = DataGeneratorSource(lambda index: index * index, 10)
     >>> source.boundedness.value
@@ -112,14 +115,22 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
     def create_enumerator(
         self, context: SplitEnumeratorContext[DataGeneratorSplit]
     ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
-        last = _MAX_LONG - 1 if self._count is None else self._count - 1
-        ranges = cut_range(0, last, context.parallelism)
+        if self._count is None:
+            # Ranges would begin at indexes that the source never reaches.
+            ranges, step = [(first, _MAX_LONG - 1) for first in range(context.parallelism)], context.parallelism
+        else:
+            ranges, step = cut_range(0, self._count - 1, context.parallelism), 1
         return FixedSplitsEnumerator(
             context,
             [
                 # The first record comes at once, those of the other splits one after the other as the rate says.
                 DataGeneratorSplit(
-                    split_id=str(i), next_index=first, end=end, shares=len(ranges), allowance=1000.0 * (1 - i / len(ranges))
+                    split_id=str(i),
+                    next_index=first,
+                    end=end,
+                    shares=len(ranges),
+                    step=step,
+                    allowance=1000.0 * (1 - i / len(ranges)),
                 )
                 for i, (first, end) in enumerate(ranges)
             ],
@@ -168,15 +179,16 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
             split = self._splits.first()
             if split is not None:
                 self._emit(split, max(1, output.credit), output)
+                # One that never ends must not keep the others waiting for ever.
+                self._splits.put_last(split.split_id)
             return self._splits.status()
         credit = max(1, output.credit)
         throttled = False
         # Each split has its own allowance, so all of them are served.
         for split in self._splits.all():
-            before = split.next_index
             split = self._refill(split, self._records_per_second)
             allowed = int(split.allowance // 1000)
-            due = min(allowed, credit, split.end - before + 1)
+            due = min(allowed, credit, _left(split))
             split = replace(split, allowance=split.allowance - due * 1000)
             self._splits.update(split)
             self._emit(split, due, output)
@@ -191,8 +203,8 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
         if limit <= 0:
             return
         output.select_split(split.split_id)
-        stop = min(split.end + 1, split.next_index + limit)
-        output.collect_all(map(self._generate, range(split.next_index, stop)))
+        stop = split.next_index + min(limit, _left(split)) * split.step
+        output.collect_all(map(self._generate, range(split.next_index, stop, split.step)))
         if stop > split.end:
             self._splits.remove(split.split_id)
             output.split_finished(split.split_id)
@@ -214,3 +226,8 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
     def close(self) -> None:
         if isinstance(self._function, GeneratorFunction):
             self._function.close()
+
+
+def _left(split: DataGeneratorSplit) -> int:
+    """Return how many indexes a split has left."""
+    return (split.end - split.next_index) // split.step + 1

@@ -151,6 +151,48 @@ def test_generator_without_a_count_never_ends() -> None:
     assert SourceRun(DataGeneratorSource(lambda index: index, 0)).values() == []
 
 
+def endless_readers(parallelism: int, splits: list[DataGeneratorSplit] | None = None) -> list[Any]:
+    """Return the readers of an endless source, with the splits of a checkpoint if there is one."""
+    source = DataGeneratorSource(lambda index: index)
+    context = FakeEnumeratorContext(parallelism)
+    enumerator = source.create_enumerator(context) if splits is None else source.restore_enumerator(context, ())
+    if splits is not None:
+        enumerator.add_splits_back([stored(split, DataGeneratorSplit) for split in splits], 0)
+    readers = [source.create_reader(FakeReaderContext()) for _ in range(parallelism)]
+    for request in range(max(parallelism, len(splits or ()))):
+        enumerator.handle_split_request(request % parallelism)
+    for subtask, reader in enumerate(readers):
+        reader.add_splits(context.assigned.get(subtask, []))
+    return readers
+
+
+def polled(readers: list[Any], credit: int, times: int) -> list[list[int]]:
+    """Poll each reader some times; return what each gave."""
+    outputs: list[list[int]] = [[] for _ in readers]
+    for _ in range(times):
+        for reader, values in zip(readers, outputs, strict=True):
+            output = FakeOutput(credit)
+            reader.poll_next(output)
+            values += output.values
+    return outputs
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_readers_of_a_generator_without_a_count_take_turns_from_zero_on(parallelism: int) -> None:
+    outputs = polled(endless_readers(parallelism), 4, 5)
+    assert sorted(index for values in outputs for index in values) == list(range(20 * parallelism))
+    assert all(values == sorted(values) for values in outputs)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_generator_without_a_count_goes_on_exactly_at_another_parallelism(after: int) -> None:
+    before = endless_readers(2)
+    polled(before, 10, 1)
+    restored = endless_readers(after, [split for reader in before for split in reader.snapshot_state()])
+    outputs = polled(restored, 5, 2 if after == 1 else 1)
+    assert sorted(index for values in outputs for index in values) == list(range(20, 30))
+
+
 class RateLimited:
     """Readers of a rate-limited source, over all subtasks, with a clock moved by hand."""
 
