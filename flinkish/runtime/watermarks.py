@@ -57,6 +57,10 @@ class SplitWatermarks:
         elif timeout is not None and not self.idle and now - self._last_event >= timeout:
             self.mark_idle()
 
+    def idle_at(self, timeout: int) -> int | None:
+        """Return when the split falls idle if no record comes; None if it is idle."""
+        return None if self.idle else self._last_event + timeout
+
     def keep_from_idleness(self, now: int) -> None:
         """Count idleness from now on: nothing was read, though there may be something."""
         self._last_event = now

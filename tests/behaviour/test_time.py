@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
-from flinkish.common import Duration, Types, WatermarkStrategy
+from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, TimeDomain
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
@@ -13,8 +14,10 @@ from flinkish.datastream.functions import (
     KeyedProcessFunction,
     ProcessFunction,
     RuntimeContext,
+    SourceFunction,
 )
 from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
 
@@ -229,3 +232,33 @@ def test_sources_of_an_alignment_group_do_not_run_ahead_of_the_slowest(make_env:
     assert read_together(make_env(1, settings), aligned) < 50 + 160 + 80
     if engine == "local":
         assert read_together(make_env(1, settings), strategy) > 500
+
+
+class Emits(SourceFunction):
+    """Emits some records and then nothing for ever; it runs on the driver, so that no reader is asked again and again."""
+
+    def __init__(self, *records: Any) -> None:
+        self.records = records
+
+    def run(self, ctx: SourceFunction.SourceContext) -> None:
+        self.cancelled = threading.Event()
+        for record in self.records:
+            ctx.collect(record)
+        self.cancelled.wait()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def test_a_stream_falls_idle_behind_its_source_though_nothing_else_happens(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    waiting = strategy.with_idleness(Duration.of_millis(300))
+    pairs = Types.TUPLE([Types.STRING(), Types.LONG()])
+    busy = env.add_source(Emits(("a", 1), ("a", 30)), "busy", pairs)
+    quiet = env.add_source(Emits(), "quiet", pairs)
+    timed = busy.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(Second()))
+    both = timed.union(quiet.assign_timestamps_and_watermarks(waiting.with_timestamp_assigner(Second())))
+    windows = both.window_all(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    with windows.reduce(lambda a, b: (a[0], a[1] + b[1])).execute_and_collect() as sums:
+        assert next(sums) == ("a", 1)

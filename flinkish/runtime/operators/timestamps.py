@@ -114,6 +114,15 @@ class TimestampsAndWatermarksOperator(Operator):
             self._combined.end_epoch(self.context.time.steady)
             self._send()
 
+    def next_timer(self) -> int | None:
+        """Have an epoch run when the stream falls idle: those who wait for its watermark may have nothing else to run one for."""
+        timeout = self._strategy.idleness_ms
+        if timeout is None or not self._watched or self.current_watermark == MAX_WATERMARK:
+            return None
+        idle_at = self._split.idle_at(timeout)
+        time = self.context.time
+        return None if idle_at is None else time.processing_time + max(1, idle_at - time.steady)
+
     def end_epoch(self) -> None:
         state = self._combined.state_of("")
         if self._table.get("generator") != state:

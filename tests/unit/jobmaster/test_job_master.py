@@ -101,6 +101,13 @@ class TestEpochs:
         assert [command.epoch for command in job.epochs] == list(range(len(job.epochs)))
         assert [command.processing_time for command in job.epochs[:2]] == [1_000_000, 1_000_010]
 
+    def test_a_wall_clock_that_is_set_moves_processing_time_but_not_what_timeouts_go_by(self) -> None:
+        job = Job(Numbers((0, 25)), credit=10)
+        job.on_epoch(1, lambda: setattr(job.clock, "wall_time", lambda: 5))
+        job.run()
+        assert [command.steady_time for command in job.epochs[:3]] == [1_000_000, 1_000_010, 1_000_020]
+        assert [command.processing_time for command in job.epochs[:3]] == [1_000_000, 1_000_010, 5]
+
     def test_an_idle_job_without_anything_due_waits_without_end(self) -> None:
         job = Job(Numbers(lasting=True)).run()
         assert isinstance(job.error, JobExecutionError)

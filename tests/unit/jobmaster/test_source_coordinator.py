@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -70,6 +71,16 @@ class TestEnumerators:
         sources.apply(0, report(wants=True))
         sources.after_epoch()
         assert not sources.input_ready
+        assert not sources.wants_poll
+
+    def test_a_reader_without_splits_is_asked_again_until_it_has_fallen_idle(self) -> None:
+        sources = coordinator(Numbers(lasting=True))
+        sources.start(None)
+        sources.commands(10)
+        sources.apply(0, replace(report(wants=True), awaits_idleness=True))
+        sources.after_epoch()
+        assert (sources.input_ready, sources.wants_poll) == (False, True)
+        sources.apply(0, report(wants=True))
         assert not sources.wants_poll
 
     def test_a_reader_with_splits_that_has_nothing_now_is_to_be_asked_again(self) -> None:
