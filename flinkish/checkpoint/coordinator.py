@@ -74,6 +74,13 @@ class CoordinatorListener(Protocol):
         """Learn that a checkpoint will not complete."""
         ...
 
+    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
+        """Learn, after `checkpoint_completed`, that the job is not to stop with this checkpoint after all.
+
+        The savepoint could not be written. Returns, for whoever asked for it, what becomes of the job.
+        """
+        ...
+
     def fail_job(self, error: CheckpointError) -> None:
         """Fail the attempt. A StaleGenerationError must end this driver process's work for good, without any restart."""
         ...
@@ -205,8 +212,8 @@ class CheckpointCoordinator:
             self._abandon(reason)
         self._deliver()
 
-    def shutdown(self, end: JobEnd) -> None:
-        """End for good; deletes the job's checkpoints if its retention says so. A second call does nothing."""
+    def shutdown(self, end: JobEnd, *, keep: bool = False) -> None:
+        """End for good; deletes the job's checkpoints if its retention says so, unless `keep`. A second call does nothing."""
         with self._lock:
             if self._shut_down:
                 return
@@ -214,7 +221,7 @@ class CheckpointCoordinator:
             self._shut_down = True
             self._subtasks = None
             self._next_due = None
-            if deletes_checkpoints(self._settings.retention, end):
+            if not keep and deletes_checkpoints(self._settings.retention, end):
                 self._storage.delete_all()
         self._deliver()
 
@@ -280,7 +287,8 @@ class CheckpointCoordinator:
         """Ask for a savepoint below `directory` (default: execution.checkpointing.savepoint-dir). From any thread.
 
         With `stop` the job is to end when the future has a result; with `drain` its sources end before, so that timers
-        and windows fire. If stopping fails after the barrier went out, the future fails and `listener.fail_job` is called.
+        and windows fire. If stopping fails the future fails and the job goes on; with `drain`, once the barrier went out, it is
+        restarted from its last checkpoint (`listener.fail_job`), or ends if only the copy failed (`listener.stop_failed`).
         `result().root` is the path of the savepoint.
         """
         if drain and not stop:
@@ -465,13 +473,19 @@ class CheckpointCoordinator:
         target = request.target if request.kind is CheckpointKind.SAVEPOINT else None
         # Also if its place cannot be made: a part of it may have been, under this id.
         self._last_id = checkpoint_id
+        export: str | None = None
         try:
+            if request.kind.ends_job:
+                # Before the barrier: a folder that cannot be written is to leave the job as it is.
+                assert request.target is not None
+                export = self._storage.prepare_export(request.target)
             location = self._storage.prepare(checkpoint_id, target)
         except StaleGenerationError as error:
             self._refuse(request, FailureReason.SUPERSEDED_DRIVER, _text(error))
             self._superseded(error)
             return None
         except Exception as error:  # also a ConfigurationError, for the folder that a savepoint was asked for in
+            self._discard_export(export)
             self._refuse(request, FailureReason.IO_ERROR, _text(error))
             return None
         now = self._clock.monotonic()
@@ -483,7 +497,8 @@ class CheckpointCoordinator:
             started=now,
             deadline=now + self._settings.timeout,
             expected=self._subtasks,
-            target=request.target,
+            export=export,
+            drain=request.drain,
         )
         self._pending[checkpoint_id] = pending
         self._request_of[checkpoint_id] = request.sequence
@@ -575,6 +590,7 @@ class CheckpointCoordinator:
             return
         checkpoint_id = pending.checkpoint_id
         self._pending.pop(checkpoint_id, None)
+        self._discard_export(pending.export)
         if not keep_files:
             self._storage.discard(pending.location)
             self._aborted_locations[checkpoint_id] = pending.location
@@ -590,10 +606,16 @@ class CheckpointCoordinator:
         if self._history is not None:
             history = self._history
             self._outbox.calls.append(lambda: history.checkpoint_ended(record))
-        failure = Failure(checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, on_task=on_task, detail=detail)
+        failure = Failure(
+            checkpoint_id=checkpoint_id, kind=pending.kind, reason=reason, on_task=on_task, drained=pending.drain, detail=detail
+        )
         if pending.kind in (CheckpointKind.FINAL, CheckpointKind.STOP_SAVEPOINT):
             self._stopping = False
         self._settle(self._request_of.pop(checkpoint_id), failure)
+
+    def _discard_export(self, folder: str | None) -> None:
+        if folder is not None:
+            self._storage.discard(CheckpointLocation(directory=folder, root=folder))
 
     def _refuse(self, request: Request, reason: FailureReason, detail: str = "") -> None:
         """Turn away a request that no task has heard of."""
@@ -696,14 +718,18 @@ class CheckpointCoordinator:
 
     def _after_completion(self, pending: PendingCheckpoint, stored: StoredCheckpoint, record: CheckpointRecord) -> None:
         future = self._futures.pop(self._request_of.pop(pending.checkpoint_id), None)
+        failure: CheckpointError | None = None
         try:
             if pending.kind.is_recovery_point:
                 faults.reach("P10")
                 self._listener.checkpoint_completed(stored)
                 faults.reach("P11")
-            if pending.kind.ends_job:
-                assert pending.target is not None
-                stored = self._export(stored, pending.target)
+            if pending.export is not None:
+                try:
+                    with self._lock:
+                        stored = self._storage.export_savepoint(stored, pending.export)
+                except Exception as error:
+                    failure = self._stop_failed(stored, pending.export, error)
         except Exception as error:
             # A driver that stood still meanwhile meets what its successor has committed: then that is the reason.
             self.check_generation()
@@ -715,18 +741,26 @@ class CheckpointCoordinator:
             self._history.checkpoint_ended(record)
         with self._lock:
             self._storage.clean_up(tuple(self._pending))
-        if future is not None:
+        if future is not None and failure is not None:
+            future.set_exception(failure)
+        elif future is not None:
             future.set_result(stored)
 
-    def _export(self, stored: StoredCheckpoint, target: str) -> StoredCheckpoint:
-        try:
-            with self._lock:
-                return self._storage.export_savepoint(stored, target)
-        except Exception as error:
-            message = f"The savepoint with which the job was to stop could not be written below {target}: {_text(error)}"
+    def _stop_failed(self, stored: StoredCheckpoint, folder: str, error: Exception) -> CheckpointError:
+        """Return the error of a stop whose savepoint could not be written although that had been tried: a disk that is full now.
+
+        The checkpoint is complete, so nothing is lost: the job goes on, or, if its input was ended, ends.
+        """
+        with self._lock:
             self._stopping = False
-            self._listener.fail_job(CheckpointError(message))
-            raise CheckpointError(message) from error
+        outcome = self._listener.stop_failed(stored)
+        message = (
+            f"The savepoint with which job {self._job_id} was to stop could not be written to {folder}: {_text(error)}; {outcome}"
+        )
+        _log.warning("%s", message, exc_info=error)
+        failure = CheckpointError(message)
+        failure.__cause__ = error
+        return failure
 
 
 def _text(error: BaseException) -> str:

@@ -67,6 +67,9 @@ _VERSIONS_PER_SUMMARY = 10
 _CLAIM_TRIES = 20
 #: So many tries in a row that fail although nobody else was quicker: then it is the storage.
 _LONELY_TRIES = 3
+#: Written to a folder for a savepoint before the job is stopped for it.
+_PROBE = "probe"
+_PROBE_BYTES = 1 << 16
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _LONGEST_ERROR = 500
 
@@ -416,9 +419,23 @@ class DeltaCheckpointStorage:
         manifest = self._manifest(draft, ())
         return self._write_savepoint(Path(draft.location.root), manifest)
 
-    def export_savepoint(self, checkpoint: StoredCheckpoint, target: str) -> StoredCheckpoint:
-        """See CheckpointStorage.export_savepoint."""
+    def prepare_export(self, target: str) -> str:
+        """See CheckpointStorage.prepare_export."""
         root = self._make_savepoint_folder(target)
+        try:
+            with safe_files.create_file(root, _PROBE) as probe:
+                probe.write(bytes(_PROBE_BYTES))
+                probe.flush()
+                os.fsync(probe.fileno())
+            safe_files.remove_file(root, _PROBE)
+        except OSError:
+            self.discard(CheckpointLocation(directory=str(root), root=str(root)))
+            raise
+        return str(root)
+
+    def export_savepoint(self, checkpoint: StoredCheckpoint, folder: str) -> StoredCheckpoint:
+        """See CheckpointStorage.export_savepoint."""
+        root = Path(folder)
         try:
             for file in checkpoint.manifest.files:
                 safe_files.make_folders(root, os.path.dirname(file.path))

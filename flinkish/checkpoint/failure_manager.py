@@ -2,13 +2,14 @@
 
 | what failed                                    | counts as a failure               | fails the job                    |
 |------------------------------------------------|-----------------------------------|----------------------------------|
-| reason that does not count (failure_reason.py) | no                                | only a savepoint that stops it   |
+| reason that does not count (failure_reason.py) | no                                | only one that stops it, drained  |
 | older than the last completed checkpoint       | no                                | no                               |
 | an id that was counted before                  | no                                | no                               |
-| savepoint, on the driver                       | no                                | only a savepoint that stops it   |
+| savepoint, on the driver                       | no                                | only one that stops it, drained  |
 | anything else                                  | yes                               | when more than tolerable in a row|
 
-A completed checkpoint sets the count back to 0. Source: Flink's CheckpointFailureManager.
+A completed checkpoint sets the count back to 0. Source: Flink's CheckpointFailureManager. There any savepoint that was to stop
+the job restarts it, as its tasks wait at the barrier; here they go on, but input that was ended (drained) needs a restart.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Failure:
     reason: FailureReason
     #: Whether a task reported it, as against the driver.
     on_task: bool
+    #: Whether the input was ended for it.
+    drained: bool = False
     detail: str = ""
 
 
@@ -88,8 +91,8 @@ class CheckpointFailureManager:
 
     def failed(self, failure: Failure) -> Verdict:
         """Note a failure and say what it means."""
-        if failure.kind.ends_job and failure.checkpoint_id is not None and failure.reason not in _JOB_IS_GOING | _NEVER_STARTED:
-            # the tasks stopped for it at the barrier: only a restart gets them going again
+        if failure.drained and failure.checkpoint_id is not None and failure.reason not in _JOB_IS_GOING | _NEVER_STARTED:
+            # the sources have ended: only a restart gets them going again
             return FailJob(f"The savepoint with which the job was to stop failed: {_describe(failure)}")
         if not failure.reason.counts or (failure.kind.is_savepoint and not failure.on_task):
             return Ignore()

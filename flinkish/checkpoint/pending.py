@@ -50,7 +50,8 @@ class PendingCheckpoint:
         started: int,
         deadline: int,
         expected: Collection[Subtask],
-        target: str | None = None,
+        export: str | None = None,
+        drain: bool = False,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.kind = kind
@@ -58,7 +59,9 @@ class PendingCheckpoint:
         self.trigger_time = trigger_time
         self.started = started
         self.deadline = deadline
-        self.target = target
+        #: Prepared folder that a savepoint which stops the job is copied to.
+        self.export = export
+        self.drain = drain
         self.expected = frozenset(expected)
         self.aborted: FailureReason | None = None
         self.coordinator_state: CoordinatorState | None = None

@@ -151,8 +151,15 @@ class CheckpointStorage(Protocol):
         """Make a savepoint in passing durable at its own location. Errors as `commit`."""
         ...
 
-    def export_savepoint(self, checkpoint: StoredCheckpoint, target: str) -> StoredCheckpoint:
-        """Copy a completed checkpoint to a self-contained table below `target`, verifying every byte copied.
+    def prepare_export(self, target: str) -> str:
+        """Make the folder for a savepoint below `target`, try whether files can be written there, and return it.
+
+        For `export_savepoint`; `discard` removes it. Raises OSError or ConfigurationError.
+        """
+        ...
+
+    def export_savepoint(self, checkpoint: StoredCheckpoint, folder: str) -> StoredCheckpoint:
+        """Copy a completed checkpoint to a self-contained table in a prepared folder, verifying every byte copied.
 
         To be called when the sinks have committed what it holds: the copy leaves that out, so that a job that starts from it
         may write elsewhere.

@@ -142,6 +142,8 @@ class Attempt:
         self._command: EpochCommand | None = None
         self._trigger: Trigger | None = None
         self._completed: StoredCheckpoint | None = None
+        #: The savepoint with which the job was to stop could not be written, after its checkpoint was completed.
+        self._stop_failed = False
         self._began = 0
         self._ended = parts.clock.monotonic()
         self._admission = Admission(setup.admission)
@@ -544,6 +546,12 @@ class Attempt:
                 ) from error
         self._completed = checkpoint
 
+    def stop_failed(self) -> bool:
+        """Do not end with the checkpoint that was just completed, unless all input has; returns whether it has, or was ended."""
+        self._stop_failed = True
+        drained = self._trigger is not None and self._trigger.drain
+        return drained or len(self._finished) == len(self._subtasks)
+
     def _answer_readers(self) -> None:
         for source in self._sources.values():
             try:
@@ -558,7 +566,9 @@ class Attempt:
         """Finish if the last epoch's checkpoint was to end the job, or if all input has ended and everything is committed."""
         ended = len(self._finished) == len(self._subtasks)
         kind = None if self._completed is None else self._completed.manifest.kind
-        if kind is CheckpointKind.STOP_SAVEPOINT or (ended and kind is not None):
+        stops = kind is CheckpointKind.STOP_SAVEPOINT and not self._stop_failed
+        self._stop_failed = False
+        if stops or (ended and kind is not None):
             # A checkpoint of the epoch in which the last input ended has its barrier behind that end: it is the last one.
             self._farewell = True
         elif ended and not self._setup.checkpointing:

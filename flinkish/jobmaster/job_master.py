@@ -20,7 +20,7 @@ from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
-from flinkish.common import pickling
+from flinkish.common import options, pickling
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.errors import (
@@ -126,6 +126,8 @@ class JobMaster:
         self._attempt: Attempt | None = None
         self._cancelled: str | None = None
         self._suspended = False
+        #: What a savepoint was to hold and could not be copied.
+        self._keep_checkpoints = False
         self._ended = False
         self._started_at = environment.clock.monotonic()
         #: Completes with the result, the job's JobExecutionError, or JobCancelledError.
@@ -377,7 +379,7 @@ class JobMaster:
         try:
             if self._environment.retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
                 self._environment.retire()
-            coordinator.shutdown(end)
+            coordinator.shutdown(end, keep=self._keep_checkpoints and end is JobEnd.FINISHED)
         except BaseException:
             _log.warning("The checkpoints of job %s could not be deleted.", self.setup.job_id, exc_info=True)
 
@@ -488,6 +490,17 @@ class JobMaster:
 
     def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
         """Nothing to undo: tasks are told with the next command."""
+
+    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
+        """Have the job go on, or, if its input was ended for the savepoint, end all the same, keeping its last checkpoint."""
+        if self._attempt is None or not self._attempt.stop_failed():
+            return "the job goes on"
+        self._keep_checkpoints = True
+        if self.setup.configuration.contains(options.CHECKPOINTS_DIRECTORY):
+            rest = f"its last checkpoint, {checkpoint.external_path}, holds the same and stays"
+        else:
+            rest = f"as {options.CHECKPOINTS_DIRECTORY.key} is not set, its state ends with it"
+        return f"its input was ended, so the job ends, with all its results; {rest}"
 
     def fail_job(self, error: CheckpointError) -> None:
         """Fail the running attempt; a driver that was superseded ends for good."""

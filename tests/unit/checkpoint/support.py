@@ -235,9 +235,13 @@ class FakeStorage:
         self.savepoints.append(self._store(draft))
         return self.savepoints[-1]
 
-    def export_savepoint(self, checkpoint: StoredCheckpoint, target: str) -> StoredCheckpoint:
+    def prepare_export(self, target: str) -> str:
+        self._reach("prepare_export")
+        return target
+
+    def export_savepoint(self, checkpoint: StoredCheckpoint, folder: str) -> StoredCheckpoint:
         self._reach("export_savepoint")
-        self.exported.append((checkpoint.checkpoint_id, target))
+        self.exported.append((checkpoint.checkpoint_id, folder))
         return checkpoint
 
     def discard(self, location: CheckpointLocation) -> None:
@@ -261,6 +265,7 @@ class Listener:
         self.completed: list[StoredCheckpoint] = []
         self.aborted: list[tuple[int, FailureReason]] = []
         self.failures: list[CheckpointError] = []
+        self.failed_stops: list[int] = []
         self.wake_ups = 0
         self.commit_error: Exception | None = None
 
@@ -273,6 +278,10 @@ class Listener:
         if self.commit_error is not None:
             error, self.commit_error = self.commit_error, None
             raise error
+
+    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
+        self.failed_stops.append(checkpoint.checkpoint_id)
+        return "the listener's words"
 
     def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
         self.aborted.append((checkpoint_id, reason))

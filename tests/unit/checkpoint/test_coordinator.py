@@ -758,9 +758,10 @@ def test_no_checkpoint_starts_once_the_job_is_stopping() -> None:
 
 
 @pytest.mark.parametrize("how", ["decline", "expire", "commit"])
-def test_a_failed_stop_with_savepoint_fails_the_job(how: str) -> None:
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_stop_with_savepoint_that_failed_after_the_barrier_fails_the_job_if_its_input_was_ended(how: str, drain: bool) -> None:
     world = World(CheckpointSettings(interval=100, timeout=1_000, tolerable_failures=100))
-    future, _ = world.savepoint(stop=True)
+    future, _ = world.savepoint(stop=True, drain=drain)
     if how == "decline":
         world.decline(1)
     elif how == "expire":
@@ -770,18 +771,36 @@ def test_a_failed_stop_with_savepoint_fails_the_job(how: str) -> None:
         world.storage.fail["commit"] = OSError("no space")
         world.finish(1)
     assert "checkpoint 1" in error_of(future)
-    assert len(world.listener.failures) == 1
-    assert "stop" in str(world.listener.failures[0])
+    assert "/savepoints" in world.storage.discarded
+    if drain:
+        assert len(world.listener.failures) == 1
+        assert "stop" in str(world.listener.failures[0])
+    else:
+        assert world.listener.failures == []
+        world.clock.advance(100)
+        assert world.trigger().barrier.checkpoint_id == 2
 
 
-def test_a_stop_whose_copy_fails_is_no_stop_and_the_job_restarts_from_the_checkpoint() -> None:
+def test_a_stop_into_a_folder_that_cannot_be_written_is_refused_before_any_task_hears_of_it() -> None:
+    world = World()
+    world.storage.fail["prepare_export"] = OSError("read-only")
+    future = world.coordinator.trigger_savepoint("/savepoints", stop=True, drain=True)
+    assert world.coordinator.trigger_if_due() is None
+    assert "read-only" in error_of(future)
+    assert world.listener.failures == []
+    world.clock.advance(500)
+    assert world.trigger().kind is CheckpointKind.PERIODIC
+
+
+def test_a_stop_whose_copy_fails_is_no_stop_and_leaves_the_checkpoint() -> None:
     world = World()
     future, _ = world.savepoint(stop=True)
     world.storage.fail["export_savepoint"] = OSError("no space")
-    with pytest.raises(CheckpointError, match="no space"):
-        world.finish(1)
+    world.finish(1)
     assert "no space" in error_of(future)
-    assert len(world.listener.failures) == 1
+    assert "the listener's words" in error_of(future)
+    assert world.listener.failures == []
+    assert world.listener.failed_stops == [1]
     latest = world.coordinator.latest()
     assert latest is not None
     assert latest.checkpoint_id == 1

@@ -322,7 +322,7 @@ def test_a_checkpoint_exported_as_savepoint_does_not_need_the_job_any_more(tmp_p
     storage = make_storage(tmp_path / "checkpoints")
     storage.claim()
     stored = take(storage, 1)
-    savepoint = storage.export_savepoint(stored, f"file://{tmp_path}/savepoints")
+    savepoint = storage.export_savepoint(stored, storage.prepare_export(f"file://{tmp_path}/savepoints"))
     storage.delete_all()
     checkpoint_files.verify_files(savepoint)
     assert DeltaTable(str(savepoint.root)).to_pyarrow_table().num_rows == 23
@@ -337,9 +337,29 @@ def test_an_export_that_meets_a_damaged_file_leaves_nothing_behind(tmp_path: Pat
     content = bytearray(victim.read_bytes())
     content[50] ^= 1
     victim.write_bytes(content)
+    folder = storage.prepare_export(str(tmp_path / "savepoints"))
     with pytest.raises(CheckpointError, match="SHA-256"):
-        storage.export_savepoint(stored, str(tmp_path / "savepoints"))
+        storage.export_savepoint(stored, folder)
     assert list((tmp_path / "savepoints").iterdir()) == []
+
+
+def test_a_folder_that_takes_no_bytes_is_no_place_for_a_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = make_storage(tmp_path / "checkpoints")
+    storage.claim()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="Not a directory"):
+        storage.prepare_export(str(tmp_path / "file" / "savepoints"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            storage.prepare_export(str(tmp_path / "savepoints"))
+    assert list((tmp_path / "savepoints").iterdir()) == []
+    folder = storage.prepare_export(str(tmp_path / "savepoints"))
+    assert list(Path(folder).iterdir()) == []
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ def failure(
     *,
     kind: CheckpointKind = CheckpointKind.PERIODIC,
     on_task: bool = True,
+    drained: bool = False,
 ) -> Failure:
     number = None if checkpoint_id is None else CheckpointId(checkpoint_id)
-    return Failure(checkpoint_id=number, kind=kind, reason=reason, on_task=on_task)
+    return Failure(checkpoint_id=number, kind=kind, reason=reason, on_task=on_task, drained=drained)
 
 
 def test_the_reasons_that_count_are_those_of_flink() -> None:
@@ -87,10 +88,12 @@ def test_a_savepoint_that_fails_on_the_driver_does_not_count_but_on_a_task_it_do
     assert manager.failed(failure(2, FailureReason.DECLINED, kind=savepoint)) == Tolerate(1)
 
 
-def test_a_failed_savepoint_that_was_to_stop_the_job_fails_it_however_many_are_tolerated() -> None:
+def test_a_failed_savepoint_for_which_the_input_was_ended_fails_the_job_however_many_are_tolerated() -> None:
     manager = CheckpointFailureManager(100)
-    verdict = manager.failed(failure(1, FailureReason.EXPIRED, kind=CheckpointKind.STOP_SAVEPOINT, on_task=False))
-    assert isinstance(verdict, FailJob)
+    kind = CheckpointKind.STOP_SAVEPOINT
+    assert isinstance(manager.failed(failure(1, FailureReason.EXPIRED, kind=kind, on_task=False, drained=True)), FailJob)
+    assert manager.failed(failure(2, FailureReason.EXPIRED, kind=kind, on_task=False)) == Ignore()
+    assert manager.failed(failure(3, FailureReason.DECLINED, kind=kind)) == Tolerate(1)
 
 
 def test_a_stop_that_never_started_or_ended_with_the_job_does_not_fail_it() -> None:

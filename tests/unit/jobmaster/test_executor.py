@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from deltalake import DeltaTable
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.errors import (
+    CheckpointError,
     ConfigurationError,
     ForeignCheckpointError,
     InvalidProgramError,
@@ -227,6 +229,67 @@ def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id
         assert running.job_master._storage.generation == 1
     finally:
         running.cancel().result(20)
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_stop_into_a_folder_that_cannot_be_written_is_refused_and_the_job_goes_on(
+    make_env: MakeEnvironment, tmp_path: Path, checkpoints: bool, drain: bool
+) -> None:
+    taken: dict[str, Any] = {"execution.checkpointing.interval": 20} if checkpoints else {}
+    (tmp_path / "file").write_text("")
+    source = DataGeneratorSource(lambda index: index, 1_000, records_per_second=1_000)
+    slow = make_env(1, **taken).from_source(source, WatermarkStrategy.no_watermarks(), "Slow")
+    with slow.key_by(lambda n: 0).reduce(lambda a, b: a + b).execute_and_collect() as results:
+        first = next(results)
+        asked = results._client.stop_with_savepoint(drain, str(tmp_path / "file" / "savepoints"))
+        with pytest.raises(CheckpointError, match=r"could not be prepared.*Not a directory"):
+            asked.result(20)
+        sums = [first, *results]
+    assert sums[-1] == sum(range(1_000))
+    assert results._client.job_master.result.exception() is None
+
+
+@pytest.mark.parametrize("checkpoints", [True, False])
+@pytest.mark.parametrize("drain", [True, False])
+def test_a_disk_that_is_full_when_a_stopped_job_s_savepoint_is_written_costs_nothing(
+    make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoints: bool, drain: bool
+) -> None:
+    settings: dict[str, Any] = {"execution.checkpointing.dir": str(tmp_path / "checkpoints")}
+    if checkpoints:
+        settings["execution.checkpointing.interval"] = 20
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def sums(**more: Any) -> Any:
+        source = DataGeneratorSource(lambda index: index, None, records_per_second=1_000)
+        endless = make_env(1, **settings, **more).from_source(source, WatermarkStrategy.no_watermarks(), "N").uid("n")
+        return endless.key_by(lambda n: 0, key_type=Types.INT()).reduce(lambda a, b: a + b).uid("sums").execute_and_collect()
+
+    with sums() as results:
+        first = next(results)
+        with monkeypatch.context() as patch:
+            patch.setattr("flinkish.checkpoint.delta_storage.copy_verified", full)
+            asked = results._client.stop_with_savepoint(drain, str(tmp_path / "savepoints"))
+            with pytest.raises(CheckpointError, match="No space left") as error:
+                asked.result(20)
+        assert list((tmp_path / "savepoints").iterdir()) == []
+        if drain:
+            assert "its input was ended, so the job ends, with all its results" in str(error.value)
+            *_, last = [first, *results]
+            assert results._client.get_job_status().result() is JobStatus.FINISHED
+            # what the savepoint was to hold
+            (kept,) = (tmp_path / "checkpoints").glob("*/state")
+            (path,) = re.findall(rf"{re.escape(str(kept))}@\d+", str(error.value))
+            with sums(**{"execution.state-recovery.path": path}) as again:
+                again._client.cancel().result(20)
+        else:
+            assert "the job goes on" in str(error.value)
+            path = results._client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(20)
+            *_, last = [first, *results]
+            with sums(**{"execution.state-recovery.path": path}) as again:
+                assert next(again) > last
 
 
 def test_a_program_that_is_refused_leaves_nothing_behind(make_env: MakeEnvironment, tmp_path: Path) -> None:

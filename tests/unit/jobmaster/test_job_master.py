@@ -589,15 +589,27 @@ class TestSavepoints:
         job = Job(Numbers((0, 5))).run()
         assert isinstance(job.master.trigger_savepoint("/savepoints").exception(), CheckpointError)
 
-    def test_a_stop_whose_savepoint_cannot_be_written_fails_over(self) -> None:
-        job = Job(Numbers((0, 100)), interval=60_000, restart=ONCE)
-        job.storage.fail["export_savepoint"] = OSError("read-only")
+    @pytest.mark.parametrize("drain", [True, False])
+    @pytest.mark.parametrize("call", ["prepare_export", "export_savepoint"])
+    def test_a_stop_whose_savepoint_cannot_be_written_does_not_harm_the_job(self, call: str, drain: bool) -> None:
+        job = Job(Numbers((0, 100)), interval=60_000)
+        job.storage.fail[call] = OSError("read-only")
         asked = []
-        job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints", stop=True)))
+        job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints", stop=True, drain=drain)))
         job.run()
         assert "read-only" in str(asked[0].exception())
         assert job.master.status is JobStatus.FINISHED
-        assert job.results == list(range(100))
+        assert len(job.engine.programs) == 1
+        results = job.results
+        if call == "export_savepoint" and drain:
+            # the sources had ended, all they had read is a result
+            assert results == list(range(len(results)))
+            assert 0 < len(results) < 100
+            assert "with all its results" in str(asked[0].exception())
+            assert job.storage.deleted_all == 0
+        else:
+            assert results == list(range(100))
+            assert job.storage.deleted_all == 1
 
 
 class TestRecoveryOfAnotherProcess:
