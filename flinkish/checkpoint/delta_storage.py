@@ -689,8 +689,9 @@ class DeltaCheckpointStorage:
 
     def _sync_log(self) -> None:
         if self._durable:
+            if self._synced < 0:
+                sync(self._root)
             self._synced, _ = sync_log(self._root, self._synced)
-            self._sync(self._root)
 
     def _sync(self, path: Path) -> None:
         if self._durable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             table = self._open_or_create(schema)
             # On the very handle that commits: a commit by another driver after this look is a conflict.
             committed = table.transaction_version(application)
+            if committed == checkpoint_id:
+                self._check_same(table, application, checkpoint_id, files)
             if committed is not None and committed >= checkpoint_id:
                 if committed == checkpoint_id or application in self._origins:  # moved on by us, see above
                     break
@@ -161,7 +164,10 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                             "flinkish.sink-uid": requests[0].sink_uid,
                             "flinkish.checkpoint-id": str(checkpoint_id),
                         },
-                        app_transactions=[Transaction(name, checkpoint_id) for name in (application, *origins)],
+                        app_transactions=[
+                            *(Transaction(name, checkpoint_id) for name in (application, *origins)),
+                            Transaction(f"{application}/files", _digest(files)),
+                        ],
                     ),
                     post_commithook_properties=_HOOKS,
                 )
@@ -179,6 +185,19 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._overwrite = False
         if application not in self._origins:
             self._origins = ()
+
+    def _check_same(self, table: DeltaTable, application: str, checkpoint_id: int, files: Sequence[DeltaFile]) -> None:
+        """Raise SinkError if another job has committed a checkpoint of this lineage and id: ours must not pass for it.
+
+        At the end of the input of a job without checkpoints it may be our own, of an attempt that computed the same rows.
+        """
+        found = table.transaction_version(f"{application}/files")
+        if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
+            raise SinkError(
+                f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: another job has committed other rows under the "
+                "same id",
+                hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
+            )
 
     def _open_or_create(self, schema: str) -> DeltaTable:
         table = open_table(self._path)
@@ -232,7 +251,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         """Sync the log: the next checkpoint subsumes this one, and is synced. Also a commit found made: it may not have been."""
         try:
             newest, summarized = sync_log(self._path, self._synced)
-            sync(self._path)
+            if self._synced < 0:
+                sync(self._path)
         except OSError as error:
             raise SinkError(
                 f"DeltaSink: it is not known whether the disk keeps what was committed to {self._path}: {error.strerror or error}"
@@ -249,6 +269,11 @@ def _removes_old_entries(table: DeltaTable) -> bool:
 def _application(lineage: str, sink_uid: str) -> str:
     """Return the name that Delta knows a sink by: checkpoint ids rise within a lineage, and never come again."""
     return f"flinkish/{lineage}/{sink_uid}"
+
+
+def _digest(files: Sequence[DeltaFile]) -> int:
+    """Return a number that stands for files, whose names are random, as the version of a transaction."""
+    return int.from_bytes(hashlib.sha256("\n".join(sorted(file.path for file in files)).encode()).digest()[:8]) >> 1
 
 
 def _name(checkpoint_id: int) -> str:

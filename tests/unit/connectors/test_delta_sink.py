@@ -203,6 +203,19 @@ def test_a_sink_that_is_ahead_of_the_checkpoint_restored_is_refused(tmp_path: Pa
     assert len(pairs(tmp_path)) == 2 + len(rows)
 
 
+def test_a_job_on_a_copy_of_the_checkpoint_folder_does_not_pass_for_the_other_one(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    first = run.checkpoint([Row(k="a", v=1)])
+    copy = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    copy.restore(first)
+    copy.next_checkpoint = 2
+    second = run.checkpoint([Row(k="b", v=2)])
+    run.commit(second)
+    with pytest.raises(SinkError, match="another job has committed other rows under the same id"):
+        copy.checkpoint([Row(k="of the copy", v=3)])
+    assert pairs(tmp_path) == [("a", 1), ("b", 2)]
+
+
 def test_what_a_savepoint_holds_is_committed_once_in_the_lineage_that_prepared_it(tmp_path: Path) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
     run.checkpoint([Row(k="a", v=1)])
