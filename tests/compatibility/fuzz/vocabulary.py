@@ -312,6 +312,16 @@ class Counting(ProcessWindowFunction):
         context.window_state().get_state(ValueStateDescriptor("here", Types.LONG())).clear()
 
 
+class Split(ProcessWindowFunction):
+    """Emits the greatest record, and all others to a side output."""
+
+    def process(self, key, context, elements):
+        *others, greatest = sorted(elements, key=lambda element: element[1])
+        yield key, around(context.window()), greatest
+        for other in others:
+            yield side(), other
+
+
 class Apply(WindowFunction):
     def apply(self, key, window, inputs):
         return [(key, around(window), element) for element in inputs]
