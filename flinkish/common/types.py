@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
@@ -189,16 +190,23 @@ class Row:
         return all(value == other._values[theirs.index(name)] for name, value in zip(mine, self._values, strict=False))
 
     def __hash__(self) -> int:
-        if self._fields is None:
-            return hash(tuple(self._values))
-        # Equal rows hash equal, in whatever order their fields are.
-        return hash(frozenset(zip(self._fields, self._values, strict=False)))
+        # Equal rows hash equal, in whatever order their fields are: as the tuple of the values by name.
+        values = self._values
+        order = None if self._fields is None or len(self._fields) != len(values) else _order_by_name(self._fields)
+        return hash(tuple(values if order is None else [values[index] for index in order]))
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+@functools.lru_cache(maxsize=256)
+def _order_by_name(names: tuple[Any, ...]) -> list[int] | None:
+    """Return the positions of the values of a row in the order of their names; None if they are in it."""
+    order = sorted(range(len(names)), key=lambda index: str(names[index]))
+    return None if order == list(range(len(names))) else order
 
 
 def _restore_row(fields: tuple[Any, ...] | None, values: list[Any], row_kind: RowKind = _INSERT) -> Row:

@@ -5,11 +5,12 @@ Imports Arrow: only imported in the first epoch of a restored attempt.
 
 from __future__ import annotations
 
+import decimal
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.level_state import RestoreRequest, StateAddress
 from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta
 from flinkish.runtime.state.timers import TimerTable
+
+#: Classes of keys, as in a table, that belong to the key group that they have always belonged to.
+_SETTLED = PLAIN | {tuple, float, decimal.Decimal}
 
 
 @dataclass(slots=True)
@@ -317,6 +321,11 @@ def _fill(table: Table, reader: _Reader) -> None:
             raise AssertionError(f"{type(table).__name__} is in no checkpoint")
 
 
+def _all_plain(keys: list[Any]) -> bool:
+    kinds = set(map(type, keys))
+    return PLAIN.issuperset(kinds) or (kinds == {tuple} and PLAIN.issuperset(map(type, chain.from_iterable(keys))))
+
+
 class _Reader:
     def __init__(
         self, meta: TableMeta, by_kind: Mapping[str, pa.Table], stored_ttl: bool, now: Callable[[], int], *, trusted: bool
@@ -326,6 +335,8 @@ class _Reader:
         self._trusted = trusted
         self._stored_ttl = stored_ttl
         self._now = now
+        #: There are CanonicalKeys among the keys read last.
+        self._wrapped = False
 
     @property
     def _rows(self) -> pa.Table:
@@ -336,9 +347,14 @@ class _Reader:
         assert self._meta.key_type is not None
         codec = codec_of(self._meta.key_type, trusted=self._trusted)
         keys = decode_all(codec, table["key"])
-        if may_be_wrapped(self._meta.key_type):
-            keys = list(map(as_key, keys))
-            self._check_groups(keys, table["key_group"])
+        if may_be_wrapped(self._meta.key_type) and not _all_plain(keys):
+            given, keys = keys, list(map(as_key, keys))
+            self._wrapped = CanonicalKey in set(map(type, keys))
+            # Those of other classes have never changed their group.
+            classes = zip(map(type, keys), map(type, given), strict=True)
+            doubtful = [index for index, (kind, before) in enumerate(classes) if kind not in _SETTLED or before is bytearray]
+            if doubtful:
+                self._check_groups([keys[index] for index in doubtful], table["key_group"].take(pa.array(doubtful, pa.int64())))
         namespaces = table["namespace"]
         if namespaces.null_count == len(namespaces):
             return keys
@@ -350,20 +366,13 @@ class _Reader:
         ]
 
     def _check_groups(self, keys: Sequence[Any], stored: pa.ChunkedArray) -> None:
-        """Refuse keys that would be looked for in other key groups than those they are stored in: nobody would find them.
-
-        Those of most classes never change their group.
-        """
-        doubtful = [index for index, key in enumerate(keys) if key.__class__ not in PLAIN]
-        if not doubtful:
-            return
-        groups = key_groups_of([keys[index] for index in doubtful], self._meta.max_parallelism)
-        elsewhere = pc.not_equal(groups, stored.take(pa.array(doubtful, pa.int64())).combine_chunks())
+        """Refuse keys that would be looked for in other key groups than those they are stored in: nobody would find them."""
+        elsewhere = pc.not_equal(key_groups_of(keys, self._meta.max_parallelism), stored.combine_chunks())
         if pc.any(elsewhere).as_py():
-            index = doubtful[pc.index(elsewhere, True).as_py()]
             raise ForeignCheckpointError(
-                f"{pc.sum(elsewhere).as_py()} of {len(keys)} keys do not belong to the key group that they are stored in, "
-                f"such as {original_key(keys[index])!r}: an earlier version of flinkish hashed such objects by their attributes",
+                f"{pc.sum(elsewhere).as_py()} of its keys do not belong to the key group that they are stored in, "
+                f"such as {original_key(keys[pc.index(elsewhere, True).as_py()])!r}: "
+                "an earlier version of flinkish hashed such objects by their attributes",
                 hint="start this operator without its state, under another uid; see the CHANGELOG about keys.",
             )
 
@@ -385,7 +394,7 @@ class _Reader:
     def _distinct(self, table: pa.Table) -> list[Address]:
         """Return the addresses of rows of which there is one for each."""
         addresses = self._addresses(table)
-        if CanonicalKey in set(map(type, map(tables.key_of, addresses))) and len(set(addresses)) < len(addresses):
+        if self._wrapped and len(set(addresses)) < len(addresses):
             raise ForeignCheckpointError(
                 "some of its keys are equal, such as NaN within a tuple, or Rows with the same fields in another order: "
                 "an earlier version of flinkish took each of them for a key of its own",

@@ -65,7 +65,7 @@ def test_rows_are_equal_by_kind_and_values_and_named_rows_by_name() -> None:
 
 def test_a_row_hashes_as_its_tuple_and_is_not_orderable() -> None:
     assert hash(Row(1, "x")) == hash((1, "x"))
-    assert hash(Row(a=1, b="x")) == hash(Row(b="x", a=1))
+    assert hash(Row(a=1, b="x")) == hash(Row(b="x", a=1)) == hash((1, "x"))
     with pytest.raises(TypeError):
         assert Row(1) < Row(2)  # type: ignore[operator]
 
