@@ -397,8 +397,7 @@ class _Batches:
     def made(self, batch: Rows) -> Rows:
         """Take note of what a batch became."""
         size = max(1, sum(column.nbytes for column in batch.columns()))
-        fitting = len(batch.key_groups) * _BATCH_BYTES // size
-        self._rows = max(1, min(_BATCH_ROWS, 8 * self._rows, fitting))
+        self._rows = max(1, min(_BATCH_ROWS, len(batch.key_groups) * _BATCH_BYTES // size))
         return batch
 
 
