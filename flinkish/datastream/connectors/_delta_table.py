@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -169,7 +170,13 @@ def _plain(value: Any) -> Any:
 
 
 def open_table(path: str) -> DeltaTable | None:
-    """Open a table; None if there is none at the path."""
+    """Open a table; None if there is none at the path. Raises SinkError, also for a log that is not in the table's folder."""
+    log = os.path.join(path, "_delta_log")
+    if os.path.islink(log):
+        raise SinkError(
+            f"DeltaSink cannot open the table {path}: {log} is a link, and entries of the log would be written to where it leads",
+            hint="give the sink the path of the table itself; if nobody put the link there, the storage was tampered with.",
+        )
     try:
         with panics_as_errors():
             return DeltaTable(path) if DeltaTable.is_deltatable(path) else None

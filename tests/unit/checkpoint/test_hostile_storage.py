@@ -602,6 +602,16 @@ def test_a_delta_sink_does_not_write_through_a_link_in_place_of_a_partition(tmp_
     assert everything_in(home) == before
 
 
+def test_a_delta_sink_does_not_write_a_log_that_is_elsewhere(tmp_path: Path, home: Path) -> None:
+    SinkRun(DeltaSink(str(tmp_path / "table")), PAIR).checkpoint([Row("a", 1)])
+    (tmp_path / "table" / "_delta_log").rename(tmp_path / "moved")
+    (tmp_path / "table" / "_delta_log").symlink_to(tmp_path / "moved")
+    before = sorted((tmp_path / "moved").iterdir())
+    with pytest.raises(SinkError, match="_delta_log is a link"):
+        SinkRun(DeltaSink(str(tmp_path / "table")), PAIR).checkpoint([Row("b", 1)])
+    assert sorted((tmp_path / "moved").iterdir()) == before
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_files_of_a_cached_stream_are_not_named_by_a_checkpoint(trusted: bool) -> None:
     source = CacheSource("/cache", (CacheFile(0, "0-a", 10),), Types.STRING())

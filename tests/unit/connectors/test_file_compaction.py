@@ -90,9 +90,9 @@ class TwoStages:
         self.writers.epoch(values)
         self.compactors.epoch([])
 
-    def restore(self, checkpoint: tuple[Checkpoint, Checkpoint], parallelism: int) -> None:
-        self.writers.restore(checkpoint[0], parallelism)
-        self.compactors.restore(checkpoint[1], parallelism)
+    def restore(self, checkpoint: tuple[Checkpoint, Checkpoint], parallelism: int, *, lineage: str | None = None) -> None:
+        self.writers.restore(checkpoint[0], parallelism, lineage=lineage)
+        self.compactors.restore(checkpoint[1], parallelism, lineage=lineage)
 
 
 def text_sink(
@@ -132,6 +132,19 @@ def test_nothing_is_visible_until_the_files_are_merged(tmp_path: Path) -> None:
     assert visible(tmp_path) == []
     run.checkpoint(["c"])
     assert [path.read_text() for path in visible(tmp_path)] == ["a\nb\nc\n"]
+    assert hidden(tmp_path) == []
+
+
+@pytest.mark.parametrize("first", ["old", "new"])
+def test_files_that_wait_in_another_job_are_merged_as_copies_and_stay(tmp_path: Path, first: str) -> None:
+    old = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1)
+    old.checkpoint(["a"])
+    savepoint = old.checkpoint(["b"])
+    new = TwoStages(text_sink(tmp_path, strategy(checkpoints=3)), parallelism=1)
+    new.restore(savepoint, 1, lineage="another")
+    for name, run in (("old", old), ("new", new)) if first == "old" else (("new", new), ("old", old)):
+        run.checkpoint([name])
+    assert sorted(path.read_text() for path in visible(tmp_path)) == ["a\nb\nnew\n", "a\nb\nold\n"]
     assert hidden(tmp_path) == []
 
 
