@@ -270,6 +270,8 @@ class EpochReport:
     released: int = 0
     #: A task holds back records that may go on in the next epoch.
     holds: bool = False
+    #: A function, reader or writer that is open has a close() of its own, so that the job needs a last epoch to call it.
+    closes: bool = False
     #: When the earliest processing-time timer is due, in milliseconds.
     next_timer: int | None = None
     #: State of level 0, to be handed back in the next command.

@@ -252,6 +252,7 @@ class SlotTask:
             metrics=tuple(vertex_task.metrics() for vertex_task in task.tasks),
             released=max((report.released for report in reports), default=0),
             holds=any(report.holds for report in reports),
+            closes=any(vertex_task.closes() for vertex_task in task.tasks),
             next_timer=min(timers, default=None),
             carry_over=blob if level == 0 else None,
             process=process,

@@ -209,6 +209,12 @@ class VertexTask:
         opened, self._opened = self._opened, []
         close_all([*self.operators, *opened, self._event_loop])
 
+    def closes(self) -> bool:
+        """Return whether something that is open has a close() of its own."""
+        if any(operator.closes() for operator in self.operators):
+            return True
+        return any(type(function).close is not Function.close for function in self._opened)
+
     # -- one epoch -----------------------------------------------------------------------------------------------------------
 
     def run(

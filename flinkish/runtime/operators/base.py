@@ -264,6 +264,10 @@ class Operator:
     def close(self) -> None:
         """Close the user function."""
 
+    def closes(self) -> bool:
+        """Return whether `close` would call code that somebody wrote for it."""
+        return False
+
     # -- watermark across restore --------------------------------------------------------------------------------------------
 
     def watermark_to_keep(self) -> int | None:

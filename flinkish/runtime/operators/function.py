@@ -47,6 +47,9 @@ class FunctionOperator(Operator, Generic[ConfigT]):
             self._opened = False
             self.function.close()
 
+    def closes(self) -> bool:
+        return self._opened and type(self.function).close is not Function.close
+
     def side_types(self) -> dict[str, TypeInformation | None]:
         """Return the declared types of the side outputs that are read."""
         return {tag.tag_id: tag.type_info for tag in self.context.side_outputs}

@@ -112,6 +112,9 @@ class SinkOperator(Operator):
             writer, self._writer = self._writer, None
             writer.close()
 
+    def closes(self) -> bool:
+        return self._writer is not None and type(self._writer).close is not SinkWriter.close
+
 
 class SinkWriterOperator(SinkOperator):
     """Passes on as records, ahead of the barrier, what its writer prepared to be committed."""

@@ -355,6 +355,9 @@ class SourceOperator(Operator):
             reader, self._reader = self._reader, None
             reader.close()
 
+    def closes(self) -> bool:
+        return self._reader is not None and type(self._reader).close is not SourceReader.close
+
 
 def decode_split(source: Source[Any, Any, Any], state: SplitState) -> SourceSplit:
     """Return the split in a split state."""

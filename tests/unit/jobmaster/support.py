@@ -336,6 +336,7 @@ class FakeTasks:
     #: Called with each command before the reports are made; may return other reports, or raise.
     script: Callable[[EpochCommand], list[EpochReport] | None] = lambda command: None
     decline: bool = False
+    closes: bool = False
     commands: list[EpochCommand] = field(default_factory=list)
     #: The commands of last epochs, which are not among the others.
     farewells: list[EpochCommand] = field(default_factory=list)
@@ -404,6 +405,7 @@ class FakeTasks:
                     user={"Numbers.seen": report.records},
                 ),
             ),
+            closes=self.closes,
             next_timer=self.next_timer,
             carry_over=b"carried-%d-%d" % (subtask, command.epoch),
         )

@@ -511,8 +511,18 @@ class TestClosing:
         assert "all is committed, only close() failed" in str(job.error)
         assert job.master.status is JobStatus.FAILED
 
+    @pytest.mark.parametrize("interval", [None, 60_000])
+    @pytest.mark.parametrize("closes", [True, False])
+    def test_a_last_epoch_is_run_where_tasks_have_something_to_close(self, closes: bool, interval: int | None) -> None:
+        job = Job(Numbers((0, 5)), interval=interval)
+        job.tasks.closes = closes
+        job.run()
+        assert len(job.tasks.farewells) == closes
+        assert job.results == list(range(5))
+
     def test_an_engine_lost_behind_a_stop_with_savepoint_ends_the_job(self) -> None:
         job = Job(Numbers((0, 1_000)), interval=60_000, restart=ONCE)
+        job.tasks.closes = True
         asked = []
         job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints", stop=True)))
 

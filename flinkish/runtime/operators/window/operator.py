@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.common.errors import InvalidArgumentError, StateError
 from flinkish.datastream.functions import (
     AllWindowFunction,
+    Function,
     PassThroughAllWindowFunction,
     PassThroughWindowFunction,
     ProcessAllWindowFunction,
@@ -74,6 +75,10 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         finally:
             if opened and self.config.fold is not None:
                 self.config.fold.close()
+
+    def closes(self) -> bool:
+        fold = self.config.fold
+        return super().closes() or (self._opened and fold is not None and type(fold).close is not Function.close)
 
     def _make_late_output(self) -> Emit | None:
         tag = self.config.late_data_tag
