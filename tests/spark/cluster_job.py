@@ -1,6 +1,6 @@
-"""A script for the test with executors of their own: kills one executor, once, and prints what came out.
+"""A script for the test with executors of their own: kills one within an epoch and one between two, and prints what came out.
 
-Arguments: marker file, "between" (epochs) or "within" (an epoch).
+Argument: a folder for its marker files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _executor_of(pid: int) -> int:
 
 
 def main() -> None:
-    marker, when = Path(sys.argv[1]), sys.argv[2]
+    within, between = Path(sys.argv[1], "within"), Path(sys.argv[1], "between")
     # Less memory than a worker of local-cluster has: else an executor is only placed after a minute.
     settings = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
     SparkSession.builder.master("local-cluster[2,1,1024]").config(map=settings).getOrCreate()
@@ -38,12 +38,12 @@ def main() -> None:
         loop = ToyLoop(_EPOCHS)
 
         def kill(epoch: int, loop: ToyLoop = loop) -> None:
-            if when == "between" and epoch == 3 and not marker.exists():
-                marker.touch()
+            if epoch == 3 and within.exists() and not between.exists():
+                between.touch()
                 os.kill(_executor_of(loop.reports[-1][0].process["pid"]), signal.SIGKILL)
 
         loop.before = kill
-        hook = KillOnce(marker, slot=1, level=1, epoch=2, victim=lambda: parent_jvm().pid) if when == "within" else None
+        hook = KillOnce(within, slot=1, level=1, epoch=2, victim=lambda: parent_jvm().pid)
         program = toy_program(engine.scratch_root(), settings=ToySettings(hook=hook))
         try:
             engine.run_attempt(program, loop)
@@ -53,7 +53,7 @@ def main() -> None:
             failures.append(str(error))
     engine.close()
     exact = loop.counts() == expected_counts(_EPOCHS)
-    print(json.dumps({"exact": exact, "failures": failures, "killed": marker.exists()}))
+    print(json.dumps({"exact": exact, "failures": failures, "killed": [path.exists() for path in (within, between)]}))
 
 
 if __name__ == "__main__":
