@@ -51,7 +51,6 @@ _CASES = {
         ("in the middle of an epoch", 3),
         ("state files written, not committed", 2),
         ("checkpoint committed, sinks not", 3),
-        ("sinks committed", 2),
     ],
 }
 _HA = "-Dhigh-availability.cluster-id=recovery"
