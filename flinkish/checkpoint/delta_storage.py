@@ -440,8 +440,8 @@ class DeltaCheckpointStorage:
             for file in checkpoint.manifest.files:
                 safe_files.make_folders(root, os.path.dirname(file.path))
                 copy_verified(checkpoint, file, root)
-            for folder in {os.path.dirname(file.path) for file in checkpoint.manifest.files}:
-                self._sync(root / folder)
+            for inside in {os.path.dirname(file.path) for file in checkpoint.manifest.files}:
+                self._sync(root / inside)
             manifest = dataclasses.replace(checkpoint.manifest, kind=CheckpointKind.STOP_SAVEPOINT, committables=(), previous=())
             (root / paths.folder_name(manifest.checkpoint_id, manifest.generation)).mkdir(exist_ok=True)
             return self._write_savepoint(root, manifest)

@@ -24,7 +24,7 @@ def _whole_number(value: Any, what: str) -> int:
 
 
 def _in_millis(value: Any, unit: int, what: str) -> int:
-    """Return an amount of a unit of so many milliseconds in milliseconds, if that is a whole number."""
+    """Convert an amount to milliseconds, given the milliseconds of its unit; refuse a fraction of a millisecond."""
     if isinstance(value, float) and math.isfinite(value):
         # As it is written: 1.001 * 1000 would be 1000.9999999999999.
         millis = Decimal(repr(float(value))) * unit

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.manifest import OperatorShape
@@ -22,9 +21,6 @@ from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import program_parts
 from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger("flinkish.jobmaster.recovery")
 

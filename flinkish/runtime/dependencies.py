@@ -399,5 +399,5 @@ def _inside_only(archive: str, name: str) -> Iterator[None]:
 def _leaves(archive: str, why: str) -> InvalidProgramError:
     return InvalidProgramError(
         f"the archive {archive} is refused, as it would write outside of its folder: {why}",
-        hint="pack it anew, with the files themselves in place of links: `zip -r` without `-y`, `tar --dereference`.",
+        hint="pack it again, with the files themselves instead of links: `zip -r` without `-y`, `tar --dereference`.",
     )

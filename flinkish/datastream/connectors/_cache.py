@@ -198,7 +198,8 @@ class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
             # also a position may be made up, in the middle of what would be a pickle then
             raise ForeignCheckpointError(
                 "a position in a cached stream is not taken from a checkpoint that another key has signed",
-                hint="give the source another uid to start it anew, with execution.state-recovery.ignore-unclaimed-state.",
+                hint="give the source another uid, so that it starts from the beginning, and set "
+                "execution.state-recovery.ignore-unclaimed-state.",
             )
 
     def create_reader(self, context: SourceReaderContext) -> _CacheReader:

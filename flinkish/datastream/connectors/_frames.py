@@ -54,7 +54,7 @@ def _positions(labels: list[Any], names: tuple[str, ...]) -> Sequence[int]:
         return _by_position(labels, len(names), f"a ROW of {len(names)} fields")
     raise InvalidArgumentError(
         f"from_collection: the DataFrame has no columns {missing} for the fields of the row; it has {labels}.",
-        hint="frame.rename(columns={...}) names them anew.",
+        hint="frame.rename(columns={...}) renames them.",
     )
 
 

@@ -256,7 +256,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
             make_folders(self._path)
             safe_files.make_folders(self._path, folder)
             with safe_files.create_file(self._path, path) as file:
-                pq.write_table(table, file, compression=self._compression)
+                pq.write_table(table, file, compression=self._compression, write_page_checksum=True)
                 file.flush()
                 os.fsync(file.fileno())
             status = os.stat(target)

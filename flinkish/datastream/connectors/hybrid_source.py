@@ -104,7 +104,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
             if not 0 <= index < len(self._sources):
                 raise ForeignCheckpointError(
                     f"the checkpoint was made while source {index} of the HybridSource was read; there are {len(self._sources)}",
-                    hint="add the sources that were there, or give the source another uid to start it anew.",
+                    hint="add the sources that were there, or give the source another uid, so that it starts from the beginning.",
                 )
             source = self._sources[index]
             own = [

@@ -46,7 +46,7 @@ _STOP_TIMEOUT_MS = 8_000
 _TASKS_TIMEOUT_MS = 3_000
 #: The scheduler forgets a task a moment before it logs its end.
 _TASK_LOG_S = 0.2
-#: How often it is looked whether epochs begin; hosts end after ten minutes without a sign.
+#: Seconds between two checks whether an epoch has begun; a host ends after ten minutes without a call or a touched program file.
 _SIGN_OF_LIFE_S = 60.0
 #: What Spark says of a job when the JVM has begun to end, after which it has a few things to do.
 _SHUT_DOWN = "SparkContext was shut down"

@@ -34,8 +34,8 @@ from flinkish.runtime.protocol import (
 )
 from flinkish.runtime.watermarks import CombinedWatermarks, SplitWatermarks
 
-#: Records that a reader emits before it is looked how far it has come, which takes two microseconds: first one, as it may be
-#: large, then more, as long as a part has no more bytes than these.
+#: Records to read between two checks of the output size, each of which takes two microseconds: first one, as it may be large,
+#: then more, as long as a part stays below this number of bytes.
 _FIRST_PART = 1
 _LARGEST_PART = 1_024
 _PART_BYTES = 1 << 20

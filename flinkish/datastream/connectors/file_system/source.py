@@ -101,7 +101,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
             if not any(would_find(root, path, follow_links=trusted) for root in self._settings.paths):
                 raise ForeignCheckpointError(
                     f"a split in the checkpoint is of the file {path!r}, which is not below {', '.join(self._settings.paths)}",
-                    hint="give the source the former path as well, or another uid to start it anew. "
+                    hint="give the source the former path as well, or another uid, so that it starts from the beginning. "
                     "If the path was never one of the source, the checkpoint was tampered with.",
                 )
 

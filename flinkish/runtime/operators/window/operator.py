@@ -34,8 +34,6 @@ from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 #: Key, window, context, elements.
 CallFunction = Callable[[Any, Any, WindowFunctionContext, list[Any]], Any]
 
-#: PyFlink's name of the counter of records that came too late and that no side output took.
-
 _CONTINUE = TriggerResult.CONTINUE
 
 
