@@ -118,7 +118,7 @@ def submit(arguments: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key, such as one of Spark's.")
+@click.option("-D", "properties", multiple=True, metavar="spark.KEY=VALUE", help="Set a key of Spark.")
 @click.option("-n", "--rows", type=click.IntRange(min=1), default=100, show_default=True, help="Rows to show of each result.")
 @click.argument("statements", nargs=-1, metavar="[STATEMENT]...")
 def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> None:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flinkish.common.config_file import load_configuration
-from flinkish.common.errors import InvalidProgramError
+from flinkish.common.config_file import load_configuration, parse_properties
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.engine.spark.session import hold_delta_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
 
@@ -29,7 +29,7 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
     At a terminal a wrong statement is shown and the next one asked for. Else it raises InvalidProgramError, with Spark's reason;
     EngineError if Spark does not start.
     """
-    settings = SparkSettings.of(load_configuration(properties, environment=os.environ))
+    settings = SparkSettings.of(load_configuration(_of_spark(properties), environment=os.environ))
     asked = not statements and sys.stdin.isatty()
     given = statements or split_statements(_typed(sys.stdin) if asked else sys.stdin)
     console = Console(soft_wrap=True)
@@ -37,7 +37,8 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
     try:
         session = held.session.newSession()
         for key, value in _SETTINGS.items():
-            session.conf.set(key, value)
+            if key not in settings.passed_on:
+                session.conf.set(key, value)
         for statement in given:
             try:
                 _show(session.sql(statement.strip().removesuffix(";")), rows, console)
@@ -48,6 +49,15 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
                 console.print(Text(str(reason), style="red"))
     finally:
         release_session(held)
+
+
+def _of_spark(properties: Sequence[str]) -> Sequence[str]:
+    for key in parse_properties(properties):
+        if not key.startswith("spark."):
+            raise InvalidArgumentError(
+                f"flinkish sql: -D{key} has no effect on SQL", hint="give settings of Spark: -Dspark.KEY=VALUE."
+            )
+    return properties
 
 
 def split_statements(lines: Iterable[str]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from types import FrameType
 
 from flinkish.cli.packaging import pack
 from flinkish.common.errors import InvalidProgramError
-from flinkish.engine.spark.session import LOG4J, check_java, spark_home
+from flinkish.engine.spark.session import check_java, delta_jars, log_configuration, spark_home
 from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit
 
 
@@ -29,17 +28,11 @@ def submit(arguments: Sequence[str]) -> int:
         raise InvalidProgramError(f"flinkish submit: there is no file {line.job}")
     check_java(os.environ)
     with tempfile.TemporaryDirectory(prefix="flinkish-submit-") as folder:
-        package, log4j = Path(folder) / "flinkish.zip", Path(folder) / "log4j2.properties"
+        package = Path(folder) / "flinkish.zip"
         pack(package)
-        given = Path(os.environ.get("FLINKISH_CONF_DIR") or "conf") / "log4j2.properties"
-        if given.is_file():
-            log4j = given
-        else:
-            log4j.write_text(LOG4J, encoding="utf-8")
-        # Java, and so Ivy, takes the home folder from the user database, not from HOME.
-        place = find_spark(spark_home(), Path(pwd.getpwuid(os.getuid()).pw_dir), log4j)
+        place = find_spark(line, spark_home(), delta_jars(), log_configuration(Path(folder)))
         command = spark_submit(line, place, package)
-        with subprocess.Popen(command, env=environment_of(line, sys.executable, os.environ)) as process:
+        with subprocess.Popen(command, env=environment_of(line, place, sys.executable, os.environ)) as process:
 
             def pass_on(number: int, _frame: FrameType | None) -> None:
                 process.send_signal(number)

@@ -39,7 +39,7 @@ _JAVA_HINT = (
 )
 
 #: The log configuration of a driver's JVM where there is no other.
-LOG4J = """\
+_LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -128,7 +128,7 @@ def hold_session(settings: SparkSettings) -> HeldSession:
 def hold_delta_session(settings: SparkSettings) -> HeldSession:
     """Return a session like `hold_session` whose SQL reads and writes Delta tables; Delta's jars are fetched where they lack."""
     wanted = dict(spark_settings.DELTA_CLASSES)
-    if not _delta_jars():
+    if not delta_jars():
         wanted["spark.jars.packages"] = spark_settings.delta_coordinates()
     return hold_session(replace(settings, passed_on=wanted | dict(settings.passed_on)))
 
@@ -227,7 +227,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
     values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)
     if not submitted:
-        values = spark_settings.with_delta(spark_settings.with_jars(values, settings), _delta_jars())
+        values = spark_settings.with_delta(spark_settings.with_jars(values, settings), delta_jars())
     if spark_settings.is_one_machine(values["spark.master"]):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Workers and slot hosts import flinkish; it may be on the path of this process only.
@@ -252,7 +252,8 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     return session
 
 
-def _delta_jars() -> list[Path]:
+def delta_jars() -> list[Path]:
+    """Return Delta's jars from Ivy's cache; empty if they are not there."""
     # Java, and so Ivy, takes the home folder from the user database, not from HOME.
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     return spark_settings.cached_delta_jars(home, spark_home() / "jars")
@@ -281,6 +282,15 @@ def _clear(builder: Any) -> None:
         builder._options = {}
 
 
+def log_configuration(folder: Path) -> Path:
+    """Return the project's conf/log4j2.properties, else a file of ours, which is made in the folder."""
+    path = spark_settings.find_log4j()
+    if path is None:
+        path = folder / "log4j2.properties"
+        path.write_text(_LOG4J, encoding="utf-8")
+    return path.resolve()
+
+
 @contextlib.contextmanager
 def _log_configuration(values: dict[str, str]) -> Iterator[None]:
     """Give a new JVM a log configuration: conf/log4j2.properties, else one of ours for as long as the JVM starts."""
@@ -288,12 +298,8 @@ def _log_configuration(values: dict[str, str]) -> Iterator[None]:
     if SparkContext._gateway is not None or "log4j2.configurationFile" in options or "SPARK_CONF_DIR" in os.environ:
         yield
         return
-    given = Path(os.environ.get("FLINKISH_CONF_DIR") or "conf") / "log4j2.properties"
     with tempfile.TemporaryDirectory(prefix="flinkish-log4j-") as folder:
-        path = given.resolve()
-        if not given.is_file():
-            path = Path(folder) / "log4j2.properties"
-            path.write_text(LOG4J, encoding="utf-8")
+        path = log_configuration(Path(folder))
         values["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
         yield
 

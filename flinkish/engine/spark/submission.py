@@ -17,8 +17,8 @@ from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
 from flinkish.engine.spark import settings
 
 #: Options of spark-submit without a value; all others have one.
-_FLAGS = ("--verbose", "-v", "--supervise", "--usage-error", "--version")
-#: Values of these are lists: what is given and what flinkish adds are joined.
+_FLAGS = ("--verbose", "-v", "--supervise", "--load-spark-defaults", "--usage-error", "--version")
+#: Options whose values are lists: flinkish appends its own entries to the user's.
 _LISTS = {"--py-files": "spark.submit.pyFiles", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
 #: Where a driver in the cluster gets its environment from, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv.", "k8s://": "spark.kubernetes.driverEnv."}
@@ -41,14 +41,14 @@ class CommandLine:
         return [value for name, value in self.options if name in names and value is not None]
 
 
-#: Options of `flinkish run` that stand for a key; None: the value is `true` and none follows.
+#: Options of `flinkish run` that stand for a configuration key, with its value if the option itself has none.
 _SHORT: Mapping[str, tuple[str, str | None]] = {
-    "-p": (job_options.DEFAULT_PARALLELISM.key, ""),
-    "--parallelism": (job_options.DEFAULT_PARALLELISM.key, ""),
-    "-s": (job_options.SAVEPOINT_PATH.key, ""),
-    "--fromSavepoint": (job_options.SAVEPOINT_PATH.key, ""),
-    "-n": (job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, None),
-    "--allowNonRestoredState": (job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, None),
+    "-p": (job_options.DEFAULT_PARALLELISM.key, None),
+    "--parallelism": (job_options.DEFAULT_PARALLELISM.key, None),
+    "-s": (job_options.SAVEPOINT_PATH.key, None),
+    "--fromSavepoint": (job_options.SAVEPOINT_PATH.key, None),
+    "-n": (job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, "true"),
+    "--allowNonRestoredState": (job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key, "true"),
 }
 
 
@@ -74,8 +74,8 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
         if given.startswith("-D"):
             properties.append(given[2:] or value_of("-D"))
         elif name in _SHORT:
-            key, needs = _SHORT[name]
-            properties.append(f"{key}=" + ("true" if needs is None else value if equals else value_of(name)))
+            key, fixed = _SHORT[name]
+            properties.append(f"{key}={fixed or (value if equals else value_of(name))}")
         elif given in _FLAGS:
             options.append((given, None))
         elif name.startswith("--") and equals:
@@ -106,11 +106,8 @@ class SparkPlace:
 def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[str]:
     """Return the arguments of the `spark-submit` that runs a job, with flinkish itself in the zip file `package`."""
     given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
-    masters = line.values("--master")
-    if masters:
-        given["spark.master"] = masters[-1]
+    given["spark.master"] = master_of(line, place)
     ours = {
-        "spark.master": settings.DEFAULT_MASTER,
         "spark.app.name": Path(line.job).stem,
         "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
@@ -121,26 +118,37 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
     java_options = wanted.get("spark.driver.extraJavaOptions", place.defaults.get("spark.driver.extraJavaOptions", ""))
     if place.log4j is not None and "log4j2.configurationFile" not in java_options:
         wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={place.log4j.resolve().as_uri()}"
-    wanted |= _driver_environment(line, wanted.get("spark.master", place.defaults.get("spark.master", "")))
+    wanted |= _driver_environment(line, given["spark.master"])
     added = {
         "--py-files": [str(package)],
         "--jars": [str(jar) for jar in place.delta_jars],
         "--packages": [] if place.delta_jars else [settings.delta_coordinates()],
     }
     command = [str(place.home / "bin" / "spark-submit")]
+    master = wanted.pop("spark.master")
+    if master != place.defaults.get("spark.master"):
+        command += ["--master", master]
     for name, key in _LISTS.items():
         set_before = wanted.pop(key, None) or place.defaults.get(key)
         before = line.values(name) or ([set_before] if set_before else [])
         if before or added[name]:
             command += [name, ",".join([*before, *added[name]])]
-    if "spark.master" in wanted:
-        command += ["--master", wanted.pop("spark.master")]
     for key, value in wanted.items():
         command += ["--conf", f"{key}={value}"]
     for name, option in line.options:
         if name not in ("--master", "--conf", "-c", *_LISTS):
             command += [name] if option is None else [name, option]
     return [*command, line.job, *line.arguments]
+
+
+def master_of(line: CommandLine, place: SparkPlace) -> str:
+    """Return the URL of the master: as given on the command line, else as set for Spark or the project, else this machine."""
+    for entry in line.values("--conf", "-c"):
+        key, _, value = entry.partition("=")
+        if key == "spark.master" and not line.values("--master"):
+            return value
+    default = place.defaults.get("spark.master", place.project_defaults.get("spark.master", settings.DEFAULT_MASTER))
+    return (line.values("--master") or [default])[-1]
 
 
 def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
@@ -157,27 +165,37 @@ def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
     )
 
 
-def environment_of(line: CommandLine, python: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the `spark-submit` process."""
+def environment_of(line: CommandLine, place: SparkPlace, python: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the `spark-submit` process; `python` runs the driver, and tasks on the same machine."""
     result = dict(environment)
     if line.properties:
         result[PROPERTIES_VARIABLE] = shlex.join([*shlex.split(result.get(PROPERTIES_VARIABLE, "")), *line.properties])
     if line.values("--deploy-mode")[-1:] != ["cluster"]:
         result.setdefault("PYSPARK_DRIVER_PYTHON", python)
-    if settings.is_one_machine((line.values("--master") or [settings.DEFAULT_MASTER])[-1]):
+    if settings.is_one_machine(master_of(line, place)):
         result.setdefault("PYSPARK_PYTHON", python)
     return result
 
 
-def find_spark(home: Path, user_home: Path, log4j: Path, environment: Mapping[str, str] = os.environ) -> SparkPlace:
-    """Look at Spark's folder, its configuration folder, and flinkish's; `log4j` is used where Spark has no log configuration."""
+def find_spark(
+    line: CommandLine, home: Path, delta_jars: Sequence[Path], log4j: Path, environment: Mapping[str, str] = os.environ
+) -> SparkPlace:
+    """Read the settings of Spark and of the project; `log4j` is used where Spark has no log configuration.
+
+    Like spark-submit: --properties-file replaces Spark's spark-defaults.conf, or adds to it with --load-spark-defaults.
+    """
     folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
-    defaults = folder / "spark-defaults.conf"
+    given = [Path(name) for name in line.values("--properties-file")[-1:]]
+    usual = [] if given and ("--load-spark-defaults", None) not in line.options else [folder / "spark-defaults.conf"]
+    defaults: dict[str, str] = {}
+    for file in (*usual, *given):
+        if file.is_file():
+            defaults |= settings.read_spark_defaults(file)
     project = settings.find_spark_defaults(environment)
     return SparkPlace(
         home=home,
-        defaults=settings.read_spark_defaults(defaults) if defaults.is_file() else {},
-        project_defaults=settings.read_spark_defaults(project) if project is not None else {},
-        delta_jars=settings.cached_delta_jars(user_home, home / "jars"),
+        defaults=defaults,
+        project_defaults={} if project is None else settings.read_spark_defaults(project),
+        delta_jars=delta_jars,
         log4j=None if (folder / "log4j2.properties").is_file() else log4j,
     )

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.cli.sql import split_statements
+from flinkish.cli.sql import run_statements, split_statements
+from flinkish.common.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize(
@@ -17,3 +18,8 @@ from flinkish.cli.sql import split_statements
 )
 def test_a_statement_ends_with_a_semicolon_at_the_end_of_a_line_or_with_the_text(text: str, statements: list[str]) -> None:
     assert list(split_statements(text.splitlines(keepends=True))) == statements
+
+
+def test_a_setting_that_is_not_spark_s_is_refused_before_spark_starts() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"-Dexecution\.engine has no effect"):
+        run_statements(["SELECT 1"], ["execution.engine=local"], 1)

@@ -130,11 +130,11 @@ def test_properties_that_cannot_reach_a_driver_in_the_cluster_are_refused() -> N
 
 def test_a_driver_on_this_machine_gets_properties_and_python_by_its_environment() -> None:
     line = parse_command_line(["--master", "yarn", "-Da=b c", "job.py"])
-    found = environment_of(line, "/python", {PROPERTIES_VARIABLE: "z=1"})
+    found = environment_of(line, place(), "/python", {PROPERTIES_VARIABLE: "z=1"})
     assert shlex.split(found[PROPERTIES_VARIABLE]) == ["z=1", "a=b c"]
     assert found["PYSPARK_DRIVER_PYTHON"] == "/python"
     assert "PYSPARK_PYTHON" not in found
-    assert environment_of(parse_command_line(["job.py"]), "/python", {})["PYSPARK_PYTHON"] == "/python"
+    assert environment_of(parse_command_line(["job.py"]), place(), "/python", {})["PYSPARK_PYTHON"] == "/python"
 
 
 def test_spark_s_own_configuration_folder_and_the_project_s_are_read(tmp_path: Path) -> None:
@@ -142,8 +142,29 @@ def test_spark_s_own_configuration_folder_and_the_project_s_are_read(tmp_path: P
         (tmp_path / name).mkdir()
         (tmp_path / name / "spark-defaults.conf").write_text(f"spark.from {name}\n")
     environment = {"SPARK_CONF_DIR": str(tmp_path / "spark"), "FLINKISH_CONF_DIR": str(tmp_path / "project")}
-    found = find_spark(HOME, tmp_path, tmp_path / "log4j", environment)
+    found = find_spark(parse_command_line(["job.py"]), HOME, (), tmp_path / "log4j", environment)
     assert (found.defaults, found.project_defaults) == ({"spark.from": "spark"}, {"spark.from": "project"})
     assert found.log4j == tmp_path / "log4j"
     (tmp_path / "spark" / "log4j2.properties").touch()
-    assert find_spark(HOME, tmp_path, tmp_path / "log4j", environment).log4j is None
+    assert find_spark(parse_command_line(["job.py"]), HOME, (), tmp_path / "log4j", environment).log4j is None
+
+
+def test_a_flag_of_spark_submit_does_not_take_the_script_for_its_value() -> None:
+    assert parse_command_line(["--load-spark-defaults", "job.py"]).job == "job.py"
+
+
+def test_tasks_on_a_cluster_that_spark_s_defaults_name_do_not_get_the_python_of_this_machine() -> None:
+    line = parse_command_line(["job.py"])
+    assert "PYSPARK_PYTHON" not in environment_of(line, place(defaults={"spark.master": "yarn"}), "/python", {})
+    line = parse_command_line(["--conf", "spark.master=yarn", "job.py"])
+    assert "PYSPARK_PYTHON" not in environment_of(line, place(), "/python", {})
+
+
+@pytest.mark.parametrize(("flag", "usual"), [("", {}), ("--load-spark-defaults", {"spark.usual": "1"})])
+def test_a_properties_file_goes_before_what_flinkish_adds(tmp_path: Path, flag: str, usual: dict[str, str]) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.usual 1\nspark.app.name usual\n")
+    (tmp_path / "own.conf").write_text("spark.app.name own\n")
+    line = parse_command_line(shlex.split(f"{flag} --properties-file {tmp_path / 'own.conf'} job.py"))
+    found = find_spark(line, HOME, (), tmp_path, {"SPARK_CONF_DIR": str(tmp_path), "FLINKISH_CONF_DIR": str(tmp_path / "none")})
+    assert found.defaults == {"spark.app.name": "own", **usual}
+    assert "spark.app.name" not in settings_of(spark_submit(line, found, PACKAGE))
