@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common import safe_files
+from flinkish.common.disk import sync
 from flinkish.common.errors import StateError
 from flinkish.common.ids import IdSource
 from flinkish.common.typeinfo import Types
@@ -246,7 +247,7 @@ class SnapshotWriter:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        _sync_folder(self._path.parent)
+        sync(self._path.parent)
         return (
             StateFile(
                 path=os.path.relpath(self._path, self._barrier.root),
@@ -289,14 +290,6 @@ def _bounded(batch: Rows) -> Iterator[Rows]:
         end = max(start + 1, int(np.searchsorted(ends, before + _BATCH_BYTES, side="right")))
         yield batch.slice(start, end - start)
         start = end
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _both(column: Column | None, count: int) -> tuple[pa.Array, pa.Array]:
