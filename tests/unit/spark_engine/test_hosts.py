@@ -292,6 +292,11 @@ def _leave_no_descriptor(slot: int, level: int, command: EpochCommand) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 
     def take_all() -> None:
+        # accept() has taken its descriptor before it waits; without one it would fail at once, and the host would end
+        main = threading.main_thread().ident
+        while main is None or sys._current_frames()[main].f_code.co_name != "accept":
+            threading.Event().wait(0.01)
+        threading.Event().wait(0.2)
         while True:
             with contextlib.suppress(OSError):
                 os.dup(0)
