@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from flinkish.datastream.executor_loader import Executor
-from flinkish.datastream.program import Program
+from flinkish.program.executor_loader import Executor
+from flinkish.program.program import Program
 
 
 class Explained(BaseException):

@@ -22,9 +22,9 @@ from flinkish.cli.script import line_of, run_script, without_launcher
 from flinkish.common import options
 from flinkish.common.config_file import parse_properties
 from flinkish.common.errors import FlinkishError
-from flinkish.datastream import executor_loader
-from flinkish.datastream.forgotten import forgotten_programs
 from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+from flinkish.program import executor_loader
+from flinkish.program.forgotten import forgotten_programs
 
 #: A property anywhere before `--`; the key tells it from other arguments of the script that begin with -D.
 _PROPERTY = re.compile(r"-D[A-Za-z][\w.-]*=")

@@ -11,7 +11,7 @@ from flinkish.datastream.arguments import check_kind, int_of, milliseconds, type
 from flinkish.datastream.async_retry_strategies import NO_RETRY_STRATEGY, NoRetryStrategy
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
-from flinkish.datastream.operators import AsyncWaitConfig
+from flinkish.program.operators import AsyncWaitConfig
 
 if TYPE_CHECKING:
     from flinkish.common.time import Time

@@ -8,14 +8,14 @@ from typing import Any
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream import operators
 from flinkish.datastream.arguments import check_kind, type_of
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.function_wrappers import describe
 from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import MapStateDescriptor
-from flinkish.datastream.transformations import BroadcastStateTransformation
+from flinkish.program import operators
+from flinkish.program.transformations import BroadcastStateTransformation
 
 __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 

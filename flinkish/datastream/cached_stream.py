@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.datastream._support import refused
 from flinkish.datastream.connectors._cache import CacheFile, CacheSink, CacheSource, committed_files
 from flinkish.datastream.data_stream import DataStream
-from flinkish.datastream.transformations import CacheTransformation
+from flinkish.program.transformations import CacheTransformation
 
 if TYPE_CHECKING:
     from typing import Self

@@ -7,7 +7,6 @@ from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream import operators
 from flinkish.datastream.arguments import check_function, check_kind, type_of
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.function_wrappers import describe
@@ -19,7 +18,8 @@ from flinkish.datastream.functions import (
     KeySelector,
 )
 from flinkish.datastream.keyed_stream import KeyedStream
-from flinkish.datastream.transformations import TwoInputTransformation
+from flinkish.program import operators
+from flinkish.program.transformations import TwoInputTransformation
 
 __all__ = ["ConnectedStreams"]
 

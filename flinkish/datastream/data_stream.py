@@ -10,7 +10,6 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Un
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream import operators
 from flinkish.datastream.arguments import check_function, check_kind, check_strategy, int_of, text_of, type_of
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.function_wrappers import (
@@ -31,9 +30,10 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.functions import Partitioner as PartitionerFunction
 from flinkish.datastream.output_tag import OutputTag
-from flinkish.datastream.program_builder import VIRTUAL
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
-from flinkish.datastream.transformations import (
+from flinkish.program import operators
+from flinkish.program.program_builder import VIRTUAL
+from flinkish.program.transformations import (
     CacheTransformation,
     ChainingStrategy,
     OneInputTransformation,
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from flinkish.datastream.cached_stream import CachedDataStream
     from flinkish.datastream.connected_streams import ConnectedStreams
-    from flinkish.datastream.connectors.base import Sink
     from flinkish.datastream.keyed_stream import KeyedStream
     from flinkish.datastream.state import MapStateDescriptor
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.window import WindowAssigner
     from flinkish.datastream.window_join import CoGroupedStreams, JoinedStreams
     from flinkish.datastream.windowed_stream import AllWindowedStream
+    from flinkish.program.sinks import Sink
 
 __all__ = ["CloseableIterator", "DataStream", "DataStreamSink"]
 
@@ -466,8 +466,8 @@ class DataStream(_OperatorSettings):
 
     def add_sink(self, sink_func: SinkFunction) -> DataStreamSink:
         """Write the records with a SinkFunction (or a Sink)."""
-        from flinkish.datastream.connectors.base import Sink
         from flinkish.datastream.legacy_functions import SinkFunctionSink
+        from flinkish.program.sinks import Sink
 
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
@@ -476,7 +476,7 @@ class DataStream(_OperatorSettings):
 
     def sink_to(self, sink: Sink[Any, Any]) -> DataStreamSink:
         """Write the records into a sink; one with `get_transformer()` may change the stream before."""
-        from flinkish.datastream.connectors.base import Sink
+        from flinkish.program.sinks import Sink
 
         if not isinstance(sink, Sink):
             raise InvalidArgumentError(

@@ -8,8 +8,8 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Un
 from flinkish.datastream.arguments import check_kind, milliseconds, type_of
 from flinkish.datastream.connected_streams import ConnectedStreams
 from flinkish.datastream.functions import ProcessJoinFunction
-from flinkish.datastream.operators import IntervalJoinConfig
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.program.operators import IntervalJoinConfig
 
 if TYPE_CHECKING:
     from flinkish.common.time import Duration, Time

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
-from flinkish.datastream import operators
 from flinkish.datastream._support import refused
 from flinkish.datastream.aggregations import Aggregation, aggregating_function
 from flinkish.datastream.arguments import check_function, check_kind, type_of
@@ -23,8 +22,9 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
-from flinkish.datastream.transformations import OneInputTransformation, TransformationId
 from flinkish.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from flinkish.program import operators
+from flinkish.program.transformations import OneInputTransformation, TransformationId
 
 if TYPE_CHECKING:
     from typing import Self

@@ -26,11 +26,8 @@ from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
-from flinkish.datastream.executor_loader import ExecutorJobClient, load_executor
 from flinkish.datastream.function_wrappers import describe
 from flinkish.datastream.functions import SourceFunction
-from flinkish.datastream.program import CachedFile, Program, PythonArchive, PythonRequirements
-from flinkish.datastream.program_builder import ProgramBuilder
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
@@ -38,12 +35,15 @@ from flinkish.datastream.state_backend import (
     StateBackend,
     configuration_of_backend,
 )
-from flinkish.datastream.transformations import SourceTransformation, Transformation, TransformationId
+from flinkish.program.executor_loader import ExecutorJobClient, load_executor
+from flinkish.program.program import CachedFile, Program, PythonArchive, PythonRequirements
+from flinkish.program.program_builder import ProgramBuilder
+from flinkish.program.transformations import SourceTransformation, Transformation, TransformationId
 
 if TYPE_CHECKING:
     from flinkish.common.job_client import JobClient
     from flinkish.common.job_execution_result import JobExecutionResult
-    from flinkish.datastream.connectors.base import DriverSource, Source
+    from flinkish.program.sources import DriverSource, Source
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -376,7 +376,7 @@ class StreamExecutionEnvironment:
 
         Differs from Flink: a timestamp assigner of the strategy is honoured; PyFlink silently ignores one written in Python.
         """
-        from flinkish.datastream.connectors.base import DriverSource, Source
+        from flinkish.program.sources import DriverSource, Source
 
         if not isinstance(source, (Source, DriverSource)):
             raise InvalidArgumentError(
@@ -414,8 +414,8 @@ class StreamExecutionEnvironment:
         Raises UnsupportedError for one that is a CheckpointedFunction or CheckpointListener too: it runs on the driver, ahead of
         the job, where no checkpoint reaches it.
         """
-        from flinkish.datastream.connectors.base import DriverSource, Source
         from flinkish.datastream.legacy_functions import SourceFunctionSource
+        from flinkish.program.sources import DriverSource, Source
 
         if isinstance(source_func, (Source, DriverSource)):
             return self.from_source(source_func, WatermarkStrategy.no_watermarks(), source_name, type_info)
@@ -574,7 +574,7 @@ def _properties(arguments: Iterable[str], environment: Mapping[str, str]) -> lis
 
 
 def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> None:
-    from flinkish.datastream.connectors.base import Source
+    from flinkish.program.sources import Source
 
     if not isinstance(source, Source):
         raise UnsupportedError(

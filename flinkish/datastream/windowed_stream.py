@@ -25,9 +25,9 @@ from flinkish.datastream.functions import (
     WindowFunction,
 )
 from flinkish.datastream.keyed_stream import KeyedStream
-from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
+from flinkish.program.operators import WindowConfig
 
 if TYPE_CHECKING:
     from typing import Self

@@ -1,4 +1,4 @@
-"""Runs programs: composes graph, JobMaster and engine. What `datastream.executor_loader` loads.
+"""Runs programs: composes graph, JobMaster and engine. What `program.executor_loader` loads.
 
 `execution.engine` chooses the engine; only that one is imported. A job runs in a daemon thread of this process; what still runs
 when the program ends is stopped cleanly.
@@ -22,8 +22,6 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
-from flinkish.datastream.program import Program
-from flinkish.datastream.transformations import CacheTransformation
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.requirements import install
 from flinkish.engine.scratch import DiskFolder, remove_made
@@ -41,6 +39,8 @@ from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
+from flinkish.program.program import Program
+from flinkish.program.transformations import CacheTransformation
 from flinkish.runtime.dependencies import Dependencies, extend_driver_path, forget_packages
 
 __all__ = ["Surroundings", "execute_async", "execution_plan_json", "explain", "start"]

@@ -11,7 +11,7 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidProgramError, UnsupportedError
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
-from flinkish.datastream.program import Program
+from flinkish.program.program import Program
 
 
 def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from flinkish.datastream.transformations import ChainingStrategy, Partitioning
 from flinkish.graph.job_graph import ChainEdge, EdgeId, JobEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamEdge, StreamGraph, StreamNode
+from flinkish.program.transformations import ChainingStrategy, Partitioning
 
 
 def build_job_graph(stream_graph: StreamGraph) -> JobGraph:

@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from flinkish.datastream.transformations import Partitioner
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobGraph, JobVertex, VertexId
 from flinkish.graph.planning import plan
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.program.transformations import Partitioner
 
 if TYPE_CHECKING:
     from flinkish.datastream.output_tag import OutputTag
-    from flinkish.datastream.program import Program
+    from flinkish.program.program import Program
 
 K = TypeVar("K", bound=Hashable)
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
-from flinkish.datastream.transformations import Partitioner
 from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.program.transformations import Partitioner
 
 if TYPE_CHECKING:
     from flinkish.datastream.output_tag import OutputTag

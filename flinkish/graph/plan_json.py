@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypedDict
 
-from flinkish.datastream.operators import SinkConfig, SourceConfig
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.stream_graph import NodeId, StreamGraph, StreamNode
+from flinkish.program.operators import SinkConfig, SourceConfig
 
 
 class _Predecessor(TypedDict):

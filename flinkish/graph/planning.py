@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flinkish.datastream.transformations import Partitioning
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobEdge, JobGraph, VertexId
+from flinkish.program.transformations import Partitioning
 
 
 def plan(job_graph: JobGraph) -> ExecutionPlan:

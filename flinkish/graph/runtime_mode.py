@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.connectors.base import Boundedness
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
-from flinkish.datastream.transformations import SourceTransformation, Transformation
+from flinkish.program.sources import Boundedness
+from flinkish.program.transformations import SourceTransformation, Transformation
 
 
 def runtime_mode(configuration: Configuration, transformations: Iterable[Transformation]) -> RuntimeExecutionMode:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NewType
 
 from flinkish.common.ids import OperatorUid
-from flinkish.datastream.operators import OperatorConfig
-from flinkish.datastream.transformations import ChainingStrategy, Partitioner
+from flinkish.program.operators import OperatorConfig
+from flinkish.program.transformations import ChainingStrategy, Partitioner
 
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
-from flinkish.datastream.operators import OperatorConfig
-from flinkish.datastream.transformations import (
+from flinkish.graph.runtime_mode import runtime_mode
+from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
+from flinkish.graph.translators import VIRTUAL, NodeInput, Output, translate
+from flinkish.graph.uids import InputIdentity, UidAssigner
+from flinkish.program.operators import OperatorConfig
+from flinkish.program.transformations import (
     Partitioner,
     Partitioning,
     SourceTransformation,
     Transformation,
     TransformationId,
 )
-from flinkish.graph.runtime_mode import runtime_mode
-from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
-from flinkish.graph.translators import VIRTUAL, NodeInput, Output, translate
-from flinkish.graph.uids import InputIdentity, UidAssigner
 
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
-    from flinkish.datastream.program import Program
+    from flinkish.program.program import Program
 
 #: Flink's KeyGroupRangeAssignment: what a maximum parallelism that nobody set is at least, and what any may be at most.
 DEFAULT_MAX_PARALLELISM = 128

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.operators import OperatorConfig, SinkConfig, SourceConfig
-from flinkish.datastream.transformations import (
+from flinkish.graph.stream_graph import NodeId
+from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig
+from flinkish.program.transformations import (
     BroadcastStateTransformation,
     CacheTransformation,
     OneInputTransformation,
@@ -26,7 +27,6 @@ from flinkish.datastream.transformations import (
     TwoInputTransformation,
     UnionTransformation,
 )
-from flinkish.graph.stream_graph import NodeId
 
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation

@@ -32,7 +32,6 @@ from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding
 from flinkish.common.errors import EngineError, SourceError
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
-from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
 from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.admission import Admission, EpochCost
 from flinkish.jobmaster.alignment import AlignmentGroups
@@ -55,6 +54,7 @@ from flinkish.jobmaster.source_coordinator import (
     source_coordinator,
     states_by_uid,
 )
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import EpochCommand, EpochReport, ReaderCommand
 

@@ -14,8 +14,8 @@ from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.ids import LineageId, OperatorUid
-from flinkish.datastream.connectors.base import CommitRequest, Committer, RestoredCheckpoint
 from flinkish.jobmaster.program_parts import SinkNode
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
 

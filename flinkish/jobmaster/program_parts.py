@@ -10,10 +10,11 @@ from typing import Any
 from flinkish.common.ids import OperatorUid
 from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.datastream.checkpoint import CheckpointListener
-from flinkish.datastream.connectors.base import DriverSource, Sink, Source
-from flinkish.datastream.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.stream_graph import StreamNode
+from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
+from flinkish.program.sinks import Sink
+from flinkish.program.sources import DriverSource, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

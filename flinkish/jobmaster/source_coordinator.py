@@ -20,10 +20,10 @@ from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SourceError
 from flinkish.common.sizes import rough_size
-from flinkish.datastream.connectors.base import DriverReader, DriverSource, Source, SourceSplit, SplitEnumerator
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.async_calls import AsyncCalls, Post
 from flinkish.jobmaster.program_parts import SourceNode
+from flinkish.program.sources import DriverReader, DriverSource, Source, SourceSplit, SplitEnumerator
 from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
 
 _log = logging.getLogger("flinkish.jobmaster.sources")

@@ -12,9 +12,9 @@ from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.sizes import rough_size
 from flinkish.datastream.function_wrappers import function_behind
 from flinkish.datastream.functions import Function
-from flinkish.datastream.transformations import Partitioning
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobEdge
+from flinkish.program.transformations import Partitioning
 from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,

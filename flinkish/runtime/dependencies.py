@@ -28,7 +28,7 @@ from urllib.parse import unquote, urlsplit
 from flinkish.common import options, safe_files
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
-from flinkish.datastream.program import CachedFile, Program, PythonArchive, PythonRequirements
+from flinkish.program.program import CachedFile, Program, PythonArchive, PythonRequirements
 
 _FOLDER: Final = "dependencies"
 _LAYOUT: Final = "layout.json"

@@ -10,8 +10,8 @@ from flinkish.common import pickling
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.connectors.base import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.state import ListStateDescriptor
+from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.runtime.protocol import DriverValues
 from flinkish.testing.records import StreamRecord, assert_records_equal
 

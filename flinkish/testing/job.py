@@ -22,12 +22,12 @@ from flinkish.common.ids import IdSource, random_id
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream import executor_loader
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.program_parts import listens_to_checkpoints
+from flinkish.program import executor_loader
 from flinkish.runtime import faults
 from flinkish.testing import steps
 from flinkish.testing.collecting_sink import CollectingSink

@@ -16,7 +16,7 @@ from flinkish.common import pickling
 from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.base import (
+from flinkish.program.sources import (
     Boundedness,
     InputStatus,
     ReaderOutput,

@@ -20,24 +20,19 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors._sequences import OwnedSplits
-from flinkish.datastream.connectors.base import (
+from flinkish.datastream.state import ListStateDescriptor
+from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sources import (
     Boundedness,
-    CommitRequest,
-    Committer,
     InputStatus,
     ReaderOutput,
-    Sink,
-    SinkWriter,
-    SinkWriterContext,
     Source,
     SourceReader,
     SourceReaderContext,
     SourceSplit,
     SplitEnumerator,
     SplitEnumeratorContext,
-    WriteContext,
 )
-from flinkish.datastream.state import ListStateDescriptor
 
 _LIST: Final = "files.json"
 #: Records of a block, which is pickled at once.

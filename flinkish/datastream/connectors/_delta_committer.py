@@ -18,7 +18,7 @@ from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
-from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 #: Another writer may commit between our look at the table and our commit; each time only one of all can lose to us so often.
 _COMMIT_TRIES: Final = 20

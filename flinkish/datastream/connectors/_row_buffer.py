@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.connectors.base import SinkWriterContext
 from flinkish.datastream.state import ListStateDescriptor
+from flinkish.program.sinks import SinkWriterContext
 
 #: From so many rows or bytes on a buffer is written to a file before its checkpoint: it is kept in memory and in the state's log.
 BUFFER_ROWS: Final = 100_000

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Generic
 
-from flinkish.datastream.connectors.base import InputStatus, SplitEnumerator, SplitEnumeratorContext, SplitT
+from flinkish.program.sources import InputStatus, SplitEnumerator, SplitEnumeratorContext, SplitT
 
 
 def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flinkish.common.conversion import shortest_floats
 from flinkish.common.sizes import rough_size
-from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 
 #: Channel of `SinkWriterContext.emit_to_driver` on which collected records travel.
 COLLECT_CHANNEL: Final = "collect"

@@ -15,7 +15,7 @@ from flinkish.common.pickling import dumps, loads
 from flinkish.common.records import is_one_record, is_table
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits
-from flinkish.datastream.connectors.base import (
+from flinkish.program.sources import (
     Boundedness,
     InputStatus,
     ReaderOutput,

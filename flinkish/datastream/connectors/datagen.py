@@ -11,7 +11,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
-from flinkish.datastream.connectors.base import (
+from flinkish.program.sources import (
     Boundedness,
     InputStatus,
     ReaderOutput,

@@ -34,9 +34,9 @@ from flinkish.datastream.connectors._delta_table import (
     statistics,
 )
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
-from flinkish.datastream.connectors.base import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, decode_batch, encode_batch
+from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 __all__ = ["DeltaSink", "DeltaSinkBuilder"]
 

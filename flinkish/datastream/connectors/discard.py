@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import msgspec
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.base import (
+from flinkish.program.sources import (
     Boundedness,
     DriverSource,
     InputStatus,

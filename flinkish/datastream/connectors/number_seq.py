@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
-from flinkish.datastream.connectors.base import (
+from flinkish.program.sources import (
     Boundedness,
     InputStatus,
     ReaderOutput,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flinkish.common.text import print_function
-from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
 
 #: Channel of `SinkWriterContext.emit_to_driver` on which printed lines travel, without line ends.
 PRINT_CHANNEL: Final = "print"

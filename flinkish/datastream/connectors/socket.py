@@ -17,7 +17,7 @@ from typing import Any, Final
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.connectors.base import Boundedness, DriverReader, DriverSource
+from flinkish.program.sources import Boundedness, DriverReader, DriverSource
 
 #: How much is read from the connection at once, in bytes.
 _CHUNK: Final = 64 * 1024

@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.errors import AsyncFunctionError, EngineError
 from flinkish.common.records import is_one_record
 from flinkish.datastream.functions import AsyncFunction, AsyncRetryStrategy
-from flinkish.datastream.operators import AsyncWaitConfig
+from flinkish.program.operators import AsyncWaitConfig
 from flinkish.runtime.event_loop import GRACE_SECONDS, EventLoop
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.operators.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any
 
 from flinkish.common import options
-from flinkish.datastream.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
+from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.held import Piece, QueuedRecords, SortedRecords, SpillSettings, Waiting
 from flinkish.runtime.operators.base import Operator

@@ -7,8 +7,8 @@ from typing import Any
 
 from flinkish.common.errors import StateError
 from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
-from flinkish.datastream.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.datastream.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState, State, StateDescriptor
+from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.contexts import ElementContext, KeyedContext

@@ -7,7 +7,7 @@ from types import GeneratorType
 from typing import Any
 
 from flinkish.common.records import ITERABLES, check_record, check_results
-from flinkish.datastream.operators import (
+from flinkish.program.operators import (
     CoFlatMapConfig,
     CoMapConfig,
     CoProcessConfig,

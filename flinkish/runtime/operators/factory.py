@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flinkish.common.errors import UnsupportedError
-from flinkish.datastream import operators as configs
+from flinkish.program import operators as configs
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator

@@ -8,10 +8,10 @@ from typing import Any
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.functions import ProcessJoinFunction
-from flinkish.datastream.operators import IntervalJoinConfig
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.datastream.time_domain import TimeDomain
+from flinkish.program.operators import IntervalJoinConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext
 from flinkish.runtime.operators.function import keyed

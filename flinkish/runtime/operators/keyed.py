@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.datastream.operators import KeyedProcessConfig, ReduceConfig
 from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.program.operators import KeyedProcessConfig, ReduceConfig
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.contexts import KeyedProcessContext
 from flinkish.runtime.operators.function import FunctionOperator, keyed

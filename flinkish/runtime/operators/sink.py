@@ -9,15 +9,11 @@ import msgspec
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.base import (
-    SinkWriter,
-    SinkWriterContext,
-    WriteContext,
-)
 from flinkish.datastream.functions import Function
-from flinkish.datastream.operators import SinkConfig, SinkWriterConfig
 from flinkish.datastream.state import ListState, ListStateDescriptor
 from flinkish.metrics import MetricGroup
+from flinkish.program.operators import SinkConfig, SinkWriterConfig
+from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.operators import checkpointed
 from flinkish.runtime.operators.base import Operator, OperatorContext

@@ -11,7 +11,10 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream.connectors.base import (
+from flinkish.datastream.connectors.record_errors import SideOutputRecord
+from flinkish.metrics import MetricGroup
+from flinkish.program.operators import SourceConfig
+from flinkish.program.sources import (
     Boundedness,
     DriverSource,
     InputStatus,
@@ -20,9 +23,6 @@ from flinkish.datastream.connectors.base import (
     SourceReaderContext,
     SourceSplit,
 )
-from flinkish.datastream.connectors.record_errors import SideOutputRecord
-from flinkish.datastream.operators import SourceConfig
-from flinkish.metrics import MetricGroup
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
 from flinkish.runtime.operators.timestamps import whole_milliseconds
 from flinkish.runtime.protocol import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.common.conversion import converter, mapping
 from flinkish.common.records import ITERABLES, check_record, check_results
-from flinkish.datastream.operators import (
+from flinkish.program.operators import (
     FilterConfig,
     FlatMapConfig,
     MapConfig,

@@ -8,7 +8,7 @@ from typing import Any
 
 from flinkish.common import options
 from flinkish.common.errors import TypeMismatchError
-from flinkish.datastream.operators import TimestampsAndWatermarksConfig
+from flinkish.program.operators import TimestampsAndWatermarksConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 from flinkish.runtime.watermarks import CombinedWatermarks

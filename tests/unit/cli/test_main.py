@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from flinkish.cli.main import cli, split_arguments
 from flinkish.common.config_file import parse_properties
-from flinkish.datastream import executor_loader
 from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+from flinkish.program import executor_loader
 
 
 class ScriptedExecutor:
@@ -204,7 +204,7 @@ def test_what_was_built_before_a_failure_is_not_spoken_of(job: Path) -> None:
 
 
 EXECUTING = """
-from flinkish.datastream.executor_loader import load_executor
+from flinkish.program.executor_loader import load_executor
 print("before")
 load_executor().execute_async("the program")
 print("after")
@@ -225,7 +225,7 @@ def test_explain_shows_the_json_plan(job: Path) -> None:
 
 def test_explain_is_not_caught_by_the_script(job: Path) -> None:
     job.write_text(
-        "from flinkish.datastream.executor_loader import load_executor\n"
+        "from flinkish.program.executor_loader import load_executor\n"
         "try:\n    load_executor().execute_async('it')\nexcept Exception:\n    print('caught')\n"
     )
     assert invoke("explain", job).output == "trees of it\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.datastream import executor_loader
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.program import executor_loader
 
 README = Path(__file__).parents[3] / "README.md"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.datastream.program import Program
-from flinkish.datastream.transformations import Transformation
+from flinkish.program.program import Program
+from flinkish.program.transformations import Transformation
 
 
 def make_env(**settings: str) -> StreamExecutionEnvironment:

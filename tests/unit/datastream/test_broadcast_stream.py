@@ -17,9 +17,9 @@ from flinkish.datastream import (
     MapFunction,
     StreamExecutionEnvironment,
 )
-from flinkish.datastream.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from flinkish.datastream.transformations import BroadcastStateTransformation, Partitioning, PartitionTransformation
+from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
+from flinkish.program.transformations import BroadcastStateTransformation, Partitioning, PartitionTransformation
 from tests.unit.datastream.helpers import last, make_env, numbers
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())

@@ -22,7 +22,6 @@ from flinkish.datastream import (
     SinkFunction,
     SlotSharingGroup,
     StreamExecutionEnvironment,
-    operators,
 )
 from flinkish.datastream.connectors.base import Sink, StreamTransformer, SupportsPreprocessing
 from flinkish.datastream.connectors.collect import CollectSink
@@ -30,7 +29,8 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.connectors.print import PrintSink
 from flinkish.datastream.connectors.socket import SocketSource
 from flinkish.datastream.function_wrappers import function_behind
-from flinkish.datastream.transformations import (
+from flinkish.program import operators
+from flinkish.program.transformations import (
     ChainingStrategy,
     OneInputTransformation,
     Partitioning,

@@ -19,10 +19,10 @@ from flinkish.datastream import (
     ProcessFunction,
     ReduceFunction,
     StreamExecutionEnvironment,
-    operators,
 )
 from flinkish.datastream.connectors.print import PrintSink
-from flinkish.datastream.transformations import (
+from flinkish.program import operators
+from flinkish.program.transformations import (
     OneInputTransformation,
     Partitioning,
     PartitionTransformation,

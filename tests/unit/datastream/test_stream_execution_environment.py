@@ -34,9 +34,9 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
 )
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.program import CachedFile, PythonArchive, PythonRequirements
 from flinkish.datastream.stream_execution_environment import _properties
-from flinkish.datastream.transformations import SourceTransformation
+from flinkish.program.program import CachedFile, PythonArchive, PythonRequirements
+from flinkish.program.transformations import SourceTransformation
 from tests.unit.datastream.helpers import FakeExecutor, last, make_env, numbers
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from flinkish.datastream.operators import KeyedCoProcessConfig, KeyedProcessConfig, MapConfig, OperatorConfig
-from flinkish.datastream.program import Program
-from flinkish.datastream.transformations import (
+from flinkish.program.operators import KeyedCoProcessConfig, KeyedProcessConfig, MapConfig, OperatorConfig
+from flinkish.program.program import Program
+from flinkish.program.transformations import (
     OneInputTransformation,
     Partitioner,
     Partitioning,

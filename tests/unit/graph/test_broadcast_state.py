@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from flinkish.datastream.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
-from flinkish.datastream.transformations import BroadcastStateTransformation, Partitioning
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.planning import plan
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.program.operators import BroadcastProcessConfig, KeyedBroadcastProcessConfig
+from flinkish.program.transformations import BroadcastStateTransformation, Partitioning
 from tests.unit.graph.programs import LONG, ProgramBuilder, by_value
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from flinkish.common import pickling
-from flinkish.datastream.transformations import ChainingStrategy, Partitioning
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.program.transformations import ChainingStrategy, Partitioning
 from tests.unit.graph.programs import ProgramBuilder
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
-from flinkish.datastream.operators import SinkConfig, SourceConfig
-from flinkish.datastream.transformations import OneInputTransformation, Partitioning, TransformationId
 from flinkish.graph.stream_graph import NodeId, StreamGraph
 from flinkish.graph.stream_graph_generator import default_max_parallelism, generate
+from flinkish.program.operators import SinkConfig, SourceConfig
+from flinkish.program.transformations import OneInputTransformation, Partitioning, TransformationId
 from tests.unit.graph.programs import LONG, STRING, ProgramBuilder, by_value
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.transformations import TransformationId
 from flinkish.graph.stream_graph import NodeId
 from flinkish.graph.stream_graph_generator import generate
+from flinkish.program.transformations import TransformationId
 from tests.unit.graph.programs import ProgramBuilder
 
 

@@ -39,8 +39,6 @@ from flinkish.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from flinkish.datastream.connectors.collect import COLLECT_CHANNEL
-from flinkish.datastream.operators import OperatorConfig, SinkConfig, SourceConfig
-from flinkish.datastream.transformations import ChainingStrategy
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import ChainEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
@@ -49,6 +47,8 @@ from flinkish.jobmaster.epochs import EpochLoop, TaskProgram
 from flinkish.jobmaster.job_master import Environment, JobMaster
 from flinkish.jobmaster.restart_strategies import NoRestart, RestartConfig
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig
+from flinkish.program.transformations import ChainingStrategy
 from flinkish.runtime.protocol import (
     Acknowledgement,
     Decline,

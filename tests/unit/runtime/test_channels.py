@@ -10,11 +10,11 @@ import pytest
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.operators import OperatorConfig
-from flinkish.datastream.transformations import ChainingStrategy, Partitioner, Partitioning
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import EdgeId, JobEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.program.operators import OperatorConfig
+from flinkish.program.transformations import ChainingStrategy, Partitioner, Partitioning
 from flinkish.runtime import channels
 from flinkish.runtime.channels import EdgeWriter, decode, edge_writer, senders_of, targets_of
 from flinkish.runtime.elements import EndOfInput, Records, Watermark

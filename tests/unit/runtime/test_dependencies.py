@@ -18,7 +18,7 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError
 from flinkish.common.execution_config import ExecutionConfig
-from flinkish.datastream.program import CachedFile, Program, PythonArchive
+from flinkish.program.program import CachedFile, Program, PythonArchive
 from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies, stage, working_folder
 
 PROGRAM = Program(

@@ -22,7 +22,6 @@ from flinkish.common.disk import sync
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import bytes_state
-from flinkish.datastream.connectors.base import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.connectors.file_system.compaction import ClosedFile, FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
@@ -34,6 +33,7 @@ from flinkish.datastream.connectors.file_system.parts import (
     path_inside,
 )
 from flinkish.datastream.connectors.file_system.writers import FileWriterSettings
+from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
 #: What the names of merged files begin with; Flink's.
 COMPACTED_PREFIX: Final = "compacted-"

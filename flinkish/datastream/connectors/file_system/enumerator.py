@@ -10,9 +10,9 @@ from typing import Final
 
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.safe_files import leads_outside
-from flinkish.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
 from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
+from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
 #: Size of the regions that splittable files are cut into, in bytes.
 DEFAULT_BLOCK_SIZE: Final = 64 * 1024 * 1024

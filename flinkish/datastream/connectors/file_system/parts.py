@@ -23,8 +23,8 @@ from flinkish.common import safe_files
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
 from flinkish.common.ids import random_id
-from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger(__name__)
 

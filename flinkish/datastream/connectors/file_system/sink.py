@@ -13,7 +13,6 @@ from flinkish.common.ids import random_id
 from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.connectors.base import Committer, Sink, SinkWriter, SinkWriterContext
 from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
 from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.compactor import PASS_ON, CompactingWriter
@@ -22,6 +21,7 @@ from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, RowFileWriter
+from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
 
 if TYPE_CHECKING:
     from flinkish.datastream.data_stream import DataStream

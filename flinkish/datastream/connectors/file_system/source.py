@@ -10,16 +10,6 @@ from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError,
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import OwnedSplits
-from flinkish.datastream.connectors.base import (
-    Boundedness,
-    InputStatus,
-    ReaderOutput,
-    Source,
-    SourceReader,
-    SourceReaderContext,
-    SplitEnumerator,
-    SplitEnumeratorContext,
-)
 from flinkish.datastream.connectors.file_system.enumerator import (
     DEFAULT_BLOCK_SIZE,
     FileEnumerator,
@@ -39,6 +29,16 @@ from flinkish.datastream.connectors.file_system.formats import (
 from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
+from flinkish.program.sources import (
+    Boundedness,
+    InputStatus,
+    ReaderOutput,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
 
 #: Records read from a file at a time.
 _BATCH: Final = 4096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkish.datastream.connectors.base import SourceSplit
+from flinkish.program.sources import SourceSplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

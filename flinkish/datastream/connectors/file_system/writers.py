@@ -14,7 +14,6 @@ from flinkish.common.disk import sync, sync_up_to
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
-from flinkish.datastream.connectors.base import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.datastream.connectors.file_system.buckets import (
     BasePathBucketAssigner,
     BucketAssigner,
@@ -33,6 +32,7 @@ from flinkish.datastream.connectors.file_system.parts import (
 )
 from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
+from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
 #: So many bytes of an epoch are kept before they go to the file, to write in large pieces.
 _WRITE_SIZE: Final = 1024 * 1024

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common import options
-from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.window import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
@@ -18,6 +17,7 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.operators.window.aligned import (
     FoldedWindowsOperator,

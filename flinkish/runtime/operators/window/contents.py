@@ -12,8 +12,8 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.evictors import TimestampedValue
 from flinkish.datastream.functions import AggregateFunction, ReduceFunction
-from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescriptor, ReducingStateDescriptor
+from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
 from flinkish.runtime.state.codec import Codec

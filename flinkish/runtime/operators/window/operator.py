@@ -15,9 +15,9 @@ from flinkish.datastream.functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from flinkish.datastream.operators import WindowConfig
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import MergingWindowAssigner, TriggerResult
+from flinkish.program.operators import WindowConfig
 from flinkish.runtime.channels import Emit
 from flinkish.runtime.key_groups import original_key
 from flinkish.runtime.operators.base import LATE_RECORDS, OperatorContext, converting

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.common.watermark_strategy import WatermarkStrategy
     from flinkish.datastream.cached_stream import StreamCache
-    from flinkish.datastream.connectors.base import DriverSource, Sink, Source
-    from flinkish.datastream.operators import OperatorConfig
     from flinkish.datastream.output_tag import OutputTag
+    from flinkish.program.operators import OperatorConfig
+    from flinkish.program.sinks import Sink
+    from flinkish.program.sources import DriverSource, Source
 
 TransformationId = NewType("TransformationId", int)
 

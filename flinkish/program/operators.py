@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.common.watermark_strategy import WatermarkStrategy
-    from flinkish.datastream.connectors.base import DriverSource, Sink, Source
     from flinkish.datastream.evictors import Evictor
     from flinkish.datastream.functions import (
         AggregateFunction,
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from flinkish.datastream.output_tag import OutputTag
     from flinkish.datastream.state import MapStateDescriptor
     from flinkish.datastream.window import Trigger, WindowAssigner
+    from flinkish.program.sinks import Sink
+    from flinkish.program.sources import DriverSource, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

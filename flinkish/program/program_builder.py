@@ -8,8 +8,8 @@ from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.pickling import own_copy
-from flinkish.datastream.forgotten import Reminder
-from flinkish.datastream.transformations import (
+from flinkish.program.forgotten import Reminder
+from flinkish.program.transformations import (
     CacheTransformation,
     PartitionTransformation,
     SideOutputTransformation,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flinkish.datastream.transformations import Transformation, TransformationId
+from flinkish.program.transformations import Transformation, TransformationId
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
 from flinkish.common.job_client import JobClient
-from flinkish.datastream.program import Program
+from flinkish.program.program import Program
 
 _EXECUTOR_MODULE = "flinkish.engine.executor"
 
