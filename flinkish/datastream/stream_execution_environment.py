@@ -544,7 +544,8 @@ class StreamExecutionEnvironment:
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """Make a stream of the lines of a file; Flink 1.x, now a FileSource."""
-        from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
+        from flinkish.datastream.connectors.file_system.formats import StreamFormat
+        from flinkish.datastream.connectors.file_system.source import FileSource
 
         source = FileSource.for_record_stream_format(StreamFormat.text_line_format(charset_name), file_path).build()
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Text File Source", Types.STRING())

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, Any, NewType, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.common.watermark_strategy import WatermarkStrategy
-    from flinkish.datastream.cached_stream import StreamCache
     from flinkish.datastream.output_tag import OutputTag
     from flinkish.program.operators import OperatorConfig
     from flinkish.program.sinks import Sink
@@ -169,6 +170,26 @@ class PartitionTransformation(Transformation):
         return (self.input,)
 
 
+class RecordCache(Protocol):
+    """Where the records of one cached stream are kept, from the first job that is given a place for them."""
+
+    def prepare(self, parent: Callable[[], Path]) -> None:
+        """Make the place, if there is none, below the folder that `parent` returns."""
+        ...
+
+    def sink(self) -> Sink[Any, Any]:
+        """Return what fills the cache."""
+        ...
+
+    def source(self, record_type: TypeInformation) -> Source[Any, Any, Any] | None:
+        """Return what reads the cache; None if it is empty."""
+        ...
+
+    def clear(self) -> None:
+        """Remove the records."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTransformation(Transformation):
     """Reads its input and, in batch mode, has its records kept in `cache`.
@@ -177,7 +198,7 @@ class CacheTransformation(Transformation):
     """
 
     input: TransformationId
-    cache: StreamCache
+    cache: RecordCache
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flinkish.program.sinks import (
     END_OF_INPUT_CHECKPOINT,
@@ -29,9 +29,6 @@ from flinkish.program.sources import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-
-if TYPE_CHECKING:
-    from flinkish.datastream.data_stream import DataStream
 
 __all__ = [
     "END_OF_INPUT_CHECKPOINT",
@@ -63,8 +60,8 @@ class StreamTransformer(ABC):
     """Changes the stream before a sink that SupportsPreprocessing; PyFlink's name."""
 
     @abstractmethod
-    def apply(self, ds: DataStream) -> DataStream:
-        """Return the stream that the sink is to write."""
+    def apply(self, ds: Any) -> Any:
+        """Take a DataStream and return the one that the sink is to write."""
 
 
 class SupportsPreprocessing(ABC):

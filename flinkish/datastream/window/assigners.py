@@ -32,7 +32,6 @@ from flinkish.datastream.window.windows import (
 
 if TYPE_CHECKING:
     from flinkish.datastream.functions import RuntimeContext
-    from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 __all__ = [
     "CountSlidingWindowAssigner",
@@ -78,7 +77,7 @@ class WindowAssigner(ABC, Generic[T, W]):
         """Return the windows of a record; `timestamp` (ms) is Long.MIN if it has none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[T, W]:
+    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
         """Return the trigger to use where the program sets none."""
 
     @abstractmethod
@@ -141,7 +140,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
         state.update(count + 1)
         return [CountWindow(count // self._window_size)]
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[Any, CountWindow]:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
         return CountTrigger(self._window_size)
 
     def __repr__(self) -> str:
@@ -174,7 +173,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
         first = max(0, (count - self._window_size) // self._window_slide + 1)
         return [CountWindow(window) for window in range(last, first - 1, -1)]
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[Any, CountWindow]:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, CountWindow]:
         return CountTrigger(self._window_size)
 
     def __repr__(self) -> str:
@@ -187,7 +186,7 @@ class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
 
 
 class _EventTimeAssigner(_TimeAssigner):
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[Any, TimeWindow]:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return EventTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -195,7 +194,7 @@ class _EventTimeAssigner(_TimeAssigner):
 
 
 class _ProcessingTimeAssigner(_TimeAssigner):
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[Any, TimeWindow]:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, TimeWindow]:
         return ProcessingTimeTrigger()
 
     def is_event_time(self) -> bool:
@@ -424,7 +423,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     ) -> Collection[GlobalWindow]:
         return [GlobalWindow()]
 
-    def get_default_trigger(self, env: StreamExecutionEnvironment) -> Trigger[Any, GlobalWindow]:
+    def get_default_trigger(self, env: Any) -> Trigger[Any, GlobalWindow]:
         return NeverTrigger()
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:

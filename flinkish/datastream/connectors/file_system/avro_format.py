@@ -16,7 +16,8 @@ from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.avro_checks import has_defaults, meaning_differs, with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
-from flinkish.datastream.connectors.file_system.formats import BulkFormat, SplitReader, open_checked
+from flinkish.datastream.connectors.file_system.file_format import SplitReader, open_checked
+from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors

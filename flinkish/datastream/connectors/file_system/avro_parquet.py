@@ -15,7 +15,8 @@ from flinkish.datastream.connectors._arrow import is_widened
 from flinkish.datastream.connectors.file_system.avro_arrow import ArrowRecord, arrow_record
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_schema
 from flinkish.datastream.connectors.file_system.avro_writer import AvroRecords
-from flinkish.datastream.connectors.file_system.formats import SplitReader, StreamFormat
+from flinkish.datastream.connectors.file_system.file_format import SplitReader
+from flinkish.datastream.connectors.file_system.formats import StreamFormat
 from flinkish.datastream.connectors.file_system.parquet_format import RowGroupFormat, RowGroupReader
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory, merge_parquet

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.csv_reader import CsvReader
 from flinkish.datastream.connectors.file_system.csv_settings import CsvDialect, CsvSettings, HeaderUse
-from flinkish.datastream.connectors.file_system.formats import LineFormat, LineSource, SplitReader
+from flinkish.datastream.connectors.file_system.file_format import SplitReader
+from flinkish.datastream.connectors.file_system.formats import LineFormat
+from flinkish.datastream.connectors.file_system.line_source import LineSource
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 

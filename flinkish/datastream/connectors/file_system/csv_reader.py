@@ -12,7 +12,8 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors.file_system.csv_settings import CsvDialect, CsvSettings, HeaderUse
 from flinkish.datastream.connectors.file_system.csv_values import column_parser, null_parser, parser
-from flinkish.datastream.connectors.file_system.formats import LineSource, SplitReader
+from flinkish.datastream.connectors.file_system.file_format import SplitReader
+from flinkish.datastream.connectors.file_system.line_source import LineSource
 from flinkish.datastream.connectors.file_system.lines import decode_lines
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors

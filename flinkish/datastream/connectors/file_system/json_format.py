@@ -10,8 +10,10 @@ import msgspec
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.formats import LineFormat, LineSource, SplitReader, undecodable
+from flinkish.datastream.connectors.file_system.file_format import SplitReader
+from flinkish.datastream.connectors.file_system.formats import LineFormat
 from flinkish.datastream.connectors.file_system.json_values import JsonConverter, JsonConverters, json_decoder
+from flinkish.datastream.connectors.file_system.line_source import LineSource, undecodable
 from flinkish.datastream.connectors.file_system.lines import decode_lines
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors

@@ -40,7 +40,6 @@ from flinkish.datastream.connectors.file_system.csv_values import (
     parse_timestamp,
     to_float32,
 )
-from flinkish.datastream.connectors.file_system.formats import describe_type
 
 #: Converts a decoded value that stands at a path (`a.b`, empty for the whole); raises ValueError saying what is wrong where.
 JsonConverter = Callable[[Any, str], Any]
@@ -176,7 +175,7 @@ def mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
     where = f"field {path!r}" if path else "the value"
     shown = repr(value)
     return ValueError(
-        f"{where} must be {type_info!r}; got {describe_type(value)}: {shown if len(shown) <= 100 else shown[:100] + '...'}"
+        f"{where} must be {type_info!r}; got {_describe_type(value)}: {shown if len(shown) <= 100 else shown[:100] + '...'}"
     )
 
 
@@ -218,3 +217,9 @@ def one_character(value: str) -> str:
 def to_instant(value: int | str) -> Instant:
     """Read a point in time: ISO 8601, of UTC if it has no zone, or milliseconds."""
     return Instant.of_epoch_milli(value) if isinstance(value, int) else parse_instant(value)
+
+
+def _describe_type(value: Any) -> str:
+    """Return the name of a JSON value's kind, for messages."""
+    names: dict[type, str] = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -23,7 +23,8 @@ from flinkish.datastream.connectors._arrow import (
     unwrap,
     widened,
 )
-from flinkish.datastream.connectors.file_system.formats import BulkFormat, FileFormat, SplitReader
+from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader
+from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 

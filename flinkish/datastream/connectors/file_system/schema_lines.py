@@ -9,7 +9,9 @@ from typing import Any
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors.file_system.formats import LineFormat, LineSource, SplitReader
+from flinkish.datastream.connectors.file_system.file_format import SplitReader
+from flinkish.datastream.connectors.file_system.formats import LineFormat
+from flinkish.datastream.connectors.file_system.line_source import LineSource
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 

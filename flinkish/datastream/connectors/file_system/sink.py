@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
@@ -22,9 +22,6 @@ from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRolli
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
 from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, RowFileWriter
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
-
-if TYPE_CHECKING:
-    from flinkish.datastream.data_stream import DataStream
 
 #: Flink's default, in milliseconds.
 _BUCKET_CHECK_INTERVAL: Final = 60 * 1000
@@ -232,9 +229,9 @@ class _WriterStage:
 
     sink: FileSink
 
-    def apply(self, stream: DataStream) -> DataStream:
-        """Return the stream of closed files, by bucket."""
-        return stream._written_by(self.sink).key_by(_bucket_of, Types.STRING())
+    def apply(self, ds: Any) -> Any:
+        """Take a DataStream and return the stream of closed files, by bucket."""
+        return ds._written_by(self.sink).key_by(_bucket_of, Types.STRING())
 
 
 def _bucket_of(closed: FileCommittable) -> str:

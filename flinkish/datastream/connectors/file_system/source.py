@@ -19,13 +19,8 @@ from flinkish.datastream.connectors.file_system.enumerator import (
     visible_files,
     would_find,
 )
-from flinkish.datastream.connectors.file_system.formats import (
-    BulkFormat,
-    FileFormat,
-    SplitReader,
-    StreamFormat,
-    compressed_or_whole,
-)
+from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, compressed_or_whole
+from flinkish.datastream.connectors.file_system.formats import BulkFormat, StreamFormat
 from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors

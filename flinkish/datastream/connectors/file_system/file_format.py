@@ -1,0 +1,109 @@
+"""What all formats of files to read have in common: how a file is cut into splits, and the reader of one split."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import IO, Any
+
+from flinkish.common.errors import SourceError
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, is_compressed, open_bytes
+from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
+from flinkish.datastream.connectors.record_errors import RecordErrors
+
+
+class SplitReader(ABC):
+    """Reads one split from the position it carries."""
+
+    @abstractmethod
+    def read(self, limit: int) -> Sequence[Any]:
+        """Return the next records, about `limit` at most; none only at the end of the split.
+
+        A record that cannot be read is replaced as the error policy says, so there may be SideOutputRecords among them.
+        """
+
+    @abstractmethod
+    def split(self) -> FileSourceSplit:
+        """Return the split at its present position."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the split is read to its end."""
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release the file."""
+
+
+class FileFormat(ABC):
+    """How the contents of files become records: immutable and picklable."""
+
+    #: Unit of a position in messages.
+    unit = "line"
+
+    @property
+    def splittable(self) -> bool:
+        """Whether several readers may read a file at the same time."""
+        return False
+
+    @property
+    def split_by_default(self) -> bool:
+        """Whether files are cut even if the program does not ask for it."""
+        return False
+
+    def produced_type(self) -> TypeInformation | None:
+        """Return the type of the records if it is known without looking at a file."""
+        return None
+
+    def cut(self, path: str, size: int, block_size: int) -> list[FileSourceSplit]:
+        """Cut a file into splits of about `block_size` bytes."""
+        starts = range(0, max(size, 1), block_size)
+        return [
+            FileSourceSplit(
+                split_id=f"{path}@{start}",
+                path=path,
+                offset=start,
+                length=min(block_size, size - start),
+                file_size=size,
+                line=0 if start == 0 else None,
+            )
+            for start in starts
+        ]
+
+    def whole(self, path: str, size: int) -> FileSourceSplit:
+        """Return one split of a whole file."""
+        return FileSourceSplit(split_id=f"{path}@0", path=path, offset=0, length=None, file_size=size, line=0)
+
+    @abstractmethod
+    def open(self, split: FileSourceSplit, errors: RecordErrors) -> SplitReader:
+        """Open a split at its position."""
+
+
+def compressed_or_whole(format_: FileFormat, path: str, size: int, block_size: int | None) -> list[FileSourceSplit]:
+    """Cut a file as its format and its compression allow."""
+    if block_size is None or not format_.splittable or size <= block_size or is_compressed(path):
+        return [format_.whole(path, size)]
+    return format_.cut(path, size, block_size)
+
+
+def open_checked(split: FileSourceSplit) -> IO[bytes]:
+    """Open the file of a split; raises SourceError if it is gone or was cut short since it was found."""
+    try:
+        size = os.stat(split.path).st_size
+        if size < split.file_size:
+            raise SourceError(
+                f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has {size}",
+                hint="files must not change once they are in the source's folder; move them there when they are complete.",
+            )
+        return open_bytes(split.path)
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"FileSource: {split.path} is gone; it was there when the source looked for files",
+            hint="files must stay until the job has read them and a checkpoint after that is complete.",
+        ) from error
+    except DECOMPRESSION_ERRORS as error:
+        raise SourceError(f"FileSource cannot decompress {split.path}: {str(error) or type(error).__name__}") from error
+    except OSError as error:
+        raise SourceError(f"FileSource cannot read {split.path}: {error.strerror or error}") from error
