@@ -36,7 +36,7 @@ from flinkish.checkpoint.manifest import CheckpointKind, Committable, Coordinato
 from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
 from flinkish.checkpoint.request_decider import Request, Start, Wait
 from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, deletes_checkpoints
-from flinkish.checkpoint.statistics import CheckpointRecord, CheckpointStatistics, CheckpointStatus
+from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
 from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding
@@ -406,10 +406,10 @@ class CheckpointCoordinator:
         with self._lock:
             return tuple(self._pending)
 
-    @property
-    def statistics(self) -> CheckpointStatistics:
-        """Figures for people; read only."""
-        return self._statistics
+    def figures(self) -> CheckpointFigures:
+        """Return the figures of this moment, for people. From any thread."""
+        with self._lock:
+            return self._statistics.figures()
 
     def latest(self) -> StoredCheckpoint | None:
         """Return what a new attempt of this job must be restored from, if it has completed a checkpoint."""

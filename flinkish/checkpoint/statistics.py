@@ -53,6 +53,18 @@ class CheckpointCounts:
     restored: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFigures:
+    """A job's checkpoints at one moment. `history` holds those in progress and the last ones that ended, newest first."""
+
+    counts: CheckpointCounts = CheckpointCounts()
+    latest_completed: CheckpointRecord | None = None
+    latest_failed: CheckpointRecord | None = None
+    latest_savepoint: CheckpointRecord | None = None
+    latest_restored: CheckpointId | None = None
+    history: tuple[CheckpointRecord, ...] = ()
+
+
 class CheckpointStatistics:
     """Collects the figures; the coordinator holds its lock round every call."""
 
@@ -74,6 +86,17 @@ class CheckpointStatistics:
     def history(self) -> tuple[CheckpointRecord, ...]:
         """Return those in progress and the last ones that ended, newest first."""
         return (*sorted(self._records.values(), key=lambda record: -record.checkpoint_id), *self._past)
+
+    def figures(self) -> CheckpointFigures:
+        """Return all figures of this moment."""
+        return CheckpointFigures(
+            counts=self.counts,
+            latest_completed=self.latest_completed,
+            latest_failed=self.latest_failed,
+            latest_savepoint=self.latest_savepoint,
+            latest_restored=self.latest_restored,
+            history=self.history,
+        )
 
     def triggered(self, record: CheckpointRecord) -> None:
         """Note a checkpoint that starts."""

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from flinkish.checkpoint.statistics import CheckpointFigures
 from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.ids import CheckpointId
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
@@ -58,10 +60,10 @@ class EmbeddedJobClient(JobClient):
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        return self._job_master.trigger_savepoint(savepoint_directory, stop=True, drain=advance_to_end_of_event_time)
+        return self._job_master.checkpoints.trigger_savepoint(savepoint_directory, stop=True, drain=advance_to_end_of_event_time)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        return self._job_master.trigger_savepoint(savepoint_directory)
+        return self._job_master.checkpoints.trigger_savepoint(savepoint_directory)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Ask for the user metrics of the job, by name.
@@ -92,6 +94,14 @@ class EmbeddedJobClient(JobClient):
         finally:
             if self._released.is_set():
                 self._after_wait()
+
+    def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
+        """Take a checkpoint now; the future gets its id, or CheckpointError if it does not complete or the job takes none."""
+        return self._job_master.checkpoints.trigger_checkpoint()
+
+    def checkpoints(self) -> CheckpointFigures:
+        """Return the figures of the job's checkpoints and savepoints."""
+        return self._job_master.checkpoints.figures()
 
     def details(self) -> JobDetails:
         """Return the states of the job and of all its subtasks."""

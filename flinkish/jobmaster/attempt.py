@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import assert_never
@@ -17,7 +17,7 @@ from typing import assert_never
 import msgspec
 
 import flinkish
-from flinkish.checkpoint.coordinator import CheckpointCoordinator, Trigger
+from flinkish.checkpoint.coordinator import Notifications, Trigger
 from flinkish.checkpoint.manifest import (
     CheckpointKind,
     Committable,
@@ -27,7 +27,6 @@ from flinkish.checkpoint.manifest import (
 )
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding
 from flinkish.common.errors import EngineError, SourceError
@@ -36,8 +35,9 @@ from flinkish.jobmaster import failures, program_parts
 from flinkish.jobmaster.admission import Admission, EpochCost
 from flinkish.jobmaster.alignment import AlignmentGroups
 from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.committers import Committers
-from flinkish.jobmaster.delivery import Delivery, Results
+from flinkish.jobmaster.delivery import Delivery
 from flinkish.jobmaster.epoch_decider import (
     EndAttempt,
     EpochFacts,
@@ -64,8 +64,6 @@ _log = logging.getLogger("flinkish.jobmaster")
 _LONGEST_POLL_MS = 1_000
 #: Pause before the last checkpoint of a job whose input has ended is tried again.
 _FINAL_RETRY_MS = 1_000
-#: How often a job that another driver process could take over looks whether one has: the loser is to be gone within 10 s.
-_GENERATION_CHECK_MS = 3_000
 #: Name in CoordinatorState.extra of what sinks of a job without checkpoints have prepared at the end of their input.
 _PREPARED = "prepared_at_end_of_input"
 
@@ -88,54 +86,55 @@ class Cancelled:
 Outcome = Finished | Failed | Cancelled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobParts:
-    """What lives as long as the job and is used by each of its attempts."""
-
-    setup: JobSetup
-    clock: Clock
-    bell: Bell
-    graph: ExecutionGraph
-    metrics: JobMetrics
-    delivery: Delivery
-    results: Results
-    #: The coordinator once there is one: from the start with periodic checkpoints, else when a savepoint is asked for.
-    coordinator: Callable[[], CheckpointCoordinator | None]
-    #: Called between epochs of a running attempt; hands on requests that came from other threads.
-    serve_requests: Callable[[], None]
-
-
 class Attempt:
     """The EpochLoop of one attempt."""
 
-    def __init__(self, parts: JobParts, *, number: int, attempt_id: AttemptId, restored: StoredCheckpoint | None) -> None:
-        setup = parts.setup
+    def __init__(
+        self,
+        setup: JobSetup,
+        *,
+        number: int,
+        attempt_id: AttemptId,
+        restored: StoredCheckpoint | None,
+        clock: Clock,
+        bell: Bell,
+        graph: ExecutionGraph,
+        metrics: JobMetrics,
+        delivery: Delivery,
+        checkpoints: JobCheckpoints,
+    ) -> None:
+        """Make one; the arguments behind `restored` live as long as the job."""
         self.number = number
         self.attempt_id = attempt_id
         self.outcome: Outcome | None = None
         self.epochs_begun = 0
         #: Whether the tasks run: the first epoch is through.
         self.running = False
-        self._parts = parts
         self._setup = setup
-        self._clock = parts.clock
         self._restored = restored
-        graph = setup.plan.job_graph
+        self._clock = clock
+        self._bell = bell
+        self._graph = graph
+        self._metrics = metrics
+        self._delivery = delivery
+        self._results = delivery.results
+        self._checkpoints = checkpoints
+        job_graph = setup.plan.job_graph
         self._subtasks = tuple(
-            Subtask(vertex.id, subtask) for vertex in graph.vertices.values() for subtask in range(vertex.parallelism)
+            Subtask(vertex.id, subtask) for vertex in job_graph.vertices.values() for subtask in range(vertex.parallelism)
         )
         self._expected = {(level, slot) for level in range(len(setup.plan.levels)) for slot in range(setup.plan.slots)}
         self._sources: dict[OperatorUid, SourceCoordinator] = {
             node.uid: source_coordinator(
                 node,
                 setup.configuration,
-                parts.clock,
-                post=parts.bell.post,
-                wake_up=parts.bell.ring,
+                clock,
+                post=bell.post,
+                wake_up=bell.ring,
                 limit=setup.admission,
                 job_id=setup.job_id,
             )
-            for node in program_parts.sources(graph)
+            for node in program_parts.sources(job_graph)
         }
         self._alignment = AlignmentGroups(self._sources.values())
         self._committers: Committers | None = None
@@ -145,7 +144,7 @@ class Attempt:
         #: The savepoint with which the job was to stop could not be written, after its checkpoint was completed.
         self._stop_failed = False
         self._began = 0
-        self._ended = parts.clock.monotonic()
+        self._ended = clock.monotonic()
         self._admission = Admission(setup.admission)
         self._poll_delay = setup.poll_interval
         self._carry_over: dict[int, bytes] = {}
@@ -154,11 +153,9 @@ class Attempt:
         self._held = False
         self._finished: set[Subtask] = set()
         self._final_due: int | None = None
-        self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
-        self._generation_due: int | None = None
         #: All is done but that functions learn of the last checkpoint and are closed.
         self._farewell = False
-        self._listens = program_parts.listens_to_checkpoints(graph)
+        self._listens = program_parts.listens_to_checkpoints(job_graph)
         #: Something in the tasks has a close() of its own.
         self._closes = False
         #: Prepared by sinks of a job without checkpoints.
@@ -212,7 +209,7 @@ class Attempt:
 
     def close(self) -> None:
         """Release what the attempt holds on the driver; errors are logged."""
-        self._parts.bell.drop_posted()
+        self._bell.drop_posted()
         for source in self._sources.values():
             try:
                 source.close()
@@ -233,14 +230,14 @@ class Attempt:
         if self.outcome is None:
             self.outcome = Failed(failure=failure)
             if failure.vertex is not None and failure.subtask is not None:
-                self._parts.graph.fail(failure.vertex, failure.subtask, failure.message)
-        self._parts.bell.ring()
+                self._graph.fail(failure.vertex, failure.subtask, failure.message)
+        self._bell.ring()
 
     def cancel(self) -> None:
         """End the attempt because the job is to end; from any thread."""
         if self.outcome is None:
             self.outcome = Cancelled()
-        self._parts.bell.ring()
+        self._bell.ring()
 
     # -- EpochLoop -----------------------------------------------------------------------------------------------------------
 
@@ -268,16 +265,16 @@ class Attempt:
     # -- beginning -----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> EpochCommand | None:
-        bell = self._parts.bell
+        bell = self._bell
         while True:
             since = bell.rings
             self._run_posted()
             if self.running and self.outcome is None and not self._farewell:
-                self._parts.serve_requests()
+                self._checkpoints.serve_requests()
             if self.outcome is None:
                 self._refresh_sources()
             trigger = self._next_trigger() if self.running and self.outcome is None and not self._farewell else None
-            back_pressured = self._parts.results.full
+            back_pressured = self._results.full
             match decide(self._facts(trigger, back_pressured)):
                 case RunEpoch(reason=reason):
                     command = self._make_command(trigger, 0 if back_pressured else self._admission.credit)
@@ -293,7 +290,7 @@ class Attempt:
                     assert_never(unexpected)
 
     def _run_posted(self) -> None:
-        for call in self._parts.bell.take_posted():
+        for call in self._bell.take_posted():
             try:
                 call()
             except Unwinding:
@@ -313,34 +310,23 @@ class Attempt:
                 return
 
     def _next_trigger(self) -> Trigger | None:
-        coordinator = self._parts.coordinator()
-        if coordinator is None:
-            return None
-        coordinator.expire_overdue()
-        self._check_generation(coordinator)
+        self._checkpoints.look()
         if self.outcome is not None:
             return None
         if self._final_due is None:
-            return coordinator.trigger_if_due()
+            return self._checkpoints.coordinator.trigger_if_due()
         now = self._clock.monotonic()
         if now < self._final_due:
             return None
         self._final_due = now + _FINAL_RETRY_MS
-        return coordinator.trigger_final()
-
-    def _check_generation(self, coordinator: CheckpointCoordinator) -> None:
-        now = self._clock.monotonic()
-        if self._generation_due is not None and self._generation_due <= now:
-            self._generation_due = now + _GENERATION_CHECK_MS
-            coordinator.check_generation()
+        return self._checkpoints.coordinator.trigger_final()
 
     def _facts(self, trigger: Trigger | None, back_pressured: bool) -> EpochFacts:
         sources = self._sources.values()
-        coordinator = self._parts.coordinator()
         next_checkpoint = self._final_due
-        if next_checkpoint is None and coordinator is not None and self.running and self.outcome is None:
-            next_checkpoint = coordinator.next_trigger_time()
-        looks = [due for due in (next_checkpoint, self._generation_due) if due is not None]
+        if next_checkpoint is None and self.running and self.outcome is None:
+            next_checkpoint = self._checkpoints.coordinator.next_trigger_time()
+        looks = [due for due in (next_checkpoint, self._checkpoints.next_look) if due is not None]
         idle = self._setup.idle_interval
         return EpochFacts(
             wall=self._clock.wall_time(),
@@ -362,8 +348,7 @@ class Attempt:
         if not self._farewell:
             for uid, source in self._sources.items():
                 readers.update({(uid, subtask): command for subtask, command in source.commands(credit).items()})
-        coordinator = self._parts.coordinator()
-        notices = coordinator.take_notifications() if coordinator is not None and self.running else None
+        notices = self._checkpoints.coordinator.take_notifications() if self.running else Notifications((), ())
         first = self.epochs_begun == 0
         command = EpochCommand(
             attempt_id=self.attempt_id,
@@ -374,8 +359,8 @@ class Attempt:
             readers=readers,
             carry_over=dict(self._carry_over),
             barrier=None if trigger is None else trigger.barrier,
-            completed_checkpoints=() if notices is None else notices.completed_checkpoints,
-            aborted_checkpoints=() if notices is None else notices.aborted_checkpoints,
+            completed_checkpoints=notices.completed_checkpoints,
+            aborted_checkpoints=notices.aborted_checkpoints,
             restore=self._restored.to_restore() if first and self._restored is not None else None,
             release=credit,
             drain=trigger is not None and trigger.drain,
@@ -386,9 +371,9 @@ class Attempt:
         if trigger is not None:
             faults.reach("P2")
         self._began = self._clock.monotonic()
-        self._parts.metrics.credit = credit
+        self._metrics.credit = credit
         if first:
-            self._parts.graph.transition_all(ExecutionState.INITIALIZING)
+            self._graph.transition_all(ExecutionState.INITIALIZING)
         return command
 
     # -- finishing -----------------------------------------------------------------------------------------------------------
@@ -413,7 +398,7 @@ class Attempt:
         self._ended = self._clock.monotonic()
         records, most = self._take_reports(reports)
         elapsed = float(self._ended - self._began)
-        busy = self._parts.metrics.add(reports, elapsed)
+        busy = self._metrics.add(reports, elapsed)
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
         special = command.barrier is not None or command.epoch == 0
         self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
@@ -422,8 +407,8 @@ class Attempt:
         if not self.running:
             self._start_running()
         for subtask in self._finished:
-            self._parts.graph.finish(subtask.vertex, subtask.subtask)
-        self._parts.delivery.deliver(reports)
+            self._graph.finish(subtask.vertex, subtask.subtask)
+        self._delivery.deliver(reports)
         if command.farewell:
             self._finish_job()
             return
@@ -468,22 +453,12 @@ class Attempt:
 
     def _start_running(self) -> None:
         self.running = True
-        self._parts.graph.transition_all(ExecutionState.RUNNING)
-        coordinator = self._parts.coordinator()
-        if coordinator is not None:
-            self.begin_checkpoints(coordinator)
-
-    def begin_checkpoints(self, coordinator: CheckpointCoordinator) -> None:
-        """Let checkpoints be triggered in this attempt."""
+        self._graph.transition_all(ExecutionState.RUNNING)
         restored = self._restored.checkpoint_id if self._restored is not None else None
-        coordinator.begin_attempt(self._subtasks, restored=restored)
-        if self._watches_generation:
-            self._generation_due = self._clock.monotonic() + _GENERATION_CHECK_MS
+        self._checkpoints.begin_attempt(self, self._subtasks, restored=restored)
 
     def _take_checkpoint_parts(self, reports: Sequence[EpochReport]) -> None:
-        coordinator, trigger = self._parts.coordinator(), self._trigger
-        if coordinator is None:
-            return
+        coordinator, trigger = self._checkpoints.coordinator, self._trigger
         self._completed = None
         # What took longer than its timeout does not count, even if it got there in the end.
         coordinator.expire_overdue()
@@ -492,7 +467,7 @@ class Attempt:
                 coordinator.receive_decline(decline)
         if trigger is not None:
             checkpoint_id = trigger.barrier.checkpoint_id
-            self._parts.results.mark(checkpoint_id)
+            self._results.mark(checkpoint_id)
             try:
                 state = self._coordinator_state(checkpoint_id)
             except Unwinding:
@@ -537,7 +512,7 @@ class Attempt:
         assert self._committers is not None
         manifest = checkpoint.manifest
         # First the results: whatever fails below, the job goes on from this checkpoint and does not compute them again.
-        self._parts.results.commit(manifest.checkpoint_id)
+        self._results.commit(manifest.checkpoint_id)
         self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         for source in self._sources.values():
             try:
@@ -590,7 +565,7 @@ class Attempt:
     def _finish_job(self) -> None:
         if not self._setup.checkpointing:
             self._commit_prepared()
-        self._parts.results.commit_all()
+        self._results.commit_all()
         assert self._committers is not None
         try:
             self._committers.close()
@@ -600,7 +575,7 @@ class Attempt:
             failure = failures.from_error(error, "the driver", recoverable=False)
             self.fail(replace(failure, why_final="all is committed, only close() failed"))
             return
-        self._parts.graph.transition_all(ExecutionState.FINISHED)
+        self._graph.transition_all(ExecutionState.FINISHED)
         if self.outcome is None:
             self.outcome = Finished()
 
@@ -609,8 +584,7 @@ class Attempt:
         assert self._committers is not None
         faults.reach("P10")
         # A savepoint in passing had writers prepare what was before it; there is no checkpoint that would have committed that.
-        coordinator = self._parts.coordinator()
-        prepared = [*(() if coordinator is None else coordinator.uncommitted()), *self._prepared]
+        prepared = [*self._checkpoints.coordinator.uncommitted(), *self._prepared]
         self._committers.commit(END_OF_INPUT_CHECKPOINT, prepared, self._setup.job_id, self._setup.lineage)
         faults.reach("P11")
 

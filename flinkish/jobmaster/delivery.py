@@ -138,7 +138,8 @@ class Delivery:
     def __init__(
         self, results: Results, print_lines: Callable[[tuple[str, ...]], None], takers: Mapping[str, Taker] | None = None
     ) -> None:
-        self._results = results
+        #: The results of execute_and_collect.
+        self.results = results
         self._print = print_lines
         self._takers = takers or {}
         self._unknown: set[str] = set()
@@ -154,7 +155,7 @@ class Delivery:
             case channel if channel == PRINT_CHANNEL:
                 self._print(values.values)
             case channel if channel == COLLECT_CHANNEL:
-                self._results.add(values.values)
+                self.results.add(values.values)
             case channel if channel in self._takers:
                 self._takers[channel](values)
             case channel:

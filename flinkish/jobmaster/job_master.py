@@ -9,34 +9,26 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
-from flinkish.checkpoint.coordinator import CheckpointCoordinator
 from flinkish.checkpoint.failure_reason import FailureReason
-from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
+from flinkish.checkpoint.settings import JobEnd
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
-from flinkish.common import options, pickling
+from flinkish.common import pickling
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.common.errors import (
-    CheckpointError,
-    EngineError,
-    JobCancelledError,
-    JobExecutionError,
-    StaleGenerationError,
-)
-from flinkish.common.ids import AttemptId, CheckpointId, IdSource
+from flinkish.common.errors import EngineError, JobCancelledError, JobExecutionError
+from flinkish.common.ids import AttemptId, IdSource
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.jobmaster import failures
-from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, JobParts, Outcome
+from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Outcome
 from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery, Results, Taker
 from flinkish.jobmaster.epochs import Engine, TaskProgram
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
@@ -82,14 +74,6 @@ class Environment:
     on_released: Callable[[], None] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SavepointRequest:
-    directory: str | None
-    stop: bool
-    drain: bool
-    future: CompletableFuture[str]
-
-
 class JobMaster:
     """Runs one job; its public methods may be called from any thread."""
 
@@ -99,35 +83,28 @@ class JobMaster:
         self._environment = environment
         self._clock = environment.clock
         self._engine = environment.engine
-        self._initial = restored
         # What enumerators and committers leave on the sources and sinks that made them, such as a client, does not travel.
         self._task_plan = pickling.own_copy(setup.plan, "the program")
         self._bell = Bell(environment.clock)
         self.results.on_space = self._bell.ring
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
         self._metrics = JobMetrics(setup.plan)
-        self._storage = environment.storage
-        self._coordinator = self._make_coordinator(environment.storage) if environment.storage is not None else None
-        self._parts = JobParts(
-            setup=setup,
+        self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
+        #: The job's checkpoints; what it says of any thread may be called by clients.
+        self.checkpoints = JobCheckpoints(
+            setup,
             clock=environment.clock,
             bell=self._bell,
-            graph=self._graph,
-            metrics=self._metrics,
-            delivery=Delivery(self.results, environment.print_lines, environment.takers),
-            results=self.results,
-            coordinator=lambda: self._coordinator,
-            serve_requests=self._serve_requests,
+            storage=environment.storage,
+            open_storage=environment.open_storage,
+            history=environment.notes,
+            retire=environment.retire,
+            restored=restored,
         )
         self._lock = threading.Lock()
-        self._requests: deque[_SavepointRequest] = deque()
-        #: Futures of stop-with-savepoint that wait for the job to end, with the paths.
-        self._stopped: list[tuple[CompletableFuture[str], str]] = []
         self._attempt: Attempt | None = None
         self._cancelled: str | None = None
         self._suspended = False
-        #: What a savepoint was to hold and could not be copied.
-        self._keep_checkpoints = False
         self._ended = False
         self._started_at = environment.clock.monotonic()
         #: Completes with the result, the job's JobExecutionError, or JobCancelledError.
@@ -147,11 +124,6 @@ class JobMaster:
         """Return the job's figures."""
         return self._metrics.figures()
 
-    @property
-    def coordinator(self) -> CheckpointCoordinator | None:
-        """The checkpoint coordinator, for its figures; None if nothing was ever checkpointed."""
-        return self._coordinator
-
     def accumulators(self) -> dict[str, Any]:
         """Return user metrics by name."""
         return self._metrics.user_metrics()
@@ -167,6 +139,7 @@ class JobMaster:
                 return
             self._cancelled, self._suspended = why, suspend
             attempt = self._attempt
+        self.checkpoints.close_requests()
         if attempt is not None:
             attempt.cancel()
         self._bell.ring()
@@ -174,26 +147,6 @@ class JobMaster:
             self._engine.interrupt()
         except Exception:
             _log.warning("The engine could not be interrupted; the running epoch goes on to its end.", exc_info=True)
-
-    def trigger_savepoint(
-        self, directory: str | None = None, *, stop: bool = False, drain: bool = False
-    ) -> CompletableFuture[str]:
-        """Ask for a savepoint; taken once the tasks run.
-
-        The future gets its path; with `stop` only when the job has ended. It fails with CheckpointError if the savepoint or the
-        job fails before.
-        """
-        future: CompletableFuture[str] = CompletableFuture()
-        with self._lock:
-            if self._ended or self._cancelled is not None:
-                future.set_exception(self._refusal("the job has ended or is about to"))
-                return future
-            self._requests.append(_SavepointRequest(directory=directory, stop=stop, drain=drain, future=future))
-        self._bell.ring()
-        return future
-
-    def _refusal(self, why: str) -> CheckpointError:
-        return CheckpointError(f"job {self.setup.job_name!r} ({self.setup.job_id}): no savepoint was taken, {why}")
 
     # -- the job's thread ----------------------------------------------------------------------------------------------------
 
@@ -233,11 +186,10 @@ class JobMaster:
                 case Failed(failure=failure):
                     self._graph.transition_job(JobStatus.FAILING, failure.message)
                     self._note("attempt failed", f"attempt {number} in {failure.message}")
-                    if self._stopped:
+                    savepoint = self.checkpoints.stopped_with
+                    if savepoint is not None:
                         # Who asked for the savepoint may start the next job from it already: two must not run.
-                        return self._give_up(
-                            failure, f"it was stopped with the savepoint {self._stopped[0][1]}, which is complete"
-                        )
+                        return self._give_up(failure, f"it was stopped with the savepoint {savepoint}, which is complete")
                     if not failure.recoverable:
                         return self._give_up(failure, failure.why_final)
                     match strategy.on_failure():
@@ -259,14 +211,25 @@ class JobMaster:
         """Run one attempt; everything of it is released on return."""
         setup = self.setup
         try:
-            restored = self._last_checkpoint()
+            restored = self.checkpoints.restore_point()
         except Exception as error:
             return Failed(failure=failures.from_error(error, "reading the last checkpoint"))
         if number > 0:
             own = restored is not None and restored.manifest.job_id == setup.job_id
             self.results.restart(restored.checkpoint_id if restored is not None and own else None)
         attempt_id = AttemptId(self._environment.ids())
-        attempt = Attempt(self._parts, number=number, attempt_id=attempt_id, restored=restored)
+        attempt = Attempt(
+            setup,
+            number=number,
+            attempt_id=attempt_id,
+            restored=restored,
+            clock=self._clock,
+            bell=self._bell,
+            graph=self._graph,
+            metrics=self._metrics,
+            delivery=self._delivery,
+            checkpoints=self.checkpoints,
+        )
         with self._lock:
             self._attempt = attempt
             if self._cancelled is not None:
@@ -295,9 +258,8 @@ class JobMaster:
         finally:
             with self._lock:
                 self._attempt = None
-            if self._coordinator is not None:
-                finished = isinstance(attempt.outcome, Finished)
-                self._coordinator.end_attempt(FailureReason.JOB_ENDED if finished else FailureReason.JOB_FAILED)
+            finished = isinstance(attempt.outcome, Finished)
+            self.checkpoints.end_attempt(FailureReason.JOB_ENDED if finished else FailureReason.JOB_FAILED)
             attempt.close()
             self._graph.end_executions()
         if attempt.outcome is not None:
@@ -324,11 +286,6 @@ class JobMaster:
         # An engine that cannot even start (no Java, no Spark session) will not do so in a second either.
         never_started = isinstance(error, EngineError) and attempt.number == 0 and attempt.epochs_begun == 0
         return failures.from_error(error, "the engine", recoverable=not never_started)
-
-    def _last_checkpoint(self) -> StoredCheckpoint | None:
-        """Return what an attempt starts from: the last completed checkpoint of this job, else what the job was started from."""
-        latest = self._coordinator.latest() if self._coordinator is not None else None
-        return latest or self._initial
 
     def _prepare_restart(self, failure: JobFailure, delay: int) -> JobExecutionError | None:
         """Wait until the next attempt may start; return an error if there can be none."""
@@ -358,7 +315,7 @@ class JobMaster:
         error = failures.to_error(failure, self.setup.job_name, self.setup.job_id, why_final)
         _log.info("Job %s (%s) has failed in %s: %s.", self.setup.job_name, self.setup.job_id, failure.message, why_final)
         # What a restart would meet again is for people to look into: damaged checkpoints, or another process that runs the job.
-        self._delete_checkpoints(JobEnd.FAILED if failure.recoverable else None)
+        self.checkpoints.end(JobEnd.FAILED if failure.recoverable else None)
         if not self._graph.status.is_terminal_state():
             self._graph.transition_job(JobStatus.FAILED)
         return error
@@ -367,32 +324,17 @@ class JobMaster:
         to = JobStatus.SUSPENDED if self._suspended else JobStatus.CANCELED
         if not self._suspended:
             self._graph.transition_job(JobStatus.CANCELLING)
-            self._delete_checkpoints(JobEnd.CANCELED)
+            self.checkpoints.end(JobEnd.CANCELED)
         self._graph.transition_job(to)
         return JobCancelledError(f"Job {self.setup.job_name!r} ({self.setup.job_id}) did not run to its end: {self._cancelled}")
-
-    def _delete_checkpoints(self, end: JobEnd | None) -> None:
-        """Shut the coordinator down, which deletes the job's checkpoints if its retention says so; None keeps them."""
-        coordinator = self._coordinator
-        if coordinator is None or end is None:
-            return
-        try:
-            if self._environment.retire is not None and deletes_checkpoints(self.setup.checkpoints.retention, end):
-                self._environment.retire()
-            coordinator.shutdown(end, keep=self._keep_checkpoints and end is JobEnd.FINISHED)
-        except BaseException:
-            _log.warning("The checkpoints of job %s could not be deleted.", self.setup.job_id, exc_info=True)
 
     def _end(self, error: JobExecutionError | JobCancelledError | None) -> None:
         """Release everything; each part whatever happens to the others."""
         if error is None:
-            self._delete_checkpoints(JobEnd.FINISHED)
+            self.checkpoints.end(JobEnd.FINISHED)
         with self._lock:
             self._ended = True
-            requests = list(self._requests)
-            self._requests.clear()
-        for request in requests:
-            request.future.set_exception(self._refusal("the job has ended"))
+        self.checkpoints.refuse_waiting()
         self._try("noting its end", self._note_end)
         self._try("closing its engine", self._engine.close)
         if self._environment.on_released is not None:
@@ -412,17 +354,7 @@ class JobMaster:
     def _answer(self, error: JobExecutionError | JobCancelledError | None) -> None:
         """Tell whoever waits; the last thing that a job does."""
         try:
-            for future, path in self._stopped:
-                if error is None:
-                    future.set_result(path)
-                else:
-                    future.set_exception(
-                        CheckpointError(
-                            f"job {self.setup.job_name!r} ({self.setup.job_id}): the savepoint {path} is complete, but the job "
-                            f"ended otherwise: {error}",
-                            hint="a job can be started from the savepoint; see the error for what was not done.",
-                        )
-                    )
+            self.checkpoints.answer_stops(error)
             # A cancelled iteration ends as if there were no more results; it was the client who cancelled.
             self.results.end(None if isinstance(error, JobCancelledError) else error)
         finally:
@@ -442,89 +374,3 @@ class JobMaster:
     def _note(self, event: str, message: str) -> None:
         if self._environment.notes is not None:
             self._environment.notes.note(event, message)
-
-    # -- checkpoints ---------------------------------------------------------------------------------------------------------
-
-    def _make_coordinator(self, storage: CheckpointStorage) -> CheckpointCoordinator:
-        return CheckpointCoordinator(
-            job_id=self.setup.job_id,
-            settings=self.setup.checkpoints,
-            storage=storage,
-            clock=self._clock,
-            listener=self,
-            history=self._environment.notes,
-        )
-
-    def _serve_requests(self) -> None:
-        """Hand savepoint requests to the coordinator; in the JobMaster's thread, while the tasks run."""
-        while True:
-            with self._lock:
-                if not self._requests:
-                    return
-                request = self._requests.popleft()
-            try:
-                asked = self._running_coordinator().trigger_savepoint(request.directory, stop=request.stop, drain=request.drain)
-            except Exception as error:
-                request.future.set_exception(error)
-                continue
-            asked.add_done_callback(_pass_on(request, self._stopped))
-
-    def _running_coordinator(self) -> CheckpointCoordinator:
-        if self._coordinator is None:
-            if self._environment.open_storage is None:
-                raise self._refusal("the job has no place for checkpoints, or runs in batch mode")
-            self._storage = self._environment.open_storage()
-            coordinator = self._make_coordinator(self._storage)
-            attempt = self._attempt
-            assert attempt is not None
-            attempt.begin_checkpoints(coordinator)
-            self._coordinator = coordinator
-        return self._coordinator
-
-    # CoordinatorListener
-
-    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
-        """Have the running attempt make visible what the checkpoint covers."""
-        if self._attempt is not None:
-            self._attempt.checkpoint_completed(checkpoint)
-
-    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
-        """Nothing to undo: tasks are told with the next command."""
-
-    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
-        """Have the job go on, or, if its input was ended for the savepoint, end all the same, keeping its last checkpoint."""
-        if self._attempt is None or not self._attempt.stop_failed():
-            return "the job goes on"
-        self._keep_checkpoints = True
-        if self.setup.configuration.contains(options.CHECKPOINTS_DIRECTORY):
-            rest = f"its last checkpoint, {checkpoint.external_path}, holds the same and stays"
-        else:
-            rest = f"as {options.CHECKPOINTS_DIRECTORY.key} is not set, its state ends with it"
-        return f"its input was ended, so the job ends, with all its results; {rest}"
-
-    def fail_job(self, error: CheckpointError) -> None:
-        """Fail the running attempt; a driver that was superseded ends for good."""
-        where = "another driver process" if isinstance(error, StaleGenerationError) else "checkpointing"
-        if self._attempt is not None:
-            self._attempt.fail(failures.from_error(error, where))
-
-    def wake_up(self) -> None:
-        """Look at the coordinator again."""
-        self._bell.ring()
-
-
-def _pass_on(
-    request: _SavepointRequest, stopped: list[tuple[CompletableFuture[str], str]]
-) -> Callable[[Future[StoredCheckpoint]], None]:
-    """Return what passes the coordinator's answer on to the client."""
-
-    def answer(asked: Future[StoredCheckpoint]) -> None:
-        error = asked.exception()
-        if error is not None:
-            request.future.set_exception(error)
-        elif request.stop:
-            stopped.append((request.future, str(asked.result().root)))
-        else:
-            request.future.set_result(str(asked.result().root))
-
-    return answer

@@ -204,14 +204,12 @@ class JobHarness:
         Raises CheckpointError if it does not complete, and InvalidArgumentError in batch mode, which has none.
         """
         self.settle()
-        coordinator = self.client.job_master.coordinator
-        if coordinator is None:
-            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
-        taken = coordinator.trigger_checkpoint()
+        self._require_checkpoints()
+        taken = self.client.trigger_checkpoint()
         self._settle()
         if not taken.done():
             raise CheckpointError(f"no checkpoint was taken: the job is {self.client.get_job_status().result().name}")
-        completed = int(taken.result().checkpoint_id)
+        completed = taken.result()
         if self._is_running() and listens_to_checkpoints(self.client.job_master.setup.plan.job_graph):
             self._hand_over(epoch=True)
         return completed
@@ -375,6 +373,10 @@ class JobHarness:
         if not self._is_running():
             raise InvalidArgumentError("the job has ended", hint="restart(savepoint=path) starts it from a savepoint.")
 
+    def _require_checkpoints(self) -> None:
+        if not self.client.job_master.setup.checkpointing:
+            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
+
     def _settle_if_running(self) -> None:
         if self._is_running() and not self._closed:
             self._hand_over()
@@ -427,11 +429,9 @@ class JobHarness:
         raise SimulatedCrash
 
     def _crash_in_checkpoint(self, at: CrashPoint) -> None:
-        coordinator = self.client.job_master.coordinator
-        if coordinator is None:
-            raise InvalidArgumentError("the job takes no checkpoints: it runs in batch mode, or its settings say so")
+        self._require_checkpoints()
         with faults.call_at(at.value, self._die):
-            coordinator.trigger_checkpoint()
+            self.client.trigger_checkpoint()
             self._settle()
         if self._is_running():
             raise CheckpointError(f"the job did not come to {at.name}: the checkpoint was not taken, or failed before")

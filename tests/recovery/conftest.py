@@ -61,8 +61,7 @@ def start(make_job_env: MakeEnvironment, tmp_path: Path) -> Iterator[Start]:
 
 def completed(client: EmbeddedJobClient) -> int:
     """Return how many checkpoints a job has completed."""
-    coordinator = client.job_master.coordinator
-    return 0 if coordinator is None else coordinator.statistics.counts.completed
+    return client.job_master.checkpoints.figures().counts.completed
 
 
 def wait_for_checkpoints(client: EmbeddedJobClient, count: int = 3) -> None:

@@ -32,16 +32,13 @@ def finish(client: EmbeddedJobClient) -> None:
 
 
 def counts(client: EmbeddedJobClient) -> CheckpointCounts:
-    coordinator = client.job_master.coordinator
-    assert coordinator is not None
-    return coordinator.statistics.counts
+    return client.job_master.checkpoints.figures().counts
 
 
 def failures(client: EmbeddedJobClient) -> list[str]:
     """Return why checkpoints failed."""
-    coordinator = client.job_master.coordinator
-    assert coordinator is not None
-    return [record.failure for record in coordinator.statistics.history if record.failure is not None]
+    history = client.job_master.checkpoints.figures().history
+    return [record.failure for record in history if record.failure is not None]
 
 
 def wait_for_failed(client: EmbeddedJobClient, count: int) -> None:

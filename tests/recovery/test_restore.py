@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.errors import CheckpointError, ForeignCheckpointError, InvalidProgramError, JobExecutionError
 from flinkish.common.job_status import JobStatus
@@ -127,9 +128,9 @@ def test_an_older_retained_checkpoint_is_chosen_by_its_id(start: Start, tmp_path
     cancelled = start({"execution.checkpointing.num-retained": 5}, build=slow)
     wait_for_checkpoints(cancelled, 8)
     cancelled.cancel().result(30)
-    coordinator = cancelled.job_master.coordinator
-    assert coordinator is not None
-    retained = sorted(coordinator._storage.retained(), key=lambda stored: stored.checkpoint_id)
+    storage = cancelled.job_master.checkpoints.storage
+    assert isinstance(storage, DeltaCheckpointStorage)
+    retained = sorted(storage.retained(), key=lambda stored: stored.checkpoint_id)
     assert len(retained) == 5
     rest = []
     for stored in (retained[0], retained[-1]):

@@ -115,7 +115,7 @@ def test_ids_go_on_after_the_checkpoint_that_was_restored() -> None:
     world = World(begin=False)
     world.coordinator.begin_attempt([A, B], restored=CheckpointId(41))
     assert world.trigger().barrier.checkpoint_id == 42
-    assert world.coordinator.statistics.latest_restored == 41
+    assert world.coordinator.figures().latest_restored == 41
 
 
 def test_periodic_checkpoints_keep_their_rate() -> None:
@@ -850,7 +850,7 @@ def test_the_statistics_count_and_remember() -> None:
     world.trigger()
     world.decline(2)
     world.trigger()
-    statistics = world.coordinator.statistics
+    statistics = world.coordinator.figures()
     counts = statistics.counts
     assert (counts.triggered, counts.in_progress, counts.completed, counts.failed) == (3, 1, 1, 1)
     assert [(record.checkpoint_id, record.status) for record in statistics.history] == [

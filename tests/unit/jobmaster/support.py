@@ -9,7 +9,7 @@ import heapq
 import itertools
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -482,6 +482,7 @@ class Job:
         restored: StoredCheckpoint | None = None,
         storage: FakeStorage | None = None,
         configuration: Configuration | None = None,
+        environment: Mapping[str, Any] | None = None,
         **checkpoint_settings: Any,
     ) -> None:
         self.sink = sink or Notes()
@@ -515,7 +516,7 @@ class Job:
                 print_lines=self.printed.extend,
                 storage=self.storage if interval is not None else None,
                 open_storage=lambda: self.storage,
-                retire=self._retire,
+                **{"retire": self._retire, **(environment or {})},
             ),
             restored=restored,
         )

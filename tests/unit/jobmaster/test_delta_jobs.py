@@ -104,8 +104,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def completed(client: EmbeddedJobClient) -> int:
-    coordinator = client.job_master.coordinator
-    return 0 if coordinator is None else coordinator.statistics.counts.completed
+    return client.job_master.checkpoints.figures().counts.completed
 
 
 @pytest.fixture

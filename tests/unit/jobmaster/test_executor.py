@@ -166,7 +166,7 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
         return sorted(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["n"].to_pylist())
 
     suspended = start()
-    wait_until(lambda: suspended.job_master.coordinator.statistics.counts.completed >= 2)
+    wait_until(lambda: suspended.job_master.checkpoints.figures().counts.completed >= 2)
     suspended.stop_for_signal("SIGTERM")
     with pytest.raises(JobCancelledError, match="SIGTERM"):
         suspended.get_job_execution_result().result(20)
@@ -220,13 +220,13 @@ def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id
 
     running = start({})
     try:
-        wait_until(lambda: running.job_master.coordinator.statistics.counts.completed >= 2)
+        wait_until(lambda: running.job_master.checkpoints.figures().counts.completed >= 2)
         with pytest.raises(kind, match=text):
             start({key: value.replace("OTHER", str(tmp_path / "other.key")) for key, value in settings.items()}, **program)
-        completed = running.job_master.coordinator.statistics.counts.completed
-        wait_until(lambda: running.job_master.coordinator.statistics.counts.completed >= completed + 3)
+        completed = running.job_master.checkpoints.figures().counts.completed
+        wait_until(lambda: running.job_master.checkpoints.figures().counts.completed >= completed + 3)
         assert running.get_job_status().result() is JobStatus.RUNNING
-        assert running.job_master._storage.generation == 1
+        assert running.job_master.checkpoints.storage.generation == 1
     finally:
         running.cancel().result(20)
 
@@ -324,7 +324,7 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
         return client
 
     running = start()
-    wait_until(lambda: running.job_master.coordinator.statistics.counts.completed >= 1)
+    wait_until(lambda: running.job_master.checkpoints.figures().counts.completed >= 1)
     claim = DeltaCheckpointStorage.claim
     seen: list[int] = []
 
@@ -332,13 +332,13 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
         peeked = storage.peek()
         assert peeked is not None
         seen.append(peeked.checkpoint_id)
-        wait_until(lambda: running.job_master._storage.latest().checkpoint_id > peeked.checkpoint_id)
+        wait_until(lambda: running.job_master.checkpoints.storage.latest().checkpoint_id > peeked.checkpoint_id)
         return claim(storage)
 
     monkeypatch.setattr(DeltaCheckpointStorage, "claim", late)
     successor = start()
     try:
-        assert successor.job_master._initial.checkpoint_id > seen[0]
+        assert successor.job_master.checkpoints.initial.checkpoint_id > seen[0]
     finally:
         successor.cancel().result(20)
     with pytest.raises(JobExecutionError, match="belongs to generation 2"):

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from flinkish.checkpoint.manifest import CheckpointKind
-from flinkish.checkpoint.statistics import CheckpointRecord
+from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord
 from flinkish.checkpoint.storage import CheckpointDraft, StoredCheckpoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import (
@@ -396,25 +394,19 @@ class TestWhatIsNoException:
 
     @pytest.mark.parametrize("method", ["flush", "note job ended"])
     def test_in_the_notes_at_the_end_does_not_change_the_outcome(self, method: str) -> None:
-        job = Job(Numbers((0, 50)), interval=15)
-        job.master._environment = replace(job.master._environment, notes=PanickingNotes(method))
+        job = Job(Numbers((0, 50)), interval=15, environment={"notes": PanickingNotes(method)})
         assert job.run().results == list(range(50))
         assert job.master.result.done()
 
     @pytest.mark.parametrize("method", ["note attempt started", "checkpoint_ended"])
     def test_in_the_notes_while_it_runs_fails_the_job(self, method: str) -> None:
-        job = Job(Numbers((0, 50)), interval=15)
-        notes = PanickingNotes(method)
-        job.master._environment = replace(job.master._environment, notes=notes)
-        job.master._coordinator = job.master._make_coordinator(job.storage)
-        job.run()
+        job = Job(Numbers((0, 50)), interval=15, environment={"notes": PanickingNotes(method)}).run()
         assert job.error is not None
         assert "Panic" in str(job.error)
 
     @pytest.mark.parametrize("part", ["on_released", "retire"])
     def test_in_what_is_released_does_not_change_the_outcome(self, part: str) -> None:
-        job = Job(Numbers((0, 50)), interval=15)
-        job.master._environment = replace(job.master._environment, **{part: panic})
+        job = Job(Numbers((0, 50)), interval=15, environment={part: panic})
         assert job.run().results == list(range(50))
         assert job.master.result.done()
 
@@ -524,7 +516,7 @@ class TestClosing:
         job = Job(Numbers((0, 1_000)), interval=60_000, restart=ONCE)
         job.tasks.closes = True
         asked = []
-        job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints", stop=True)))
+        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_savepoint("/savepoints", stop=True)))
 
         def script(command: EpochCommand, former: object = job.tasks.script) -> list[EpochReport] | None:
             if command.farewell:
@@ -544,7 +536,7 @@ class TestSavepoints:
         paths: list[str] = []
 
         def ask() -> None:
-            job.master.trigger_savepoint("/savepoints").add_done_callback(lambda done: paths.append(done.result()))
+            job.master.checkpoints.trigger_savepoint("/savepoints").add_done_callback(lambda done: paths.append(done.result()))
 
         job.on_epoch(1, ask)
         job.run()
@@ -556,13 +548,13 @@ class TestSavepoints:
     def test_a_job_without_checkpoints_takes_savepoints_too(self) -> None:
         job = Job(Numbers((0, 50)))
         asked = []
-        job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints")))
+        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_savepoint("/savepoints")))
         job.run()
         assert asked[0].result(0) == "/savepoints"
 
     def test_a_savepoint_asked_for_before_the_tasks_run_waits_for_them(self) -> None:
         job = Job(Numbers((0, 50)), interval=60_000)
-        asked = job.master.trigger_savepoint("/savepoints")
+        asked = job.master.checkpoints.trigger_savepoint("/savepoints")
         job.run()
         assert asked.result(0) == "/savepoints"
 
@@ -571,7 +563,7 @@ class TestSavepoints:
         status_at_answer: list[JobStatus] = []
 
         def ask() -> None:
-            asked = job.master.trigger_savepoint("/savepoints", stop=True)
+            asked = job.master.checkpoints.trigger_savepoint("/savepoints", stop=True)
             asked.add_done_callback(lambda _: status_at_answer.append(job.master.status))
 
         job.on_epoch(2, ask)
@@ -583,7 +575,7 @@ class TestSavepoints:
 
     def test_draining_ends_the_sources_in_the_epoch_of_the_savepoint_which_keeps_their_positions(self) -> None:
         job = Job(Numbers((0, 1_000)), interval=60_000)
-        job.on_epoch(2, lambda: job.master.trigger_savepoint("/savepoints", stop=True, drain=True))
+        job.on_epoch(2, lambda: job.master.checkpoints.trigger_savepoint("/savepoints", stop=True, drain=True))
         job.run()
         assert job.master.status is JobStatus.FINISHED
         assert job.epochs[-1].drain
@@ -591,13 +583,44 @@ class TestSavepoints:
 
     def test_a_savepoint_without_a_folder_says_so(self) -> None:
         job = Job(Numbers((0, 50)), interval=60_000)
-        asked = job.master.trigger_savepoint()
+        asked = job.master.checkpoints.trigger_savepoint()
         job.run()
         assert "savepoint-dir" in str(asked.exception())
 
     def test_a_savepoint_of_an_ended_job_is_refused(self) -> None:
         job = Job(Numbers((0, 5))).run()
-        assert isinstance(job.master.trigger_savepoint("/savepoints").exception(), CheckpointError)
+        assert isinstance(job.master.checkpoints.trigger_savepoint("/savepoints").exception(), CheckpointError)
+
+    def test_a_checkpoint_asked_for_is_taken_at_once_and_is_one_to_start_from(self) -> None:
+        job = Job(Numbers((0, 50)), interval=60_000)
+        asked = []
+        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_checkpoint()))
+        job.run()
+        assert asked[0].result(0) == 1
+        assert [stored.manifest.kind for stored in job.storage.stored] == [CheckpointKind.REQUESTED, CheckpointKind.FINAL]
+        assert job.sink.commits == [(1, texts(range(30))), (2, texts(range(30, 50)))]
+
+    def test_a_checkpoint_of_a_job_that_takes_none_is_refused(self) -> None:
+        job = Job(Numbers((0, 50)))
+        asked = job.master.checkpoints.trigger_checkpoint()
+        with pytest.raises(CheckpointError, match=r"the job takes none(?s:.*)execution\.checkpointing\.interval"):
+            asked.result(0)
+        assert job.run().results == list(range(50))
+
+    @pytest.mark.parametrize("interval", [None, 60_000])
+    def test_requests_that_nobody_could_serve_before_the_job_ended_are_refused(self, interval: int | None) -> None:
+        job = Job(Numbers((0, 50)), interval=interval)
+        asked = job.master.checkpoints.trigger_savepoint("/savepoints")
+        job.master.cancel()
+        late = job.master.checkpoints.trigger_savepoint("/savepoints")
+        assert "the job has ended or is about to" in str(late.exception())
+        job.run()
+        assert "the job has ended" in str(asked.exception())
+        assert job.storage.savepoints == []
+
+    def test_the_figures_of_checkpoints_are_there_for_a_job_that_takes_none(self) -> None:
+        job = Job(Numbers((0, 50))).run()
+        assert job.master.checkpoints.figures() == CheckpointFigures()
 
     @pytest.mark.parametrize("drain", [True, False])
     @pytest.mark.parametrize("call", ["prepare_export", "export_savepoint"])
@@ -605,7 +628,7 @@ class TestSavepoints:
         job = Job(Numbers((0, 100)), interval=60_000)
         job.storage.fail[call] = OSError("read-only")
         asked = []
-        job.on_epoch(1, lambda: asked.append(job.master.trigger_savepoint("/savepoints", stop=True, drain=drain)))
+        job.on_epoch(1, lambda: asked.append(job.master.checkpoints.trigger_savepoint("/savepoints", stop=True, drain=drain)))
         job.run()
         assert "read-only" in str(asked[0].exception())
         assert job.master.status is JobStatus.FINISHED

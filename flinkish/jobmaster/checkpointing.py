@@ -1,0 +1,421 @@
+"""The checkpoints of one job, over all its attempts: storage, coordinator, what people ask for, what stays at the end.
+
+The only place that knows whether there is a coordinator yet. A job that takes checkpoints has one from the start; others get one
+when the first savepoint is asked for, and `NoCoordinator` stands in its place until then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from flinkish.checkpoint.coordinator import CheckpointCoordinator, CheckpointHistory, Notifications, Trigger
+from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.manifest import Committable, CoordinatorState
+from flinkish.checkpoint.pending import AckResult, Subtask
+from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
+from flinkish.checkpoint.statistics import CheckpointFigures
+from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.common import options
+from flinkish.common.clock import Clock
+from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.errors import CheckpointError, StaleGenerationError
+from flinkish.common.ids import CheckpointId
+from flinkish.jobmaster import failures
+from flinkish.jobmaster.bell import Bell
+from flinkish.jobmaster.failures import JobFailure
+from flinkish.jobmaster.setup import JobSetup
+from flinkish.runtime.protocol import Acknowledgement, Decline
+
+_log = logging.getLogger("flinkish.jobmaster")
+
+#: How often a job that another driver process could take over looks whether one has: the loser is to be gone within 10 s.
+_GENERATION_CHECK_MS = 3_000
+
+
+class CheckpointedAttempt(Protocol):
+    """The running attempt, as the job's checkpoints see it. Called in the JobMaster's thread, but for `fail`."""
+
+    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
+        """Make visible what the checkpoint covers. What it raises fails the attempt; the checkpoint stays completed."""
+        ...
+
+    def stop_failed(self) -> bool:
+        """Do not end with the checkpoint that was just completed, unless all input has; return whether it has."""
+        ...
+
+    def fail(self, failure: JobFailure) -> None:
+        """End the attempt with a failure."""
+        ...
+
+
+class NoCoordinator:
+    """The coordinator of a job of which no checkpoint or savepoint was asked for: nothing is due, in progress or completed."""
+
+    def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
+        """Do nothing: nothing is triggered."""
+
+    def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
+        """Do nothing: nothing is in progress."""
+
+    def shutdown(self, end: JobEnd, *, keep: bool = False) -> None:
+        """Do nothing: nothing is stored."""
+
+    def next_trigger_time(self) -> int | None:
+        return None
+
+    def trigger_if_due(self) -> Trigger | None:
+        return None
+
+    def trigger_final(self) -> Trigger | None:
+        return None
+
+    def expire_overdue(self) -> tuple[CheckpointId, ...]:
+        return ()
+
+    def check_generation(self) -> None:
+        """Do nothing: without a storage nobody can take over the job."""
+
+    def take_notifications(self) -> Notifications:
+        return Notifications((), ())
+
+    def receive_acknowledgement(self, ack: Acknowledgement) -> AckResult:
+        return AckResult.UNKNOWN
+
+    def receive_decline(self, decline: Decline) -> bool:
+        return False
+
+    def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
+        return False
+
+    def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> bool:
+        return False
+
+    def uncommitted(self) -> tuple[Committable, ...]:
+        return ()
+
+    def latest(self) -> StoredCheckpoint | None:
+        return None
+
+    def figures(self) -> CheckpointFigures:
+        return CheckpointFigures()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Savepoint:
+    """A savepoint that was asked for; with `stop` the job is to end with it."""
+
+    directory: str | None
+    stop: bool
+    drain: bool
+    future: CompletableFuture[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkpoint:
+    """A checkpoint that was asked for."""
+
+    future: CompletableFuture[CheckpointId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """The attempt whose tasks run."""
+
+    attempt: CheckpointedAttempt
+    subtasks: tuple[Subtask, ...]
+    restored: CheckpointId | None
+
+
+class JobCheckpoints:
+    """Owns a job's checkpoints. Requests and figures may be asked for by any thread; all else is for the JobMaster's thread.
+
+    `storage` is the claimed storage of a job that takes checkpoints. For others `open_storage` makes it if a savepoint is asked
+    for; None = no savepoints. `restored` is what the job was started from, and `retire` is called before the checkpoints of a job
+    that has ended for good are deleted.
+    """
+
+    def __init__(
+        self,
+        setup: JobSetup,
+        *,
+        clock: Clock,
+        bell: Bell,
+        storage: CheckpointStorage | None = None,
+        open_storage: Callable[[], CheckpointStorage] | None = None,
+        history: CheckpointHistory | None = None,
+        retire: Callable[[], None] | None = None,
+        restored: StoredCheckpoint | None = None,
+    ) -> None:
+        #: What the job was started from.
+        self.initial = restored
+        self.storage = storage
+        self._setup = setup
+        self._clock = clock
+        self._bell = bell
+        self._open_storage = open_storage
+        self._history = history
+        self._retire = retire
+        self._coordinator: CheckpointCoordinator | NoCoordinator = NoCoordinator()
+        if storage is not None:
+            self._coordinator = self._make_coordinator(storage)
+        self._running: _Running | None = None
+        self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
+        self._generation_due: int | None = None
+        self._lock = threading.Lock()
+        self._requests: deque[_Savepoint | _Checkpoint] = deque()
+        #: Why requests are refused.
+        self._closed: str | None = None
+        #: Stops that wait for the job to end, with the paths of their savepoints.
+        self._stops: list[tuple[CompletableFuture[str], str]] = []
+        #: What a savepoint was to hold and could not be copied.
+        self._keep = False
+
+    @property
+    def coordinator(self) -> CheckpointCoordinator | NoCoordinator:
+        """The coordinator of this moment; any thread."""
+        return self._coordinator
+
+    def figures(self) -> CheckpointFigures:
+        """Return figures of all checkpoints since this process took over the job; any thread."""
+        return self._coordinator.figures()
+
+    # -- asked by any thread -------------------------------------------------------------------------------------------------
+
+    def trigger_savepoint(
+        self, directory: str | None = None, *, stop: bool = False, drain: bool = False
+    ) -> CompletableFuture[str]:
+        """Ask for a savepoint; taken once the tasks run.
+
+        The future gets its path; with `stop` only when the job has ended. It fails with CheckpointError if the savepoint or the
+        job fails before.
+        """
+        future: CompletableFuture[str] = CompletableFuture()
+        request = _Savepoint(directory=directory, stop=stop, drain=drain, future=future)
+        if not self._ask(request):
+            future.set_exception(self._refusal("savepoint"))
+        return future
+
+    def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
+        """Ask for a checkpoint, without regard to the interval; taken once the tasks run.
+
+        The future gets its id. It fails with CheckpointError if the checkpoint or the job fails before, and for a job that takes
+        no checkpoints: its sinks commit nothing before their end.
+        """
+        future: CompletableFuture[CheckpointId] = CompletableFuture()
+        if not self._setup.checkpointing:
+            error = CheckpointError(
+                f"{self._job()}: no checkpoint was taken, the job takes none",
+                hint=f"set {options.CHECKPOINTING_INTERVAL.key}; a savepoint can be taken of any streaming job.",
+            )
+            future.set_exception(error)
+        elif not self._ask(_Checkpoint(future=future)):
+            future.set_exception(self._refusal("checkpoint"))
+        return future
+
+    def _ask(self, request: _Savepoint | _Checkpoint) -> bool:
+        with self._lock:
+            if self._closed is not None:
+                return False
+            self._requests.append(request)
+        self._bell.ring()
+        return True
+
+    def close_requests(self) -> None:
+        """Refuse requests from now on: the job is about to end."""
+        with self._lock:
+            self._closed = self._closed or "the job has ended or is about to"
+
+    # -- for the attempt -----------------------------------------------------------------------------------------------------
+
+    def begin_attempt(
+        self, attempt: CheckpointedAttempt, subtasks: tuple[Subtask, ...], *, restored: CheckpointId | None
+    ) -> None:
+        """Begin to take checkpoints of an attempt whose tasks run, as soon as there is a coordinator."""
+        self._running = _Running(attempt=attempt, subtasks=subtasks, restored=restored)
+        self._begin_taking(self._coordinator)
+
+    def serve_requests(self) -> None:
+        """Hand requests to the coordinator; to be called between epochs, while the tasks run."""
+        while True:
+            with self._lock:
+                if not self._requests:
+                    return
+                request = self._requests.popleft()
+            try:
+                self._serve(request)
+            except Exception as error:
+                request.future.set_exception(error)
+
+    def look(self) -> None:
+        """Abort what is overdue, and find out whether another driver has taken over the job: `fail_job` then."""
+        self._coordinator.expire_overdue()
+        now = self._clock.monotonic()
+        if self._generation_due is not None and self._generation_due <= now:
+            self._generation_due = now + _GENERATION_CHECK_MS
+            self._coordinator.check_generation()
+
+    @property
+    def next_look(self) -> int | None:
+        """When to call `look` because of another driver, in monotonic milliseconds; None = no need."""
+        return self._generation_due
+
+    # -- for the JobMaster ---------------------------------------------------------------------------------------------------
+
+    def restore_point(self) -> StoredCheckpoint | None:
+        """Return what an attempt starts from: the last completed checkpoint of this job, else what the job was started from.
+
+        Raises what the storage raises.
+        """
+        return self._coordinator.latest() or self.initial
+
+    def end_attempt(self, reason: FailureReason) -> None:
+        """Abort what is in progress: the tasks do not run any more."""
+        self._running = None
+        self._generation_due = None
+        self._coordinator.end_attempt(reason)
+
+    @property
+    def stopped_with(self) -> str | None:
+        """The path of the savepoint that the job was stopped with; None while it was not."""
+        return self._stops[0][1] if self._stops else None
+
+    def end(self, end: JobEnd | None) -> None:
+        """End for good; deletes the job's checkpoints if its retention says so. None keeps them. Never raises."""
+        if self.storage is None or end is None:
+            return
+        try:
+            if self._retire is not None and deletes_checkpoints(self._setup.checkpoints.retention, end):
+                self._retire()
+            self._coordinator.shutdown(end, keep=self._keep and end is JobEnd.FINISHED)
+        except BaseException:
+            _log.warning("The checkpoints of job %s could not be deleted.", self._setup.job_id, exc_info=True)
+
+    def refuse_waiting(self) -> None:
+        """Refuse all requests, also those that nobody came to serve: the job has ended."""
+        with self._lock:
+            self._closed = "the job has ended"
+            waiting = list(self._requests)
+            self._requests.clear()
+        for request in waiting:
+            request.future.set_exception(self._refusal("savepoint" if isinstance(request, _Savepoint) else "checkpoint"))
+
+    def answer_stops(self, error: BaseException | None) -> None:
+        """Tell who asked for a stop that the job has ended; with an error, that it did so otherwise."""
+        for future, path in self._stops:
+            if error is None:
+                future.set_result(path)
+                continue
+            failure = CheckpointError(
+                f"{self._job()}: the savepoint {path} is complete, but the job ended otherwise: {error}",
+                hint="a job can be started from the savepoint; see the error for what was not done.",
+            )
+            future.set_exception(failure)
+
+    # -- CoordinatorListener -------------------------------------------------------------------------------------------------
+
+    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
+        """Have the running attempt make visible what the checkpoint covers."""
+        if self._running is not None:
+            self._running.attempt.checkpoint_completed(checkpoint)
+
+    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
+        """Nothing to undo: tasks are told with the next command."""
+
+    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
+        """Have the job go on, or, if its input was ended for the savepoint, end all the same, keeping its last checkpoint."""
+        if self._running is None or not self._running.attempt.stop_failed():
+            return "the job goes on"
+        self._keep = True
+        if self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY):
+            rest = f"its last checkpoint, {checkpoint.external_path}, holds the same and stays"
+        else:
+            rest = f"as {options.CHECKPOINTS_DIRECTORY.key} is not set, its state ends with it"
+        return f"its input was ended, so the job ends, with all its results; {rest}"
+
+    def fail_job(self, error: CheckpointError) -> None:
+        """Fail the running attempt; a driver that was superseded ends for good."""
+        where = "another driver process" if isinstance(error, StaleGenerationError) else "checkpointing"
+        running = self._running
+        if running is not None:
+            running.attempt.fail(failures.from_error(error, where))
+
+    def wake_up(self) -> None:
+        """Have the JobMaster look at the coordinator again."""
+        self._bell.ring()
+
+    # -- inside --------------------------------------------------------------------------------------------------------------
+
+    def _make_coordinator(self, storage: CheckpointStorage) -> CheckpointCoordinator:
+        return CheckpointCoordinator(
+            job_id=self._setup.job_id,
+            settings=self._setup.checkpoints,
+            storage=storage,
+            clock=self._clock,
+            listener=self,
+            history=self._history,
+        )
+
+    def _begin_taking(self, coordinator: CheckpointCoordinator | NoCoordinator) -> None:
+        assert self._running is not None
+        coordinator.begin_attempt(self._running.subtasks, restored=self._running.restored)
+        if self._watches_generation and self.storage is not None:
+            self._generation_due = self._clock.monotonic() + _GENERATION_CHECK_MS
+
+    def _serve(self, request: _Savepoint | _Checkpoint) -> None:
+        coordinator = self._opened()
+        if isinstance(request, _Checkpoint):
+            coordinator.trigger_checkpoint().add_done_callback(_pass_on_id(request.future))
+        else:
+            asked = coordinator.trigger_savepoint(request.directory, stop=request.stop, drain=request.drain)
+            asked.add_done_callback(self._pass_on_path(request))
+
+    def _opened(self) -> CheckpointCoordinator:
+        """Return the coordinator, made now if there was none. Raises CheckpointError where there can be none."""
+        if not isinstance(self._coordinator, NoCoordinator):
+            return self._coordinator
+        if self._open_storage is None:
+            raise CheckpointError(
+                f"{self._job()}: no savepoint was taken, the job has no place for checkpoints, or runs in batch mode"
+            )
+        self.storage = self._open_storage()
+        coordinator = self._make_coordinator(self.storage)
+        self._begin_taking(coordinator)
+        self._coordinator = coordinator
+        return coordinator
+
+    def _pass_on_path(self, request: _Savepoint) -> Callable[[Future[StoredCheckpoint]], None]:
+        """Return what passes the coordinator's answer on to the client."""
+
+        def answer(asked: Future[StoredCheckpoint]) -> None:
+            error = asked.exception()
+            if error is not None:
+                request.future.set_exception(error)
+            elif request.stop:
+                self._stops.append((request.future, str(asked.result().root)))
+            else:
+                request.future.set_result(str(asked.result().root))
+
+        return answer
+
+    def _refusal(self, what: str) -> CheckpointError:
+        return CheckpointError(f"{self._job()}: no {what} was taken, {self._closed}")
+
+    def _job(self) -> str:
+        return f"job {self._setup.job_name!r} ({self._setup.job_id})"
+
+
+def _pass_on_id(future: CompletableFuture[CheckpointId]) -> Callable[[Future[StoredCheckpoint]], None]:
+    def answer(asked: Future[StoredCheckpoint]) -> None:
+        error = asked.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(asked.result().checkpoint_id)
+
+    return answer
