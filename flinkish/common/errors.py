@@ -50,6 +50,10 @@ class JobCancelledError(FlinkishError, RuntimeError):
     """The job was cancelled before it ended by itself."""
 
 
+class JobNotFoundError(FlinkishError, LookupError):
+    """No job with the given id runs."""
+
+
 class SourceError(FlinkishError, RuntimeError):
     """A source could not read: missing file, missing column, undecodable record."""
 

@@ -113,10 +113,10 @@ class EmbeddedJobClient(JobClient):
 
     @property
     def job_master(self) -> JobMaster:
-        """The JobMaster itself, for a dispatcher."""
+        """The JobMaster itself."""
         return self._job_master
 
-    # StoppableJob
+    # For signals
 
     def stop_for_signal(self, name: str) -> None:
         """End the job and keep its checkpoints: it was not the user's wish that it is over for good."""

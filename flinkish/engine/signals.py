@@ -17,9 +17,11 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.common.clock import Clock
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.engine.jobs import JobList
 
 _log = logging.getLogger("flinkish.engine.signals")
 
@@ -40,25 +42,13 @@ class JobInterrupted(KeyboardInterrupt, SystemExit):
         self.code = 128 + signal.SIGINT
 
 
-class StoppableJob(Protocol):
-    """A running job, as this module needs it."""
-
-    def stop_for_signal(self, name: str) -> None:
-        """Begin to end because of a signal, without waiting."""
-        ...
-
-    def wait_released(self, timeout: float) -> bool:
-        """Wait up to so many seconds until everything is released; return whether it is."""
-        ...
-
-
 class SignalWatch:
-    """Stands between the signals and the running jobs of this process."""
+    """Stands between the signals and the running jobs of this process; is a listener of their list."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, jobs: JobList, clock: Clock) -> None:
+        self._jobs = jobs
         self._clock = clock
         self._lock = threading.Lock()
-        self._jobs: set[StoppableJob] = set()
         self._received: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._before: dict[int, _Handler] = {}
@@ -66,39 +56,33 @@ class SignalWatch:
         self._passing_on = False
         self._handed_over = threading.Event()
         #: Jobs that did not end in their grace, such as one on the local engine whose user code does not return.
-        self._left_behind: set[StoppableJob] = set()
+        self._left_behind: set[EmbeddedJobClient] = set()
 
-    def add(self, job: StoppableJob) -> None:
+    def job_started(self, job: EmbeddedJobClient) -> None:
         """Watch over a job. Handlers can only be set in the main thread; started from another one, a job has none."""
         with self._lock:
-            self._jobs.add(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="flinkish-signals", daemon=True)
                 self._thread.start()
         if threading.current_thread() is threading.main_thread():
             self._install()
 
-    def released(self, job: StoppableJob) -> None:
+    def job_ended(self, job: EmbeddedJobClient) -> None:
         """A job has released everything. If it did so because of a signal: let the main thread learn of the signal first."""
-        with self._lock:
-            self._jobs.discard(job)
-            interrupted = self._pending is not None
-        if interrupted and self._before:
+        self._left_behind.discard(job)
+        if self._pending is not None and self._before:
             self._handed_over.wait(_HAND_OVER_S)
 
     def restore_if_idle(self) -> None:
         """Put the former handlers back if no job runs any more; does nothing outside of the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
-        with self._lock:
-            idle = not self._jobs and self._pending is None
-        if idle:
+        if not self._jobs.running() and self._pending is None:
             self._restore()
 
     def stop_all(self, name: str) -> None:
         """Stop all jobs and wait until they have released everything, for eight seconds at most; for each job once."""
-        with self._lock:
-            jobs = list(self._jobs - self._left_behind)
+        jobs = [job for job in self._jobs.running() if job not in self._left_behind]
         for job in jobs:
             job.stop_for_signal(name)
         deadline = self._clock.monotonic() + int(_GRACE_S * 1000)
@@ -127,8 +111,8 @@ class SignalWatch:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # No lock is taken here: the main thread may hold it. Reading a set's size and an attribute needs none.
-        if self._jobs and self._pending is None and not self._passing_on:
+        # No lock is taken here: the main thread may hold it.
+        if self._jobs.running() and self._pending is None and not self._passing_on:
             self._pending = number
             self._received.put(number)
             return

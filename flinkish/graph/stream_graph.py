@@ -36,6 +36,8 @@ class StreamNode:
     user_uid: str | None
     parallelism: int
     max_parallelism: int
+    #: Whether nobody set the maximum parallelism, so that a checkpoint to be restored decides on it.
+    max_parallelism_is_default: bool = False
     slot_sharing_group: str
     chaining_strategy: ChainingStrategy
     buffer_timeout: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flinkish.common.errors import InvalidProgramError
@@ -30,11 +31,8 @@ DEFAULT_MAX_PARALLELISM = 128
 UPPER_BOUND_MAX_PARALLELISM = 32768
 
 
-def generate(program: Program, *, recorded_max_parallelism: Mapping[OperatorUid, int] | None = None) -> StreamGraph:
-    """Return the stream graph of a program.
-
-    `recorded_max_parallelism` is what a checkpoint to be restored was taken with: operators for which the program sets no
-    maximum parallelism get it, since key groups must not change under stored state.
+def generate(program: Program) -> StreamGraph:
+    """Return the stream graph of a program; see `with_recorded_max_parallelism` for one that starts from a checkpoint.
 
     Raises InvalidProgramError for what cannot be run: no operators, a parallelism out of range, one uid twice, a forward edge
     between different parallelisms.
@@ -45,7 +43,7 @@ def generate(program: Program, *, recorded_max_parallelism: Mapping[OperatorUid,
             "no operators are defined in the program, there is nothing to execute",
             hint="a source alone does not run; add an operator or a sink, such as print().",
         )
-    generator = _Generator(program, recorded_max_parallelism or {})
+    generator = _Generator(program)
     for transformation in needed:
         generator.translate(transformation)
     return StreamGraph(
@@ -55,6 +53,21 @@ def generate(program: Program, *, recorded_max_parallelism: Mapping[OperatorUid,
         chaining_enabled=program.chaining,
         chain_different_max_parallelism=program.chaining_with_different_max_parallelism,
     )
+
+
+def with_recorded_max_parallelism(graph: StreamGraph, recorded: Mapping[OperatorUid, int]) -> StreamGraph:
+    """Return the stream graph of a job that starts from a checkpoint, which records the maximum parallelism of its operators.
+
+    Operators for which the program sets none get the recorded one, since key groups must not change under stored state. Raises
+    InvalidProgramError for a parallelism above it.
+    """
+    nodes = {
+        node_id: replace(node, max_parallelism=_checked_max_parallelism(recorded[node.uid], node.parallelism, node.name))
+        if node.max_parallelism_is_default and node.uid in recorded
+        else node
+        for node_id, node in graph.nodes.items()
+    }
+    return replace(graph, nodes=nodes)
 
 
 def default_max_parallelism(parallelism: int) -> int:
@@ -77,9 +90,8 @@ def _needed(transformations: Iterable[Transformation]) -> list[Transformation]:
 class _Generator:
     """The translation under way; is the context of the translators."""
 
-    def __init__(self, program: Program, recorded_max_parallelism: Mapping[OperatorUid, int]) -> None:
+    def __init__(self, program: Program) -> None:
         self._program = program
-        self._recorded = recorded_max_parallelism
         self._uids = UidAssigner(generate=program.execution_config.has_auto_generated_uids_enabled())
         self._outputs: dict[TransformationId, tuple[Output, ...]] = {}
         self._types: dict[TransformationId, TypeInformation] = {}
@@ -129,6 +141,8 @@ class _Generator:
         )
         parallelism = self._parallelism(transformation, name)
         timeout = transformation.buffer_timeout
+        max_parallelism = self._max_parallelism(transformation)
+        wanted = default_max_parallelism(parallelism) if max_parallelism is None else max_parallelism
         selectors = tuple(given.key_selector for given in inputs if given.key_selector is not None)
         self.nodes[node_id] = StreamNode(
             id=node_id,
@@ -138,7 +152,8 @@ class _Generator:
             uid=uid,
             user_uid=transformation.uid,
             parallelism=parallelism,
-            max_parallelism=self._max_parallelism(transformation, parallelism, uid, name),
+            max_parallelism=_checked_max_parallelism(wanted, parallelism, name),
+            max_parallelism_is_default=max_parallelism is None,
             slot_sharing_group=self._slot_sharing_group(transformation, [output.node for _, output in read]),
             chaining_strategy=transformation.chaining_strategy,
             buffer_timeout=self._program.buffer_timeout if timeout is None else timeout,
@@ -163,24 +178,10 @@ class _Generator:
             raise InvalidProgramError(f"the parallelism of {name!r} must be at least 1; got {parallelism}")
         return parallelism
 
-    def _max_parallelism(self, transformation: Transformation, parallelism: int, uid: OperatorUid, name: str) -> int:
-        wanted = _if_set(transformation.max_parallelism)
-        if wanted is None:
-            wanted = _if_set(self._program.max_parallelism)
-        if wanted is None:
-            wanted = self._recorded.get(uid)
-        if wanted is None:
-            wanted = default_max_parallelism(parallelism)
-        if not 0 < wanted <= UPPER_BOUND_MAX_PARALLELISM:
-            raise InvalidProgramError(
-                f"the maximum parallelism of {name!r} must be between 1 and {UPPER_BOUND_MAX_PARALLELISM}; got {wanted}"
-            )
-        if parallelism > wanted:
-            raise InvalidProgramError(
-                f"the parallelism of {name!r} is {parallelism}, more than its maximum parallelism of {wanted}",
-                hint="lower set_parallelism(), or raise set_max_parallelism(); the latter cannot change once there is state.",
-            )
-        return wanted
+    def _max_parallelism(self, transformation: Transformation) -> int | None:
+        """Return the maximum parallelism that the program sets for an operator; None = it sets none."""
+        own = _if_set(transformation.max_parallelism)
+        return _if_set(self._program.max_parallelism) if own is None else own
 
     def _slot_sharing_group(self, transformation: Transformation, inputs: Sequence[NodeId]) -> str:
         if transformation.slot_sharing_group is not None:
@@ -213,6 +214,19 @@ class _Generator:
             partitioner=partitioner,
             side_output=output.side_output,
         )
+
+
+def _checked_max_parallelism(wanted: int, parallelism: int, name: str) -> int:
+    if not 0 < wanted <= UPPER_BOUND_MAX_PARALLELISM:
+        raise InvalidProgramError(
+            f"the maximum parallelism of {name!r} must be between 1 and {UPPER_BOUND_MAX_PARALLELISM}; got {wanted}"
+        )
+    if parallelism > wanted:
+        raise InvalidProgramError(
+            f"the parallelism of {name!r} is {parallelism}, more than its maximum parallelism of {wanted}",
+            hint="lower set_parallelism(), or raise set_max_parallelism(); the latter cannot change once there is state.",
+        )
+    return wanted
 
 
 def _if_set(max_parallelism: int | None) -> int | None:

@@ -23,7 +23,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
-from flinkish.engine import executor
+from flinkish.engine import executor, launcher
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.program_parts import listens_to_checkpoints
@@ -331,9 +331,9 @@ class JobHarness:
             self._program(env, self)
         self._dying = False
         self._started.clear()
-        self._client = executor.start(
+        self._client = launcher.start(
             env._program("harness"),
-            executor.Surroundings(
+            launcher.Surroundings(
                 clock=self._clock,
                 make_engine=_make_engine,
                 takers={sink.channel: sink.take for sink in self._sinks.values()},
@@ -408,7 +408,7 @@ class JobHarness:
 
     def _stack(self) -> str:
         frames = sys._current_frames()
-        jobs = [thread for thread in threading.enumerate() if thread.name == f"{executor.JOB_THREAD}{self._job_id[:8]}"]
+        jobs = [thread for thread in threading.enumerate() if thread.name == f"{launcher.JOB_THREAD}{self._job_id[:8]}"]
         return "".join(line for thread in jobs for line in traceback.format_stack(frames.get(thread.ident or 0)))
 
     def _await_end(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flinkish.common.clock import SystemClock
-from flinkish.engine.executor import JOB_THREAD
+from flinkish.engine.launcher import JOB_THREAD
 from flinkish.jobmaster.source_coordinator import worker_thread
 
 #: How often everything is looked at anew where sources work in threads: what one hands over, the job may have to answer.

@@ -5,7 +5,7 @@ import pytest
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.graph.stream_graph import NodeId, StreamGraph
-from flinkish.graph.stream_graph_generator import default_max_parallelism, generate
+from flinkish.graph.stream_graph_generator import default_max_parallelism, generate, with_recorded_max_parallelism
 from flinkish.program.operators import SinkConfig, SourceConfig
 from flinkish.program.transformations import OneInputTransformation, Partitioning, TransformationId
 from tests.unit.graph.programs import LONG, STRING, ProgramBuilder, by_value
@@ -202,7 +202,7 @@ def test_a_maximum_parallelism_that_is_set_goes_before_that_of_the_checkpoint() 
     source = build.source(uid="free")
     keyed = build.keyed_process(source, uid="set", max_parallelism=64)
     recorded = {OperatorUid("free"): 512, OperatorUid("set"): 512}
-    graph = generate(build.build(), recorded_max_parallelism=recorded)
+    graph = with_recorded_max_parallelism(generate(build.build()), recorded)
     assert [graph.nodes[NodeId(node)].max_parallelism for node in (source, keyed)] == [512, 64]
 
 

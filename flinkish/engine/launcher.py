@@ -1,0 +1,348 @@
+"""Starts a program as a job, in steps: check, acquire, locate, plan, claim, assemble, run.
+
+Each step takes what the steps before it returned. What refuses a program comes before `claim`: from there on a process that runs
+the same job is refused, so a program that is refused must not get there. The graph is generated once, in `check`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import random
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
+from flinkish.common import options
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.common.ids import IdSource, LineageId, random_id
+from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.engine.requirements import install
+from flinkish.engine.scratch import DiskFolder, remove_made
+from flinkish.engine.signals import SignalWatch, stop_at_exit
+from flinkish.engine.support import check_supported
+from flinkish.graph.chaining import build_job_graph
+from flinkish.graph.planning import plan
+from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
+from flinkish.graph.stream_graph import StreamGraph
+from flinkish.graph.stream_graph_generator import generate, with_recorded_max_parallelism
+from flinkish.jobmaster import recovery
+from flinkish.jobmaster.delivery import PrintError, Taker
+from flinkish.jobmaster.epochs import Engine
+from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
+from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
+from flinkish.program.program import Program
+from flinkish.program.transformations import CacheTransformation
+from flinkish.runtime.dependencies import Dependencies, extend_driver_path, forget_packages
+
+#: Name of the thread that a job runs in, before the first digits of its id.
+JOB_THREAD = "flinkish-job-"
+
+_log = logging.getLogger("flinkish.engine.launcher")
+
+_watch = SignalWatch(RUNNING_JOBS, SystemClock())
+RUNNING_JOBS.subscribe(_watch)
+#: Where cached streams of this process are kept, by io.tmp.dirs.
+_caches: dict[str | None, DiskFolder] = {}
+# Called in reverse order: what is stopped removes its own folders.
+atexit.register(remove_made)
+atexit.register(stop_at_exit, _watch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a job takes from where it runs; the test kit gives others."""
+
+    #: Makes the engine; it starts nothing before the first attempt.
+    make_engine: Callable[[Configuration, Clock, IdSource], Engine]
+    clock: Clock = field(default_factory=SystemClock)
+    ids: IdSource = random_id
+    #: Who takes what sinks send to the driver on further channels.
+    takers: Mapping[str, Taker] = field(default_factory=dict)
+    #: The job's id, which makes it go on from its last checkpoint; None = what the configuration says.
+    job_id: str | None = None
+    #: Where checkpoints are kept if the configuration names no folder; None = in a folder that ends with the job.
+    checkpoints: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedProgram:
+    """A program that can be run, as far as that can be told without touching anything."""
+
+    program: Program
+    #: With the runtime mode that was decided on; without a checkpoint interval where no checkpoints are taken.
+    configuration: Configuration
+    stream_graph: StreamGraph
+    dependencies: Dependencies
+
+    @property
+    def checkpointing(self) -> bool:
+        return self.configuration.contains(options.CHECKPOINTING_INTERVAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a job holds on this machine, from before its first attempt until its end."""
+
+    engine: Engine
+    #: For what may be large.
+    disk: DiskFolder
+    #: With the folder of installed packages.
+    dependencies: Dependencies
+    temporary: _TemporaryFolder
+
+    def release(self) -> None:
+        """Remove all folders of the job, whose engine was closed."""
+        self.temporary.remove()
+        forget_packages(self.dependencies)
+        self.disk.remove()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which job it is, and where its checkpoints are."""
+
+    identity: recovery.Identity
+    #: What its checkpoints belong to if it does not go on from one.
+    lineage: LineageId
+    #: Opens the storage without claiming it.
+    open_storage: Callable[[], CheckpointStorage]
+    #: The storage of a job that takes checkpoints.
+    storage: CheckpointStorage | None
+
+    def open_claimed(self) -> CheckpointStorage:
+        """Open a storage for a job that takes no checkpoints, when a savepoint is asked for."""
+        opened = self.open_storage()
+        opened.claim()
+        return opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """What is to be run, and the checkpoint that it starts from."""
+
+    setup: JobSetup
+    restored: StoredCheckpoint | None
+
+
+def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
+    """Start a program and return without waiting for it; see `executor.execute_async` for what it raises."""
+    checked = check(program)
+    resources = acquire(checked, surroundings)
+    try:
+        place = locate(checked, resources, surroundings)
+        planned = plan_job(checked, resources, place)
+        claimed = claim(checked, resources, place, planned)
+        client = assemble(checked, resources, place, claimed, surroundings)
+    except BaseException:
+        resources.engine.close()
+        resources.release()
+        raise
+    run(client)
+    return client
+
+
+def check(program: Program) -> CheckedProgram:
+    """Refuse a wrong program before anything is touched.
+
+    Raises InvalidProgramError, UnsupportedError and ConfigurationError.
+    """
+    mode = runtime_mode(program.configuration, program.transformations.values())
+    configuration = effective_configuration(with_runtime_mode(program.configuration, mode))
+    _prepare_caches(program, mode)
+    stream_graph = generate(program)
+    check_supported(program, mode)
+    return CheckedProgram(
+        program=program,
+        configuration=configuration,
+        stream_graph=stream_graph,
+        dependencies=Dependencies.of(program),
+    )
+
+
+def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:
+    """Make the engine, which starts nothing yet, and install the packages that the tasks need.
+
+    Raises DependencyError.
+    """
+    configuration, dependencies = checked.configuration, checked.dependencies
+    disk = DiskFolder(configuration.get(options.TMP_DIRS), "flinkish-job")
+    engine = surroundings.make_engine(configuration, surroundings.clock, surroundings.ids)
+    resources = Resources(engine=engine, disk=disk, dependencies=dependencies, temporary=_TemporaryFolder(engine))
+    try:
+        if dependencies.requirements is not None:
+            interpreter = configuration.get(options.PYTHON_EXECUTABLE)
+            resources = replace(resources, dependencies=install(dependencies, interpreter, disk.path() / "packages"))
+        extend_driver_path(resources.dependencies)
+    except BaseException:
+        engine.close()
+        resources.release()
+        raise
+    return resources
+
+
+def locate(checked: CheckedProgram, resources: Resources, surroundings: Surroundings) -> Place:
+    """Find out which job it is and open its storage, without claiming it.
+
+    Raises ConfigurationError and CheckpointError.
+    """
+    configuration, clock, ids = checked.configuration, surroundings.clock, surroundings.ids
+    if surroundings.job_id is not None:
+        identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
+    else:
+        identity = recovery.identify(configuration, checkpointing=checked.checkpointing, ids=ids)
+    lineage = LineageId(ids())
+
+    def open_storage() -> CheckpointStorage:
+        folder = surroundings.checkpoints or resources.temporary.path()
+        return recovery.open_storage(configuration, identity.job_id, lineage=lineage, clock=clock, ids=ids, temporary=folder)
+
+    return Place(
+        identity=identity,
+        lineage=lineage,
+        open_storage=open_storage,
+        storage=open_storage() if checked.checkpointing else None,
+    )
+
+
+def plan_job(checked: CheckedProgram, resources: Resources, place: Place) -> PlannedJob:
+    """Find the checkpoint that the job starts from, and lay out the job so that it fits.
+
+    Raises CheckpointError for a checkpoint that is damaged or does not fit, InvalidProgramError for a parallelism above the
+    maximum that the checkpoint records, and ConfigurationError for a wrong setting of the job.
+    """
+    restored = recovery.find_checkpoint(checked.configuration, place.storage)
+    return PlannedJob(setup=_set_up(checked, resources, place, restored), restored=restored)
+
+
+def claim(checked: CheckedProgram, resources: Resources, place: Place, planned: PlannedJob) -> PlannedJob:
+    """Take over the job from any other process; plan it again if that one has completed another checkpoint meanwhile.
+
+    Raises CheckpointError.
+    """
+    if place.storage is None:
+        return planned
+    place.storage.claim()
+    restored = recovery.find_checkpoint(checked.configuration, place.storage)
+    if _source_of(restored) == _source_of(planned.restored):
+        return planned
+    return PlannedJob(setup=_set_up(checked, resources, place, restored), restored=restored)
+
+
+def assemble(
+    checked: CheckedProgram, resources: Resources, place: Place, planned: PlannedJob, surroundings: Surroundings
+) -> EmbeddedJobClient:
+    """Make the JobMaster with everything that it needs, and its client."""
+    configuration, identity = checked.configuration, place.identity
+    cluster = identity.cluster
+    released = threading.Event()
+
+    def on_released() -> None:
+        resources.release()
+        released.set()
+        RUNNING_JOBS.remove(client)
+
+    job_master = JobMaster(
+        planned.setup,
+        Environment(
+            engine=resources.engine,
+            clock=surroundings.clock,
+            ids=surroundings.ids,
+            rng=random.Random(surroundings.ids()),
+            print_lines=print_lines,
+            storage=place.storage,
+            # As in Flink there are no savepoints of a batch: its tasks do not hold the same position of the input.
+            open_storage=None if is_batch(configuration) else place.open_claimed,
+            notes=_notes(configuration, identity.job_id, place.storage, surroundings.clock),
+            takers=surroundings.takers,
+            retire=None if cluster is None else lambda: cluster.retire(identity.job_id),
+            on_released=on_released,
+        ),
+        restored=planned.restored,
+    )
+    client = EmbeddedJobClient(job_master, released, _watch.restore_if_idle)
+    return client
+
+
+def run(client: EmbeddedJobClient) -> None:
+    """Put the job in the list of running jobs, and run it in a thread of its own."""
+    setup = client.job_master.setup
+    RUNNING_JOBS.add(client)
+    _log.info("Job %s (%s) is starting.", setup.job_name, setup.job_id)
+    threading.Thread(target=client.job_master.run, name=f"{JOB_THREAD}{setup.job_id[:8]}", daemon=True).start()
+
+
+def print_lines(lines: tuple[str, ...]) -> None:
+    """Print what print() sinks sent, in one go; raises PrintError if standard output is closed."""
+    try:
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        raise PrintError(f"standard output does not take any more lines: {error}") from error
+
+
+def _set_up(checked: CheckedProgram, resources: Resources, place: Place, restored: StoredCheckpoint | None) -> JobSetup:
+    configuration = checked.configuration
+    stream_graph = with_recorded_max_parallelism(checked.stream_graph, recovery.recorded_max_parallelism(restored))
+    execution_plan = plan(build_job_graph(stream_graph))
+    if restored is not None:
+        ignore = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
+        recovery.check_fits(restored, execution_plan.job_graph, allow_unclaimed=ignore)
+    return job_setup(
+        execution_plan,
+        configuration,
+        place.identity.job_id,
+        place.lineage if place.storage is None else place.storage.lineage,
+        resources.dependencies,
+        resources.disk.path() / "spill" if is_batch(configuration) else None,
+    )
+
+
+def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[Path, str] | None:
+    return None if checkpoint is None else (checkpoint.root, checkpoint.manifest_path)
+
+
+def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
+    """Give cached streams that are still empty a folder; it ends with this process, as they do."""
+    parent = program.configuration.get(options.TMP_DIRS)
+    for transformation in program.transformations.values():
+        if isinstance(transformation, CacheTransformation):
+            if mode is RuntimeExecutionMode.BATCH:
+                transformation.cache.prepare(_caches.setdefault(parent, DiskFolder(parent, "flinkish-cache")).path)
+            else:
+                _log.warning("The program runs in streaming mode: what cache() was called on is computed, but not kept.")
+
+
+def _notes(configuration: Configuration, job_id: str, storage: CheckpointStorage | None, clock: Clock) -> JobNotes | None:
+    """Return where people find what happened: beside the checkpoints, if those have a folder that lasts."""
+    directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
+    if storage is None or directory is None:
+        return None
+    from flinkish.checkpoint.history import JobHistory
+
+    return JobHistory(directory, job_id, generation=storage.generation, clock=clock)
+
+
+class _TemporaryFolder:
+    """Where checkpoints of a job without execution.checkpointing.dir are kept, for as long as it runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._path: Path | None = None
+
+    def path(self) -> Path:
+        if self._path is None:
+            self._path = self._engine.scratch_root() / "checkpoints"
+            self._path.mkdir(parents=True, exist_ok=True)
+        return self._path
+
+    def remove(self) -> None:
+        if self._path is not None:
+            shutil.rmtree(self._path, ignore_errors=True)
