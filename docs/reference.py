@@ -99,8 +99,6 @@ PAGES: Final = (
         "connectors",
         "Sources and sinks",
         "datastream.connectors.base",
-        "program.sources",
-        "program.sinks",
         "datastream.connectors.number_seq",
         "datastream.connectors.hybrid_source",
         "datastream.connectors.datagen",

@@ -20,9 +20,8 @@ from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack
 from flinkish.cli.script import line_of, run_script, without_launcher
 from flinkish.common import options
-from flinkish.common.config_file import parse_properties
+from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.common.errors import FlinkishError
-from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
 

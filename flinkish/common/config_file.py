@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -19,10 +19,12 @@ from flinkish.common import config_options, options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 
-__all__ = ["CONFIG_FILE_NAME", "check_key", "load_configuration", "parse_properties", "read_config_file"]
+__all__ = ["CONFIG_FILE_NAME", "PROPERTIES_VARIABLE", "check_key", "load_configuration", "parse_properties", "read_config_file"]
 
 CONFIG_FILE_NAME = "config.yaml"
 _DIRECTORY_VARIABLE = "FLINKISH_CONF_DIR"
+#: Set by `flinkish run -Dkey=value ...` for the script that it runs: properties, quoted as for a shell.
+PROPERTIES_VARIABLE: Final = "FLINKISH_PROPERTIES"
 #: What the tags of plain data begin with.
 _PLAIN = "tag:yaml.org,2002:"
 _LOG = logging.getLogger(__name__)

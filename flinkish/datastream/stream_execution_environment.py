@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
 from urllib.parse import urlsplit
 
 from flinkish.common import options
-from flinkish.common.config_file import check_key, load_configuration
+from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["StreamExecutionEnvironment"]
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
-#: Set by `flinkish run -Dkey=value ...` for the script that it runs: properties, quoted as for a shell.
-PROPERTIES_VARIABLE: Final = "FLINKISH_PROPERTIES"
 #: Flink's PythonDependencyUtils: between files, and between the parts of one.
 _FILE_DELIMITER: Final = ","
 _PARAMETER_DELIMITER: Final = "#"

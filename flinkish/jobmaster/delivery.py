@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flinkish.common.errors import FlinkishError, JobExecutionError
-from flinkish.datastream.connectors.collect import COLLECT_CHANNEL
-from flinkish.datastream.connectors.print import PRINT_CHANNEL
+from flinkish.program.sinks import COLLECT_CHANNEL, PRINT_CHANNEL
 from flinkish.runtime.protocol import DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WriterCommitT = TypeVar("WriterCommitT")
+
+#: Channel of `SinkWriterContext.emit_to_driver` on which DataStream.print sends lines, without line ends.
+PRINT_CHANNEL: Final = "print"
+#: Channel on which execute_and_collect sends records.
+COLLECT_CHANNEL: Final = "collect"
 
 
 class DeliveryGuarantee(Enum):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.typeinfo import TypeInformation
+    from flinkish.datastream.output_tag import OutputTag
     from flinkish.metrics import MetricGroup
 
 T = TypeVar("T")
@@ -49,6 +50,14 @@ class SourceSplit:
     """
 
     split_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SideOutputRecord:
+    """A value for a side output, as a source reader emits it; the runtime routes it to the readers of the tag."""
+
+    tag: OutputTag
+    value: Any
 
 
 SplitT = TypeVar("SplitT", bound=SourceSplit)

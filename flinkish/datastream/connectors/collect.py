@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from flinkish.common.conversion import shortest_floats
 from flinkish.common.sizes import rough_size
-from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
-
-#: Channel of `SinkWriterContext.emit_to_driver` on which collected records travel.
-COLLECT_CHANNEL: Final = "collect"
+from flinkish.program.sinks import COLLECT_CHANNEL, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 
 @dataclass(frozen=True)

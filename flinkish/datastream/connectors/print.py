@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from flinkish.common.text import print_function
-from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
-
-#: Channel of `SinkWriterContext.emit_to_driver` on which printed lines travel, without line ends.
-PRINT_CHANNEL: Final = "print"
+from flinkish.program.sinks import PRINT_CHANNEL, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.program.sources import SideOutputRecord
 
 if TYPE_CHECKING:
     from flinkish.metrics import Counter, MetricGroup
+
+__all__ = ["RECORD_ERRORS_METRIC", "RECORD_ERROR_TYPE", "RecordErrorPolicy", "RecordErrors", "SideOutputRecord"]
 
 #: Name of the metric that counts records that could not be read; Flink's name.
 RECORD_ERRORS_METRIC: Final = "numRecordsInErrors"
@@ -25,14 +28,6 @@ RECORD_ERROR_TYPE: Final[TypeInformation] = Types.ROW_NAMED(
 
 #: How much of a bad record an error shows, in characters.
 _SHOWN = 200
-
-
-@dataclass(frozen=True, slots=True)
-class SideOutputRecord:
-    """A value for a side output, as a source reader emits it; the runtime routes it to the readers of the tag."""
-
-    tag: OutputTag
-    value: Any
 
 
 class _Action(Enum):

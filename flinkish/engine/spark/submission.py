@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flinkish.common import options as job_options
+from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
 from flinkish.engine.spark import settings
 
 #: Options of spark-submit without a value; all others have one.

@@ -11,13 +11,13 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream.connectors.record_errors import SideOutputRecord
 from flinkish.metrics import MetricGroup
 from flinkish.program.operators import SourceConfig
 from flinkish.program.sources import (
     Boundedness,
     DriverSource,
     InputStatus,
+    SideOutputRecord,
     Source,
     SourceReader,
     SourceReaderContext,

@@ -12,8 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flinkish.cli.main import cli, split_arguments
-from flinkish.common.config_file import parse_properties
-from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
+from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.program import executor_loader
 
 

@@ -38,7 +38,6 @@ from flinkish.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from flinkish.datastream.connectors.collect import COLLECT_CHANNEL
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import ChainEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
@@ -48,6 +47,7 @@ from flinkish.jobmaster.job_master import Environment, JobMaster
 from flinkish.jobmaster.restart_strategies import NoRestart, RestartConfig
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig
+from flinkish.program.sinks import COLLECT_CHANNEL
 from flinkish.program.transformations import ChainingStrategy
 from flinkish.runtime.protocol import (
     Acknowledgement,

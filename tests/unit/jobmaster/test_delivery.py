@@ -6,10 +6,9 @@ import pytest
 
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.ids import Epoch, OperatorUid
-from flinkish.datastream.connectors.collect import COLLECT_CHANNEL
-from flinkish.datastream.connectors.print import PRINT_CHANNEL
 from flinkish.jobmaster import delivery
 from flinkish.jobmaster.delivery import Delivery, Results
+from flinkish.program.sinks import COLLECT_CHANNEL, PRINT_CHANNEL
 from flinkish.runtime.protocol import DriverValues, EpochReport
 
 

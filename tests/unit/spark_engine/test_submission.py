@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.datastream.stream_execution_environment import PROPERTIES_VARIABLE
 from flinkish.engine.spark.settings import delta_coordinates
 from flinkish.engine.spark.submission import (
     SparkPlace,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from flinkish.datastream.connectors.file_system.json_format import JsonLinesFormat
     from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
 
+__all__ = ["BulkFormat", "FileFormat", "LineFormat", "SplitReader", "StreamFormat", "TextLineFormat"]
+
 
 class StreamFormat(FileFormat):
     """Formats that are read from the front to the back of a stream of bytes, record by record.
