@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
-from flinkish.engine.spark import hosts, query
+from flinkish.engine.slots import hosts
+from flinkish.engine.spark import query
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.explain import spark_plan_text
+from flinkish.engine.spark.partitioning import slot_values, spark_hash
 from flinkish.engine.spark.query import Rows
-from flinkish.engine.spark.slots import slot_values, spark_hash
 from flinkish.runtime.protocol import EpochCommand, TaskProgram
 from tests.spark.toy import ToyLoop, ToySettings, expected_counts, toy_program
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark.engine import SparkEngine
-from flinkish.engine.spark.hosts import HostConfig
 from flinkish.runtime.protocol import EpochCommand
 from tests.spark.toy import KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
 

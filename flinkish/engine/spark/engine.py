@@ -20,14 +20,15 @@ from flinkish.common import options, pickling
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
-from flinkish.engine.spark import hosts, settings, shim
+from flinkish.engine.slots import hosts
+from flinkish.engine.spark import settings, shim
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
+from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
 from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
 from flinkish.engine.spark.scratch import make_scratch_folder
 from flinkish.engine.spark.session import HeldSession, hold_session, job_session, release_session, remove_socket_folder
 from flinkish.engine.spark.settings import SparkSettings
-from flinkish.engine.spark.slots import slot_values
 from flinkish.engine.spark.watchdog import Watchdog
 from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.runtime import dependencies

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.ids import random_id
-from flinkish.engine.spark import hosts
+from flinkish.engine.slots import hosts
+from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import build
 from flinkish.engine.spark.session import hold_session, job_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from flinkish.engine.spark.slots import slot_values
 from flinkish.graph.execution_plan import ExecutionPlan
 
 

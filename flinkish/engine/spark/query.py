@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark import shim
-from flinkish.engine.spark.hosts import HostConfig
 
 #: A command above this size goes by file: in a property of 20 MB it costs 0.3 s.
 _LARGEST_PROPERTY = 256 << 10

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
-from flinkish.engine.spark.hosts import HostConfig, call
-from flinkish.engine.spark.wire import Call, PackedFrames, Reply, pack_columns
+from flinkish.engine.slots.hosts import HostConfig, call
+from flinkish.engine.slots.wire import Call, PackedFrames, Reply, pack_columns
 from flinkish.runtime.protocol import DRIVER, WAKE
 
 #: Rows between levels.

@@ -1,9 +1,11 @@
-"""Finding, starting and ending slot hosts.
+"""Finding, starting and ending slot hosts: processes in which an engine that has workers elsewhere runs its slots.
 
-Each slot of an attempt has at most one host per executor. Its files lie in one folder per attempt and executor (mode 0700):
+A shim is the code of such an engine that calls a host; on Spark it runs in the Python workers of the executors. Each slot of an
+attempt has at most one host per executor. Its files lie in one folder per attempt and executor (mode 0700):
 `s<slot>.sock`, the socket, and `s<slot>.lock`, whose lock is held for the length of a call and whose content says who the host
 is and whether it is in a call. The kernel frees the lock of a shim that died; the mark "in a call" stays behind, so the next shim
-knows that the host was abandoned, kills it and starts another. Whatever the host had on its heap is in GroupState too.
+knows that the host was abandoned, kills it and starts another. Whatever the host had on its heap is in the state that the engine
+keeps, too (on Spark: in GroupState).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from pathlib import Path
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId, parent_jvm
-from flinkish.engine.spark.wire import Call, Reply, receive_reply, send_call
+from flinkish.engine.slots.wire import Call, Reply, receive_reply, send_call
 
 #: pid, start of the process, in a call.
 _RECORD = struct.Struct("<qd?")
@@ -62,7 +64,7 @@ class HostConfig:
     program_file: str
     #: Class of the slot task, as "module:Class".
     task: str
-    #: `slots.slot_values` of the job.
+    #: The int that stands for each slot in packed frames; Spark sends it to the slot's partition.
     slot_values: tuple[int, ...]
     #: The driver's sys.path if workers run on its machine, so that modules beside the job script are found.
     path: tuple[str, ...] = ()
@@ -197,7 +199,7 @@ class _SlotHost:
         python = self._config.python or sys.executable
         with open(ready, "rb", buffering=0) as ready_pipe:
             process = subprocess.Popen(
-                [python, "-m", "flinkish.engine.spark.slot_host"],
+                [python, "-m", "flinkish.engine.slots.slot_host"],
                 stdin=subprocess.PIPE,
                 stdout=2,  # stdout of a Spark worker's daemon is a protocol channel
                 pass_fds=(readiness,),
@@ -216,7 +218,7 @@ class _SlotHost:
         if not started or host is None:
             process.kill()
             raise EngineError(
-                f"The process of slot {self._slot} could not start: {python} -m flinkish.engine.spark.slot_host.",
+                f"The process of slot {self._slot} could not start: {python} -m flinkish.engine.slots.slot_host.",
                 hint="is flinkish installed on the executors, or sent with --py-files? The executor's stderr has the details.",
             )
         return host

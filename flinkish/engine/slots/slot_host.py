@@ -1,4 +1,4 @@
-"""The process of one slot on one executor in one attempt: `python -m flinkish.engine.spark.slot_host`, started by a shim.
+"""The process of one slot on one executor in one attempt: `python -m flinkish.engine.slots.slot_host`, started by a shim.
 
 It takes one call at a time, in its main thread (clients that user functions open often belong to the thread that made them). It
 ends on SIGTERM, when the executor's JVM is gone, when the attempt's program file is gone, or after a long silence; each time user
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.common import pickling
 from flinkish.common.closing import Unwinding
-from flinkish.engine.spark.wire import Call, Reply, pack, receive_call, send_reply
+from flinkish.engine.slots.wire import Call, Reply, pack, receive_call, send_reply
 from flinkish.runtime import dependencies
 
 if TYPE_CHECKING:
@@ -229,6 +229,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     # The classes of the job script become attributes of __main__: keep them away from this module's own names.
-    from flinkish.engine.spark.slot_host import main as imported_main
+    from flinkish.engine.slots.slot_host import main as imported_main
 
     imported_main()

@@ -69,7 +69,7 @@ def pack_columns(columns: Sequence[Sequence[int]], bodies: Sequence[bytes]) -> P
 
 
 def pack(frames: Sequence[Frame], slot_values: Sequence[int]) -> Iterator[PackedFrames]:
-    """Pack frames in parts of bounded size; the slot index becomes the int that Spark sends to that slot's partition."""
+    """Pack frames in parts of bounded size; the slot index becomes the int that stands for that slot."""
     for part in _parts(frames):
         slots, levels, edges, channels, seqs, bodies = zip(*part, strict=True)
         yield pack_columns(([slot_values[slot] for slot in slots], levels, edges, channels, seqs), bodies)

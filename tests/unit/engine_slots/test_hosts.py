@@ -23,10 +23,10 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.common.ids import AttemptId, Epoch
 from flinkish.engine.processes import ProcessId, parent_jvm
-from flinkish.engine.spark import hosts, slot_host
-from flinkish.engine.spark.hosts import HostConfig
-from flinkish.engine.spark.slots import slot_values
-from flinkish.engine.spark.wire import Call, Reply
+from flinkish.engine.slots import hosts, slot_host
+from flinkish.engine.slots.hosts import HostConfig
+from flinkish.engine.slots.wire import Call, Reply
+from flinkish.engine.spark.partitioning import slot_values
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.spark.toy import TOY, ToySettings, toy_program
 
@@ -399,7 +399,7 @@ def test_a_folder_of_somebody_else_does_not_say_which_processes_are_hosts(folder
 
 
 def test_a_slot_host_does_not_import_spark_or_pandas() -> None:
-    code = "import sys, flinkish.engine.spark.slot_host; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
+    code = "import sys, flinkish.engine.slots.slot_host; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
@@ -421,10 +421,10 @@ _SCRIPT = """
 import pickle, sys
 from pathlib import Path
 from flinkish.common import pickling
-from flinkish.engine.spark import hosts, slot_host
-from flinkish.engine.spark.wire import Call
+from flinkish.engine.slots import hosts, slot_host
+from flinkish.engine.slots.wire import Call
 from tests.spark.toy import ToySettings, toy_program
-from tests.unit.spark_engine import test_hosts as helpers
+from tests.unit.engine_slots import test_hosts as helpers
 
 class Listener:
     pass
