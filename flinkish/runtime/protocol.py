@@ -20,11 +20,6 @@ from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
 
-#: `Frame.level` of what goes to the driver.
-DRIVER = -1
-#: `Frame.edge` of a row that only makes sure that the group of a slot is called at a level.
-WAKE = -1
-
 MIN_WATERMARK = -(2**63)
 MAX_WATERMARK = 2**63 - 1
 

@@ -25,8 +25,6 @@ from flinkish.runtime.channels import in_order
 from flinkish.runtime.elements import Element
 from flinkish.runtime.operators.base import EpochTime, Operator
 from flinkish.runtime.protocol import (
-    DRIVER,
-    WAKE,
     EpochCommand,
     EpochReport,
     Frame,
@@ -73,7 +71,6 @@ class _LevelTask:
             blob, attempt_id=program.attempt_id, slot=slot, level=level, scratch=program.scratch, ids=ids
         )
         self._slot = slot
-        self._level = level
         self._plan = plan
         self._time = EpochTime(
             processing_time=command.processing_time, steady=command.steady_time, epoch=command.epoch, interrupted=interrupted
@@ -124,10 +121,7 @@ class _LevelTask:
         by_channel: dict[tuple[int, int], list[Frame]] = {}
         out: list[Frame] = []
         for frame in frames:
-            if frame.level != self._level:
-                out.append(frame)
-            elif frame.edge != WAKE:
-                by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
+            by_channel.setdefault((frame.edge, frame.channel), []).append(frame)
         inputs: dict[tuple[int, int], Sequence[Element | bytes]] = {
             address: in_order(channel_frames) for address, channel_frames in sorted(by_channel.items())
         }
@@ -147,7 +141,7 @@ class SlotTask:
     """One slot in one attempt: keeps its levels' state and operators from epoch to epoch.
 
     What it keeps is a cache: if the state it is given is not what it stands at (its try was not the one that counted, or it is
-    new), it throws its own away and rebuilds from the one given.
+    new), it throws its own away and rebuilds from the one given. The state of level 0 is given with the command.
     """
 
     def __init__(
@@ -172,12 +166,14 @@ class SlotTask:
         self._farewells: dict[int, LevelResult] = {}
 
     def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame] = ()) -> LevelResult:
-        """Run one level for one epoch.
+        """Run one level for one epoch; `state` is what it gave back last (None at level 0), `frames` are those for it.
 
         Errors of user code, sources and sinks come as `report.failure`, with the state unchanged; the driver ends the attempt.
         """
         if level in self._farewells:
             return self._farewells[level]
+        if level == 0:
+            state = command.carry_over.get(self._slot)
         try:
             with _rare_garbage_collections():
                 result = self._run(level, command, state, frames)
@@ -188,8 +184,7 @@ class SlotTask:
             failure = self._failure(level, error)
             self._discard(level)
             report = EpochReport(epoch=command.epoch, level=level, slot=self._slot, failure=failure)
-            deeper = tuple(frame for frame in frames if frame.level != level)
-            return LevelResult(frames=deeper + self._wake_frames(level), state=state or b"", report=report)
+            return LevelResult(frames=(), state=state or b"", report=report)
         if command.farewell:
             result = self._farewells[level] = self._say_farewell(level, result)
         return result
@@ -220,13 +215,7 @@ class SlotTask:
         out, blob = task.run(command, frames, notify=notify)
         faults.reach("P4")
         report = self._report(level, command, task, blob)
-        return LevelResult(frames=(*out, *self._wake_frames(level)), state=blob, report=report)
-
-    def _wake_frames(self, level: int) -> tuple[Frame, ...]:
-        """Level 0 makes sure that this slot is called at every deeper level, data or not."""
-        if level != 0:
-            return ()
-        return tuple(Frame(self._slot, deeper, WAKE, self._slot, 0, b"") for deeper in range(1, len(self._program.plan.levels)))
+        return LevelResult(frames=tuple(out), state=blob, report=report)
 
     def _report(self, level: int, command: EpochCommand, task: _LevelTask, blob: bytes) -> EpochReport:
         process: dict[str, Any] = {}
@@ -303,11 +292,6 @@ class SlotTask:
 def _version_of_cloudpickle() -> str:
     """Return it; looking takes 2 ms."""
     return metadata.version("cloudpickle")
-
-
-def report_frame(report: EpochReport) -> Frame:
-    """Return a report as a row for the driver."""
-    return Frame(report.slot, DRIVER, WAKE, report.level, 0, pickling.dumps(report))
 
 
 def _failing_operator(error: BaseException) -> Operator | None:

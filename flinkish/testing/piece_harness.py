@@ -25,6 +25,7 @@ from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, rando
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.engine.slots.in_process import run_levels
 from flinkish.graph.job_graph import EdgeId
 from flinkish.runtime.channels import decode, edge_writer
 from flinkish.runtime.elements import CheckpointBarrier, LatencyMarker, Records
@@ -73,7 +74,7 @@ class PieceHarness:
         self._grouping = False
         self._failed = False
         self._outputs: dict[str | None, deque[OutputElement]] = {None: deque()} | {tag.tag_id: deque() for tag in self._tags}
-        self._blobs: dict[tuple[int, int], bytes] = {}
+        self._states: dict[tuple[int, int], bytes] = {}
         self._inputs = [
             Input([edge_writer(edge, piece.plan, 0) for edge in edges], type_info)
             for edges, type_info in zip(piece.input_edges, self._types, strict=True)
@@ -326,33 +327,26 @@ class PieceHarness:
             completed_checkpoints=completed,
             restore=self._restore if self._epoch == 0 else None,
         )
-        waiting: list[list[Frame]] = [[] for _ in self._slots]
+        given_frames: list[Frame] = []
         for given in self._inputs:
             for writer in given.writers:
                 if barrier is not None:
                     writer.barrier(barrier)
-                for frame in writer.frames():
-                    waiting[frame.slot].append(frame)
+                given_frames.extend(writer.frames())
         self._epoch += 1
         self._begin()
+        leaving_edges = self._piece.output_edges
+        results = run_levels(self._slots, self._piece.levels, command, self._states, frames=given_frames, leaving=leaving_edges)
         reports: list[EpochReport] = []
         leaving: dict[tuple[EdgeId, int], list[Frame]] = {}
-        for level in self._piece.levels:
-            arriving: list[list[Frame]] = [[] for _ in self._slots]
-            for index, slot in enumerate(self._slots):
-                result = slot.run_level(level, command, self._blobs.get((level, index)), waiting[index])
-                if result.report.failure is not None:
-                    self._failed = True
-                    raise _error(result.report.failure)
-                self._blobs[level, index] = result.state
-                reports.append(result.report)
-                for frame in result.frames:
-                    edge = EdgeId(frame.edge)
-                    if edge in self._piece.output_edges:
-                        leaving.setdefault((edge, frame.channel), []).append(frame)
-                    else:
-                        arriving[frame.slot].append(frame)
-            waiting = arriving
+        for result in results:
+            if result.report.failure is not None:
+                self._failed = True
+                raise _error(result.report.failure)
+            reports.append(result.report)
+            for frame in result.frames:
+                if EdgeId(frame.edge) in self._piece.output_edges:
+                    leaving.setdefault((EdgeId(frame.edge), frame.channel), []).append(frame)
         for (edge, _), frames in sorted(leaving.items()):
             self._outputs[self._piece.output_edges[edge]].extend(_elements(frames))
         return reports

@@ -19,7 +19,7 @@ from typing import Any
 
 from flinkish.common.ids import AttemptId, Epoch, LineageId
 from flinkish.graph.execution_plan import ExecutionPlan
-from flinkish.runtime.protocol import WAKE, EpochCommand, EpochReport, Frame, LevelResult, TaskProgram
+from flinkish.runtime.protocol import EpochCommand, EpochReport, Frame, LevelResult, TaskProgram
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class ToySlotTask:
         out: list[Frame] = []
         carry_over = None
         if level == 0:
-            position = int(state or b"0")
+            position = int(command.carry_over.get(self._slot, b"0"))
             numbers = range(position, position + self._settings.batch)
             self._reach_hook(level, command)
             by_slot: dict[int, list[int]] = {target: [] for target in range(slots)}
@@ -92,8 +92,6 @@ class ToySlotTask:
                 out = [Frame(target, level + 1, level, self._slot, 0, body) for target in range(slots)]
             state = pickle.dumps((uuid.uuid4().hex, dict(counts)))
             self._heaps[level] = (state, counts)
-        if level == 0:
-            out += [Frame(self._slot, deeper, WAKE, self._slot, 0, b"") for deeper in range(1, len(self._plan.levels))]
         counted = dict(self._heaps[level][1]) if level else {}
         report = EpochReport(
             epoch=command.epoch,

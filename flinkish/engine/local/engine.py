@@ -13,9 +13,9 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.scratch import make_folder, remove_orphans
+from flinkish.engine.slots.in_process import run_levels
 from flinkish.jobmaster.epochs import EpochLoop, TaskProgram
 from flinkish.runtime import dependencies
-from flinkish.runtime.protocol import EpochCommand, EpochReport, Frame
 from flinkish.runtime.slot import SlotTask
 
 _log = logging.getLogger("flinkish.engine.local")
@@ -51,11 +51,12 @@ class LocalEngine:
         slots = [
             SlotTask(own, slot, clock=self._clock, ids=self._ids, interrupted=interrupted) for slot, own in enumerate(programs)
         ]
+        levels = range(len(plan.levels))
         states: dict[tuple[int, int], bytes] = {}
         try:
             while (command := loop.begin_epoch()) is not None:
                 with dependencies.working_folder(folder):
-                    reports = self._run_epoch(slots, len(plan.levels), command, states)
+                    reports = [result.report for result in run_levels(slots, levels, command, states)]
                 loop.finish_epoch(reports)
         finally:
             # After a normal end all is closed already. At a failure or a cancellation no error of a close() hides the first one.
@@ -68,25 +69,6 @@ class LocalEngine:
                 _log.warning("Closing a user function of job %s failed.", program.job_name, exc_info=True)
             finally:
                 program.remove_folders()
-
-    @staticmethod
-    def _run_epoch(
-        slots: list[SlotTask], levels: int, command: EpochCommand, states: dict[tuple[int, int], bytes]
-    ) -> list[EpochReport]:
-        reports: list[EpochReport] = []
-        waiting: list[list[Frame]] = [[] for _ in slots]
-        for level in range(levels):
-            arriving: list[list[Frame]] = [[] for _ in slots]
-            for index, slot in enumerate(slots):
-                state = command.carry_over.get(index) if level == 0 else states.get((level, index))
-                result = slot.run_level(level, command, state, waiting[index])
-                if level > 0:
-                    states[level, index] = result.state
-                for frame in result.frames:
-                    arriving[frame.slot].append(frame)
-                reports.append(result.report)
-            waiting = arriving
-        return reports
 
     def interrupt(self) -> None:
         """End the epoch where flinkish itself may go on for long; user code runs in this process and is not stopped."""

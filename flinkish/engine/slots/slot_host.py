@@ -46,7 +46,7 @@ class SlotTaskLike(Protocol):
     """What this process needs of `flinkish.runtime.slot.SlotTask`."""
 
     def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
-        """Run one level of one epoch."""
+        """Run one level of one epoch; the state of level 0 is in the command."""
         ...
 
     def close(self) -> None:
@@ -106,9 +106,8 @@ class _Host:
         if self._task is None:
             self._task = _load_task(order)
         command = self._command(request)
-        state = request.state if request.level else command.carry_over.get(order.slot)
         frames = [frame for packed in request.frames for frame in packed.frames(order.slot)]
-        result = self._task.run_level(request.level, command, state, frames)
+        result = self._task.run_level(request.level, command, request.state, frames)
         return Reply(
             state=result.state, report=pickling.dumps(result.report), frames=list(pack(result.frames, order.slot_values))
         )

@@ -27,7 +27,7 @@ def build(session: SparkSession, config: HostConfig, levels: int) -> DataFrame:
     """
     slots = len(config.slot_values)
     ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", slots).option("numPartitions", slots).load()
-    rows = ticks.mapInArrow(shim.level_zero(config), shim.SCHEMA)
+    rows = ticks.mapInArrow(shim.level_zero(config, levels), shim.SCHEMA)
     for level in range(1, levels):
         rows = (
             rows.groupBy("slot")

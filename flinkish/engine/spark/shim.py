@@ -21,7 +21,6 @@ from pyspark.sql.streaming.state import GroupState
 
 from flinkish.engine.slots.hosts import HostConfig, call
 from flinkish.engine.slots.wire import Call, PackedFrames, Reply, pack_columns
-from flinkish.runtime.protocol import DRIVER, WAKE
 
 #: Rows between levels.
 SCHEMA = "slot int, level int, edge int, channel int, seq int, body binary"
@@ -30,6 +29,10 @@ STATE_SCHEMA = "log binary"
 COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
 #: Local property with the command of the epoch: "data:<base64>" or "file:<path>".
 COMMAND_PROPERTY = "flinkish.command"
+#: `level` of a row for the driver.
+DRIVER = -1
+#: `edge` of a row that only makes sure that the group of a slot is called at a level, data or not.
+WAKE = -1
 #: `seq` of a row for the driver: an EpochReport, or the text of a defect.
 REPORT, DEFECT = 0, 1
 
@@ -39,11 +42,11 @@ _PIECE_BYTES = 4 << 20
 _ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
 
 
-def level_zero(config: HostConfig) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i."""
+def level_zero(config: HostConfig, levels: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i, of a job of so many levels."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run_level_zero(config, batches)
+        return _run_level_zero(config, levels, batches)
 
     return run
 
@@ -75,14 +78,15 @@ def decode_command(value: str) -> tuple[bytes, str | None]:
     return (base64.b64decode(text), None) if kind == "data" else (b"", text)
 
 
-def _run_level_zero(config: HostConfig, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_level_zero(config: HostConfig, levels: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass  # the tick only says that there is an epoch
     context = _task_context()
     slot = context.partitionId()
     command, command_file = _command(context)
     reply = call(config, slot, Call(level=0, command=command, command_file=command_file))
-    for packed in (*reply.frames, *_driver_rows(config.slot_values[slot], 0, reply)):
+    slot_value = config.slot_values[slot]
+    for packed in (*reply.frames, *_wake_rows(slot_value, levels), *_driver_rows(slot_value, 0, reply)):
         yield _arrow(packed)
 
 
@@ -141,6 +145,14 @@ def _command(context: TaskContext) -> tuple[bytes, str | None]:
     value = context.getLocalProperty(COMMAND_PROPERTY)
     assert value is not None, f"foreachBatch sets {COMMAND_PROPERTY}"
     return decode_command(value)
+
+
+def _wake_rows(slot_value: int, levels: int) -> Iterator[PackedFrames]:
+    """Return the rows by which Spark calls this slot at every deeper level."""
+    deeper = range(1, levels)
+    if deeper:
+        rows = len(deeper)
+        yield pack_columns([[slot_value] * rows, deeper, [WAKE] * rows, [0] * rows, [0] * rows], [b""] * rows)
 
 
 def _driver_rows(slot_value: int, level: int, reply: Reply) -> Iterator[PackedFrames]:

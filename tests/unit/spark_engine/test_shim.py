@@ -17,6 +17,13 @@ def test_arrow_and_pandas_rows_hold_the_same() -> None:
     assert shim._pack(shim._pandas(packed)) == packed
 
 
+def test_level_zero_wakes_its_slot_at_every_deeper_level() -> None:
+    (packed,) = shim._wake_rows(5, 3)
+    rows = shim._arrow(packed).to_pylist()
+    assert [(row["slot"], row["level"], row["edge"]) for row in rows] == [(5, 1, shim.WAKE), (5, 2, shim.WAKE)]
+    assert list(shim._wake_rows(5, 1)) == []
+
+
 @pytest.mark.parametrize("command", [b"", b"\x00\xff" * 100])
 def test_a_command_in_the_property_is_decoded_to_the_same_bytes(command: bytes) -> None:
     assert shim.decode_command(shim.encode_command(command)) == (command, None)

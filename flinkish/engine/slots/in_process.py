@@ -1,0 +1,40 @@
+"""The levels of an epoch where all slots are in this process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from flinkish.runtime.protocol import EpochCommand, Frame, LevelResult
+from flinkish.runtime.slot import SlotTask
+
+
+def run_levels(
+    slots: Sequence[SlotTask],
+    levels: Iterable[int],
+    command: EpochCommand,
+    states: dict[tuple[int, int], bytes],
+    *,
+    frames: Iterable[Frame] = (),
+    leaving: Collection[int] = (),
+) -> Iterator[LevelResult]:
+    """Run an epoch level by level, each level slot by slot, and give the results as they come; to stop early is allowed.
+
+    `states` holds the state of each level and slot from epoch to epoch; that of level 0 is in the command. `frames` come from
+    outside; those of `leaving` edges go there, and are only in the results.
+
+    On Spark the same is the work of the query: its plan has the levels, its shuffles bring the frames, its groups keep the state.
+    """
+    waiting: defaultdict[tuple[int, int], list[Frame]] = defaultdict(list)
+    for frame in frames:
+        waiting[frame.level, frame.slot].append(frame)
+    for level in levels:
+        for index, slot in enumerate(slots):
+            address = level, index
+            result = slot.run_level(level, command, states.get(address), waiting.pop(address, ()))
+            if level > 0:
+                states[address] = result.state
+            yield result
+            for frame in result.frames:
+                if frame.edge not in leaving:
+                    waiting[frame.level, frame.slot].append(frame)
