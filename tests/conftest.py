@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkish.common.engines import ENGINES
 from flinkish.datastream import StreamExecutionEnvironment
 
 if TYPE_CHECKING:
@@ -43,11 +44,10 @@ def spark_session(flinkish_spark: SparkSession) -> SparkSession:
     return flinkish_spark
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def engine(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=[pytest.param(name, marks=[pytest.mark.spark] if engine.jvm else []) for name, engine in ENGINES.items()])
+def engine(request: pytest.FixtureRequest, _flinkish_share: Callable[[str], None]) -> str:
     """The name of the engine: the test runs once on each."""
-    if request.param == "spark":
-        request.getfixturevalue("flinkish_spark")
+    _flinkish_share(request.param)
     return str(request.param)
 
 

@@ -21,6 +21,7 @@ from flinkish.cli.packaging import pack
 from flinkish.cli.script import line_of, run_script, without_launcher
 from flinkish.common import options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
+from flinkish.common.engines import ENGINES
 from flinkish.common.errors import FlinkishError
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
@@ -35,7 +36,7 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add what `run` and `explain` share."""
     decorators: Sequence[_Decorator] = (
         click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key."),
-        click.option("--engine", type=click.Choice(["spark", "local"]), help="Short for -Dexecution.engine=..."),
+        click.option("--engine", type=click.Choice(list(ENGINES)), help="Short for -Dexecution.engine=..."),
         click.option("-p", "--parallelism", type=click.IntRange(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
         click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Short for -Dexecution.state-recovery.path=..."),
         click.option(

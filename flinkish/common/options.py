@@ -26,6 +26,7 @@ from flinkish.common.config_options import (
     in_range,
     one_of,
 )
+from flinkish.common.engines import DEFAULT_ENGINE, ENGINES
 
 T = TypeVar("T")
 
@@ -43,7 +44,12 @@ def _unset(key: str, option_type: OptionType[T], description: str, *older: str) 
 
 # Engine and epochs (ours).
 
-ENGINE = _option("execution.engine", one_of("spark", "local"), "spark", "What runs the job: a Spark query, or this process.")
+ENGINE = _option(
+    "execution.engine",
+    one_of(*ENGINES),
+    DEFAULT_ENGINE,
+    f"What runs the job: {', '.join(f'{name}: {record.runs_in}' for name, record in ENGINES.items())}.",
+)
 EPOCH_TARGET_DURATION = _option(
     "execution.epoch.target-duration",
     in_range(DURATION, 1),

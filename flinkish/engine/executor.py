@@ -1,24 +1,17 @@
 """Runs programs and explains them. What `program.executor_loader` loads; `launcher` has the steps of a start.
 
-`execution.engine` chooses the engine; only that one is imported. A job runs in a daemon thread of this process; what still runs
-when the program ends is stopped cleanly.
+`execution.engine` chooses the engine (`loader`). A job runs in a daemon thread of this process; what still runs when the program
+ends is stopped cleanly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from flinkish.common import options
-from flinkish.common.clock import Clock
-from flinkish.common.configuration import Configuration
-from flinkish.common.ids import IdSource
 from flinkish.engine import launcher
 from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.engine.loader import create_engine, engine_plan
 from flinkish.graph import explain as explanation
-from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph_generator import generate
-from flinkish.jobmaster.epochs import Engine
 from flinkish.program.program import Program
 
 
@@ -38,25 +31,4 @@ def execution_plan_json(program: Program) -> str:
 
 def explain(program: Program) -> str:
     """Return all layers of a program, down to what the engine runs, as text for people."""
-    return explanation.explain_program(program, _engine_plan(program.configuration))
-
-
-def create_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
-    """Make the engine that the configuration names; it starts nothing before the first attempt."""
-    match configuration.get(options.ENGINE):
-        case "local":
-            from flinkish.engine.local.engine import LocalEngine
-
-            return LocalEngine(clock=clock, ids=ids)
-        case _:
-            from flinkish.engine.spark.engine import SparkEngine
-
-            return SparkEngine(configuration, clock=clock, ids=ids)
-
-
-def _engine_plan(configuration: Configuration) -> Callable[[ExecutionPlan], str] | None:
-    if configuration.get(options.ENGINE) == "local":
-        return None
-    from flinkish.engine.spark.explain import spark_plan_text
-
-    return spark_plan_text
+    return explanation.explain_program(program, engine_plan(program.configuration))

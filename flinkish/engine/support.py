@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
+from flinkish.common.engines import ENGINES
 from flinkish.common.errors import InvalidProgramError, UnsupportedError
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.program.program import Program
@@ -27,23 +28,27 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
                 hint="leave it out, or set execution.runtime-mode to STREAMING.",
             )
     python = program.python_executable
-    if python is not None and program.configuration.get(options.ENGINE) == "local":
+    engine = ENGINES[program.configuration.get(options.ENGINE)]
+    if python is not None and not engine.own_processes:
         found = shutil.which(python)
         if found is None or os.path.abspath(found) != os.path.abspath(sys.executable):
             raise UnsupportedError(
-                f"{options.PYTHON_EXECUTABLE.key} (set_python_executable) is {python!r}, but with execution.engine local the "
-                f"tasks run in this process, which is {sys.executable}.",
-                hint="start the program with that interpreter, or set execution.engine to spark.",
+                f"{options.PYTHON_EXECUTABLE.key} (set_python_executable) is {python!r}, but with execution.engine {engine.name} "
+                f"the tasks run in this process, which is {sys.executable}.",
+                hint="start the program with that interpreter, or set execution.engine to "
+                f"{' or '.join(name for name, record in ENGINES.items() if record.own_processes)}.",
             )
 
 
 def _check_jars(configuration: Configuration) -> None:
+    engine = ENGINES[configuration.get(options.ENGINE)]
     for option in (options.JARS, options.CLASSPATHS):
         for url in configuration.get(option) or ():
             parts = urlsplit(url)
-            if configuration.get(options.ENGINE) == "local":
+            if not engine.jvm:
                 raise UnsupportedError(
-                    f"{option.key} (add_jars, add_classpaths) names {url}, but with execution.engine local there is no JVM.",
+                    f"{option.key} (add_jars, add_classpaths) names {url}, but with execution.engine {engine.name} there "
+                    "is no JVM.",
                     hint="leave it out; connectors of flinkish need no jars.",
                 )
             if parts.scheme not in ("", "file"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from flinkish.checkpoint.settings import CheckpointSettings
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
+from flinkish.common.engines import ENGINES
 from flinkish.common.ids import LineageId
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.runtime_mode import is_batch
@@ -64,7 +65,7 @@ def job_setup(
 ) -> JobSetup:
     """Read all settings of a job. Raises ConfigurationError for a malformed value."""
     checkpoints = CheckpointSettings.from_configuration(configuration)
-    engine = configuration.get(options.ENGINE)
+    engine = ENGINES[configuration.get(options.ENGINE)]
     return JobSetup(
         plan=plan,
         configuration=configuration,
@@ -79,7 +80,7 @@ def job_setup(
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES),
         ),
         poll_interval=configuration.get(options.EPOCH_POLL_INTERVAL),
-        idle_interval=configuration.get(options.EPOCH_IDLE_INTERVAL) if engine == "spark" else None,
+        idle_interval=None if engine.idle_limit is None else configuration.get(options.EPOCH_IDLE_INTERVAL),
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
         spill=spill,

@@ -17,6 +17,7 @@ from typing import Any, Self
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
+from flinkish.common.engines import ENGINES
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.ids import IdSource, random_id
 from flinkish.common.job_execution_result import JobExecutionResult
@@ -25,6 +26,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkish.engine import executor, launcher
 from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.engine.loader import create_engine, hold_shared
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.program_parts import listens_to_checkpoints
 from flinkish.program import executor_loader
@@ -98,8 +100,8 @@ class JobHarness:
         savepoint: str | None = None,
         timeout: float = 120.0,
     ) -> None:
-        if engine not in ("local", "spark"):
-            raise InvalidArgumentError(f"engine must be 'local' or 'spark'; got {engine!r}")
+        if engine not in ENGINES:
+            raise InvalidArgumentError(f"engine must be {' or '.join(map(repr, ENGINES))}; got {engine!r}")
         self.parallelism = parallelism
         self._program = program
         self._engine = engine
@@ -119,10 +121,10 @@ class JobHarness:
         #: Whether an end of the job was asked for and is none for the test.
         self._dying = False
         self._closed = False
-        self._release_session: Callable[[], None] = lambda: None
+        self._release_shared: Callable[[], None] = lambda: None
         try:
-            if engine == "spark":
-                self._release_session = _hold_session(self._configuration())
+            # Kept for all starts of the job.
+            self._release_shared = hold_shared(self._configuration())
             self._launch()
         except BaseException:
             self.close()
@@ -320,7 +322,7 @@ class JobHarness:
                 self._client.job_master.cancel()
                 self._await_end()
         finally:
-            self._release_session()
+            self._release_shared()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _launch(self) -> None:
@@ -445,16 +447,7 @@ def _write_key(path: Path) -> None:
 
 def _make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
     # What the engine itself waits for, processes and Spark, takes real time.
-    return executor.create_engine(configuration, SystemClock(), ids)
-
-
-def _hold_session(configuration: Configuration) -> Callable[[], None]:
-    """Keep one Spark session for all starts of the job; returns what gives it back."""
-    from flinkish.engine.spark.session import hold_session, release_session
-    from flinkish.engine.spark.settings import SparkSettings
-
-    held = hold_session(SparkSettings.of(configuration))
-    return lambda: release_session(held)
+    return create_engine(configuration, SystemClock(), ids)
 
 
 class _Refusal:

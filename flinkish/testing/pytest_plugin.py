@@ -2,7 +2,7 @@
 
 | fixture | what it is |
 |---|---|
-| `flinkish_engine` | "local" or "spark": a test that uses it, or one of the next three, runs once on each |
+| `flinkish_engine` | name of an engine, "local" or "spark": a test that uses it, or one of the next three, runs once on each |
 | `flinkish_env` | an environment on that engine, of parallelism 2 |
 | `flinkish_make_env` | makes environments on that engine: `flinkish_make_env(parallelism, {"key": value})` |
 | `flinkish_job` | makes a `JobHarness` on that engine, with its arguments, and closes it |
@@ -27,12 +27,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
     from pyspark.sql import SparkSession
 
     from flinkish.datastream import StreamExecutionEnvironment
     from flinkish.testing import JobHarness, OneInputHarness, TwoInputHarness
 
 MakeEnvironment = Callable[..., "StreamExecutionEnvironment"]
+Share = Callable[[str], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,16 +53,46 @@ def flinkish_spark() -> Iterator[SparkSession]:
     release_session(held)
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def flinkish_engine(request: pytest.FixtureRequest) -> str:
-    """The name of the engine: the test runs once on each."""
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once on each engine, if it uses `flinkish_engine` and that is not one of the test suite's own."""
+    if "_flinkish_each_engine" in metafunc.fixturenames:
+        metafunc.parametrize("_flinkish_each_engine", _engine_parameters())
+
+
+def _engine_parameters() -> list[ParameterSet]:
+    """Return the names of all engines; those that need a JVM carry the mark `spark`."""
+    from flinkish.common.engines import ENGINES
+
+    return [pytest.param(name, marks=[pytest.mark.spark] if engine.jvm else []) for name, engine in ENGINES.items()]
 
 
 @pytest.fixture
-def flinkish_make_env(flinkish_engine: str, request: pytest.FixtureRequest) -> MakeEnvironment:
+def flinkish_engine(_flinkish_each_engine: str) -> str:
+    """The name of the engine: the test runs once on each."""
+    return _flinkish_each_engine
+
+
+@pytest.fixture(scope="session")
+def _flinkish_share() -> Iterator[Callable[[str], None]]:
+    """Return a function that has what jobs of an engine share outlive the test, so that the next one finds it."""
+    from flinkish.common import Configuration
+    from flinkish.engine.loader import hold_shared
+
+    held = set()
+    with ExitStack() as stack:
+
+        def share(engine: str) -> None:
+            if engine not in held:
+                held.add(engine)
+                stack.callback(hold_shared(Configuration.from_dict({"execution.engine": engine})))
+
+        yield share
+
+
+@pytest.fixture
+def flinkish_make_env(flinkish_engine: str, _flinkish_share: Share) -> MakeEnvironment:
     """Return a function that makes an environment on the engine, of a parallelism, with settings by their keys."""
-    return _maker(flinkish_engine, request)
+    return _maker(flinkish_engine, _flinkish_share)
 
 
 @pytest.fixture
@@ -70,23 +102,23 @@ def flinkish_env(flinkish_make_env: MakeEnvironment) -> StreamExecutionEnvironme
 
 
 @pytest.fixture
-def flinkish_local_env(request: pytest.FixtureRequest) -> StreamExecutionEnvironment:
+def flinkish_local_env(_flinkish_share: Share) -> StreamExecutionEnvironment:
     """Return an environment on the local engine, of parallelism 2."""
-    return _maker("local", request)()
+    return _maker("local", _flinkish_share)()
 
 
 @pytest.fixture
-def flinkish_spark_env(request: pytest.FixtureRequest) -> StreamExecutionEnvironment:
+def flinkish_spark_env(_flinkish_share: Share) -> StreamExecutionEnvironment:
     """Return an environment on Spark, of parallelism 2."""
-    return _maker("spark", request)()
+    return _maker("spark", _flinkish_share)()
 
 
 @pytest.fixture
-def flinkish_job(flinkish_engine: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., JobHarness]]:
+def flinkish_job(flinkish_engine: str, _flinkish_share: Share) -> Iterator[Callable[..., JobHarness]]:
     """Return a function that makes a JobHarness on the engine."""
     from flinkish.testing import JobHarness
 
-    _hold_session(flinkish_engine, request)
+    _flinkish_share(flinkish_engine)
     with ExitStack() as stack:
         yield lambda program, **arguments: stack.enter_context(JobHarness(program, engine=flinkish_engine, **arguments))
 
@@ -117,17 +149,11 @@ def flinkish_checkpoints(tmp_path: Path) -> Path:
     return folder
 
 
-def _hold_session(engine: str, request: pytest.FixtureRequest) -> None:
-    """Have the session outlive the test, so that the next one finds it."""
-    if engine == "spark":
-        request.getfixturevalue("flinkish_spark")
-
-
-def _maker(engine: str, request: pytest.FixtureRequest) -> MakeEnvironment:
+def _maker(engine: str, share: Share) -> MakeEnvironment:
     from flinkish.common import Configuration
     from flinkish.datastream import StreamExecutionEnvironment
 
-    _hold_session(engine, request)
+    share(engine)
 
     def make(parallelism: int = 2, settings: dict[str, Any] | None = None) -> StreamExecutionEnvironment:
         configuration = Configuration()

@@ -11,7 +11,7 @@ from typing import Any
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.engine.local.engine import LocalEngine
+from flinkish.engine.local import engine
 from tests.bench.keyed_count import environment
 from tests.bench.measure import EpochTimes, epoch_times
 
@@ -24,17 +24,17 @@ def _work(value: int) -> int:
 @contextmanager
 def slowed(milliseconds: float) -> Iterator[None]:
     """Have epochs of the local engine take so much longer."""
-    run_epoch = LocalEngine._run_epoch
+    run_levels = engine.run_levels
 
     def run_slowly(*arguments: Any) -> Any:
         threading.Event().wait(milliseconds / 1000)
-        return run_epoch(*arguments)
+        return run_levels(*arguments)
 
-    LocalEngine._run_epoch = staticmethod(run_slowly)  # type: ignore[method-assign]
+    engine.run_levels = run_slowly
     try:
         yield
     finally:
-        LocalEngine._run_epoch = staticmethod(run_epoch)  # type: ignore[method-assign]
+        engine.run_levels = run_levels
 
 
 def run(records: int, *, target: float, fixed: float, interval: float, checkpoints: Path) -> EpochTimes:

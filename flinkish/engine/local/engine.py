@@ -11,6 +11,7 @@ from pathlib import Path
 from flinkish.common import pickling
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all
+from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.slots.in_process import run_levels
@@ -21,6 +22,11 @@ from flinkish.runtime.slot import SlotTask
 _log = logging.getLogger("flinkish.engine.local")
 
 _PREFIX = "flinkish-local"
+
+
+def make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> LocalEngine:
+    """Make the engine, for the table of engines; it has no settings of its own."""
+    return LocalEngine(clock=clock, ids=ids)
 
 
 class LocalEngine:

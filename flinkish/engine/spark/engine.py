@@ -59,6 +59,11 @@ _JVM_END_MS = 2_000
 _HOST_GRACE_MS = 3_000
 
 
+def make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> SparkEngine:
+    """Make the engine, for the table of engines."""
+    return SparkEngine(configuration, clock=clock, ids=ids)
+
+
 class SparkEngine:
     """Runs attempts in the user's running Spark session, or in one that is made on first need and stopped by `close`.
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 import flinkish
+from flinkish.common.configuration import Configuration
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.scratch import make_folder, remove_orphans
@@ -123,6 +124,12 @@ def hold_session(settings: SparkSettings) -> HeldSession:
         assert _made is not None
         _holders += 1
         return HeldSession(session=_made, jvm=_jvm_of(_made.sparkContext), own=True, process=_process())
+
+
+def share_session(configuration: Configuration) -> Callable[[], None]:
+    """Hold a session as jobs with this configuration do, and return the function that gives it back; for the table of engines."""
+    held = hold_session(SparkSettings.of(configuration))
+    return lambda: release_session(held)
 
 
 def hold_delta_session(settings: SparkSettings) -> HeldSession:
