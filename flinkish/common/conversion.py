@@ -45,7 +45,7 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.common.types import Row, make_row
 
-__all__ = ["converter", "lenient_converter", "mapping", "shortest_floats", "state_converter"]
+__all__ = ["converter", "lenient_converter", "makes_new", "mapping", "shortest_floats", "state_converter"]
 
 Convert = Callable[[Any], Any]
 
@@ -175,6 +175,28 @@ def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert,
         lines += [f"        if {_condition(type_info)}:", "            value = slow(value)"]
     lines.append("        yield value")
     return _compiled(lines, {"slow": convert, "generator": GeneratorType, "check_record": check_record, "what": what})
+
+
+def makes_new(type_info: TypeInformation) -> bool:
+    """Return whether what `converter` gives for a type shares nothing that can change with what the user's function returned.
+
+    >>> makes_new(Types.ROW([Types.LONG(), Types.LIST(Types.STRING())])), makes_new(Types.LIST(Types.PICKLED_BYTE_ARRAY()))
+    (True, False)
+    """
+    match type_info:
+        case ExternalTypeInfo():
+            return makes_new(type_info.type_info)
+        case RowTypeInfo() | TupleTypeInfo():
+            return all(map(makes_new, type_info.field_types))
+        case MapTypeInfo():
+            return makes_new(type_info.key_type) and makes_new(type_info.value_type)
+        case BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            return makes_new(type_info.element_type)
+        case _:
+            return isinstance(
+                type_info,
+                BasicTypeInfo | PrimitiveArrayTypeInfo | DateTypeInfo | TimeTypeInfo | TimestampTypeInfo | LocalTimeTypeInfo,
+            )
 
 
 def _plain_type(type_info: TypeInformation) -> TypeInformation:
@@ -560,7 +582,7 @@ class _Builder:
         names, types = type_info.field_names, type_info.field_types
         count = len(types)
         paths = [self._field_path(path, name, position) for position, name in enumerate(names)]
-        scope: dict[str, Any] = {"Row": Row, "make_row": make_row, "names": names}
+        scope: dict[str, Any] = {"Row": Row, "new": Row.__new__, "names": names}
         lines = [
             "def convert(row):",
             "    if type(row) is not Row:",
@@ -568,11 +590,16 @@ class _Builder:
             "            return None",
             "        row = as_row(row)",
             "    fields = row._fields",
-            "    values = row._values if fields is None or fields is names else reorder(row)",
+            "    values = row._values if fields is None or fields is names or fields == names else reorder(row)",
             f"    if len(values) != {count}:",
             "        wrong_length(row)",
             *self._fields(types, paths, scope, nullable=True),
-            f"    return make_row(names, [{', '.join(f'v{position}' for position in range(count))}], row._row_kind)",
+            # what make_row does, without a call
+            "    converted = new(Row)",
+            "    converted._fields = names",
+            f"    converted._values = [{', '.join(f'v{position}' for position in range(count))}]",
+            "    converted._row_kind = row._row_kind",
+            "    return converted",
         ]
         fail, lenient = self._fail, self._lenient
         expected = f"a Row ({type_info!r})"
@@ -591,8 +618,6 @@ class _Builder:
             fail(path, expected, value, hint="return Row(...) from the function, or declare another output type.")
 
         def reorder(row: Row) -> list[Any]:
-            if row._fields == names:
-                return row._values
             try:
                 if len(row._values) == count:
                     return row.get_fields_by_names(names)

@@ -19,9 +19,12 @@ from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,
     EndOfInput,
+    PackedRows,
     Records,
     Watermark,
     WatermarkStatus,
+    pack,
+    unpack,
 )
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import CanonicalKey, as_key, is_stored_as_given, key_group, original_key, subtask_of_group
@@ -130,6 +133,8 @@ class EdgeWriter:
     emit: Emit
     #: Stays in this slot and level: handed over as it is, never cut.
     local = False
+    #: Nobody else has the records that come: they are not copied. Set before the first one.
+    owns = False
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         self.edge = edge
@@ -145,6 +150,10 @@ class EdgeWriter:
         self._sequence = 0
         keyed = edge.partitioner.partitioning is Partitioning.HASH
         self.channels = [Channel(index, keyed=keyed) for index in range(len(self._targets))]
+
+    def take_over(self) -> None:
+        """Take the records that come as this edge's own: no other target gets them, and no user code has seen them."""
+        self.owns = True
 
     def emit_run(self, values: Iterable[Any]) -> None:
         """Take records without timestamps."""
@@ -203,7 +212,7 @@ class EdgeWriter:
         elements = channel.take()
         if not elements:
             return
-        body = pickling.dumps(elements)
+        body = pickling.dumps([pack(element) if element.__class__ is Records else element for element in elements])
         for piece in _pieces(body) if len(body) > _PIECE_BYTES else (body,):
             self._frames.append(Frame(self._slots[channel.index], self._level, self.edge.id, self._sender, self._sequence, piece))
             self._sequence += 1
@@ -230,7 +239,7 @@ class EdgeWriter:
 
     def _append(self, index: int, value: Any, timestamp: int | None) -> None:
         channel = self.channels[index]
-        channel.values.append(value if value.__class__ in SCALARS else isolate(value))
+        channel.values.append(value if self.owns or value.__class__ in SCALARS else isolate(value))
         channel.timestamps.append(timestamp)
         if len(channel.values) >= channel.limit:
             self._look(channel)
@@ -243,7 +252,7 @@ class _ForwardWriter(EdgeWriter):
 
     def emit(self, value: Any, timestamp: int | None) -> None:
         channel = self.channels[0]
-        channel.values.append(value if value.__class__ in SCALARS else isolate(value))
+        channel.values.append(value if self.owns or value.__class__ in SCALARS else isolate(value))
         channel.timestamps.append(timestamp)
         if not self.local and len(channel.values) >= channel.limit:
             self._look(channel)
@@ -261,14 +270,18 @@ class _HashWriter(EdgeWriter):
         select = edge.partitioner.key_selector
         assert select is not None
         self._select = select if key_type is None or is_stored_as_given(key_type) else self._declared(select)
-        self.emit = self._emitter()
+        self.emit = self._emitter(isolate)
+
+    def take_over(self) -> None:
+        super().take_over()
+        self.emit = self._emitter(None)
 
     def _declared(self, select: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a selector of keys as declared: state is found again by what a checkpoint gives back, such as a named Row."""
         convert = self._converted
         return lambda value: convert(select(value))
 
-    def _emitter(self) -> Emit:
+    def _emitter(self, isolate: Callable[[Any], Any] | None) -> Emit:
         """Return `emit` as a closure: without the look-ups of attributes it takes two thirds of the time."""
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
 
@@ -280,7 +293,7 @@ class _HashWriter(EdgeWriter):
                 key = as_key(key)
                 channel = located.get(key) or locate(key)
             values = channel.values
-            values.append(value if value.__class__ in SCALARS else isolate(value))
+            values.append(value if isolate is None or value.__class__ in SCALARS else isolate(value))
             channel.timestamps.append(timestamp)
             channel.keys.append(key)  # type: ignore[union-attr]
             if len(values) >= channel.limit:
@@ -290,6 +303,7 @@ class _HashWriter(EdgeWriter):
 
     def emit_run(self, values: Iterable[Any]) -> None:
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
+        owns = self.owns
         for value in values:
             key = select(value)
             try:
@@ -298,7 +312,7 @@ class _HashWriter(EdgeWriter):
                 key = as_key(key)
                 channel = located.get(key) or locate(key)
             channel_values = channel.values
-            channel_values.append(value if value.__class__ in SCALARS else isolate(value))
+            channel_values.append(value if owns or value.__class__ in SCALARS else isolate(value))
             channel.keys.append(key)  # type: ignore[union-attr]
             if len(channel_values) >= channel.limit:
                 look(channel)
@@ -445,8 +459,8 @@ def in_order(frames: Sequence[Frame]) -> list[bytes]:
 
 def decode_body(body: bytes) -> list[Element]:
     """Return the elements of a frame, one at least."""
-    elements: list[Element] = pickling.loads(body)
-    return elements
+    elements: list[Element | PackedRows] = pickling.loads(body)
+    return [unpack(element) if isinstance(element, PackedRows) else element for element in elements]
 
 
 def decode(frames: Sequence[Frame]) -> list[Element]:

@@ -47,12 +47,16 @@ def isolate(value: Any) -> Any:
             if item.__class__ not in SCALARS:
                 return tuple([isolate(item) for item in value])
         return value
+    if kind is Row:
+        values = value._values
+        for item in values:
+            if item.__class__ not in SCALARS:
+                return make_row(value._fields, [isolate(item) for item in values], value._row_kind)
+        return make_row(value._fields, values.copy(), value._row_kind)
     if kind is list:
         return [isolate(item) for item in value]
     if kind is dict:
         return {key: isolate(item) for key, item in value.items()}
-    if kind is Row:
-        return _isolate_row(value)
     if kind is frozenset and all(item.__class__ in SCALARS for item in value):
         return value
     if isinstance(value, enum.Enum):
@@ -68,7 +72,3 @@ def isolate(value: Any) -> Any:
         if all(getattr(value, name).__class__ in SCALARS for name in fields):
             return value
     return copy.deepcopy(value)
-
-
-def _isolate_row(row: Row) -> Row:
-    return make_row(row._fields, [isolate(item) for item in row], row.get_row_kind())

@@ -22,6 +22,7 @@ from flinkish.runtime.channels import EdgeWriter, Emit, EmitRun, edge_writer, se
 from flinkish.runtime.elements import Element, LatencyMarker, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
+from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import key_group_range
 from flinkish.runtime.operators.base import LATE_RECORDS, EpochTime, Operator, OperatorContext, Output
 from flinkish.runtime.operators.batch import input_of
@@ -167,19 +168,22 @@ class VertexTask:
     def _connect(self) -> None:
         by_node: dict[NodeId, Operator] = {operator.node.id: operator for operator in self.operators}
         for operator in reversed(self.operators):
-            main: list[tuple[Emit, EmitRun]] = []
-            side: dict[str, list[Emit]] = {}
-            control: list[Any] = []
-            for chain_edge in self.vertex.chain_edges:
-                if chain_edge.source == operator.node.id:
-                    target = by_node[chain_edge.target]
-                    _add_output(chain_edge.side_output, target.process, target.process_run, main, side)
-                    control.append(target)
-            for writer in self._edges:
-                if writer.edge.source == operator.node.id:
-                    _add_output(writer.edge.side_output, writer.emit, writer.emit_run, main, side)
-                    control.append(writer)
-            operator.connect(Output(main, side, control))
+            targets: list[tuple[Any, Operator | EdgeWriter]] = [
+                *(
+                    (edge.side_output, by_node[edge.target])
+                    for edge in self.vertex.chain_edges
+                    if edge.source == operator.node.id
+                ),
+                *((writer.edge.side_output, writer) for writer in self._edges if writer.edge.source == operator.node.id),
+            ]
+            readers: dict[str | None, list[Operator | EdgeWriter]] = {None: []}
+            for tag, target in targets:
+                readers.setdefault(tag.tag_id if tag else None, []).append(target)
+            main = readers.pop(None)
+            if len(main) == 1 and operator.makes_new():
+                main[0].take_over()
+            side = {tag: [emit for emit, _ in _emits(of_tag)] for tag, of_tag in readers.items() if tag is not None}
+            operator.connect(Output(_emits(main), side, [target for _, target in targets]))
 
     def _restore_watermarks(self) -> None:
         """Continue from the watermarks of the epoch before or, in a restored job, from the least that a checkpoint remembers."""
@@ -421,8 +425,20 @@ class VertexTask:
         return min(due, default=None)
 
 
-def _add_output(tag: Any, emit: Emit, emit_run: EmitRun, main: list[tuple[Emit, EmitRun]], side: dict[str, list[Emit]]) -> None:
-    if tag is None:
-        main.append((emit, emit_run))
-    else:
-        side.setdefault(tag.tag_id, []).append(emit)
+def _emits(targets: list[Operator | EdgeWriter]) -> list[tuple[Emit, EmitRun]]:
+    """Return what takes records for each target; with several, none sees what functions of another one do to a record."""
+    return [
+        (target.emit, target.emit_run)
+        if isinstance(target, EdgeWriter)  # copies itself
+        else (target.process, target.process_run)
+        if len(targets) == 1 or isinstance(target, SinkOperator)
+        else (_copying(target.process), target.process_run)  # a run has one target only
+        for target in targets
+    ]
+
+
+def _copying(process: Emit) -> Emit:
+    def copy_and_process(value: Any, timestamp: int | None) -> None:
+        process(value if value.__class__ in SCALARS else isolate(value), timestamp)
+
+    return copy_and_process

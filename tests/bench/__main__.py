@@ -68,6 +68,16 @@ def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
         report.add(f"memory while it runs: {name}", f"{value:,.0f} MB")
 
 
+def bench_shapes(report: Report, spark: Any, scale: float) -> None:
+    """The keyed count over longs, tuples and named rows."""
+    records = int(4 * _MILLION * scale)
+    took = {shape: min(keyed_count.seconds("spark", records, shape=shape) for _ in range(2)) for shape in keyed_count.SHAPES}
+    for shape, least in took.items():
+        report.add(f"keyed count over {shape} on Spark, from end to end", f"{records / least:,.0f}/s")
+    ratio = took["tuples"] / took["rows"]
+    report.add("rows / tuples", f"{ratio:.2f}", "0.80", ratio >= 0.8)
+
+
 def bench_credit(report: Report, spark: Any, scale: float) -> None:
     """The course of the credit: records that each reader may read in an epoch."""
     with epoch_times() as times:
@@ -189,6 +199,7 @@ def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> N
 
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "count": bench_keyed_count,
+    "shapes": bench_shapes,
     "credit": bench_credit,
     "epoch": bench_epoch,
     "idle": bench_idle,

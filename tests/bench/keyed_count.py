@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Configuration, Row, TypeInformation, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
-from tests.bench.functions import Count, add_one, key_of
+from tests.bench.functions import KEYS, Count, add_one, key_of
 
 
 class CountPerKey(KeyedProcessFunction):
@@ -35,17 +36,30 @@ def environment(engine: str, parallelism: int = 2, settings: dict[str, str] | No
     return env
 
 
-def build(env: StreamExecutionEnvironment, records: int) -> None:
+#: What the records are, the function that makes them of numbers, their type, and the key selector.
+SHAPES: dict[str, tuple[Callable[[int], Any], TypeInformation, Callable[[Any], int]]] = {
+    "longs": (add_one, Types.LONG(), key_of),
+    "tuples": (lambda value: (value % KEYS, value), Types.TUPLE([Types.LONG(), Types.LONG()]), lambda pair: pair[0]),
+    "rows": (
+        lambda value: Row(key=value % KEYS, value=value),
+        Types.ROW_NAMED(["key", "value"], [Types.LONG(), Types.LONG()]),
+        lambda row: row.key,
+    ),
+}
+
+
+def build(env: StreamExecutionEnvironment, records: int, shape: str = "longs") -> None:
     """Add the job to an environment."""
+    make, record_type, key = SHAPES[shape]
     numbers = env.from_source(NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers")
-    counted = numbers.map(add_one, Types.LONG()).key_by(key_of, key_type=Types.LONG()).process(CountPerKey(), Types.LONG())
+    counted = numbers.map(make, record_type).key_by(key, key_type=Types.LONG()).process(CountPerKey(), Types.LONG())
     counted.sink_to(DiscardingSink())
 
 
-def seconds(engine: str, records: int, settings: dict[str, str] | None = None) -> float:
+def seconds(engine: str, records: int, settings: dict[str, str] | None = None, shape: str = "longs") -> float:
     """Run the job once and return how long it took from end to end."""
     env = environment(engine, settings=settings)
-    build(env, records)
+    build(env, records, shape)
     started = time.perf_counter()
     env.execute("keyed count")
     return time.perf_counter() - started

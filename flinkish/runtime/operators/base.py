@@ -14,7 +14,7 @@ from typing import Any
 
 from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
-from flinkish.common.conversion import converter
+from flinkish.common.conversion import converter, makes_new
 from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
@@ -184,6 +184,13 @@ class Operator:
         self.output = output
         self.emit = output.main if self.passes_through else converting(output.main, self.node.output_type)
         self.emit_run = output.main_run if self.emit is output.main else _run_by(self.emit)
+
+    def take_over(self) -> None:
+        """Note that the records that come are this operator's own: no other target has them, nor has user code seen them."""
+
+    def makes_new(self) -> bool:
+        """Return whether its records share nothing that can change with what its function may still hold."""
+        return not self.passes_through and makes_new(self.node.output_type)
 
     def open(self) -> None:
         """Open the user function."""

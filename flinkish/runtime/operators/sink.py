@@ -59,6 +59,10 @@ class SinkOperator(Operator):
         assert isinstance(config, SinkConfig | SinkWriterConfig)
         self._sink = config.sink
         self._writer: SinkWriter[Any, Any] | None = None
+        self._owns = False
+
+    def take_over(self) -> None:
+        self._owns = True
 
     def open(self) -> None:
         self._writer_context = _WriterContext(self.context)
@@ -72,7 +76,7 @@ class SinkOperator(Operator):
             context = WriteContext(timestamp=timestamp, watermark=self.current_watermark)
             if timestamp is None:
                 self._stateless_context = context
-        self._write(value if value.__class__ in SCALARS else isolate(value), context)
+        self._write(value if self._owns or value.__class__ in SCALARS else isolate(value), context)
 
     def prepare_snapshot(self) -> None:
         assert self._writer is not None

@@ -198,10 +198,10 @@ class SourceOperator(Operator):
             self.combined = CombinedWatermarks(strategy, self._periodic, context.attempt_id)
         #: Event time has to move by the splits that end, as the input does not.
         self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-
-    def connect(self, output: Output) -> None:
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.passes_through = self._source.produced_type() == self.node.output_type
+
+    def connect(self, output: Output) -> None:
         super().connect(output)
         self._output = _ReaderOutput(self)
 

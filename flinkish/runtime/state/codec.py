@@ -359,10 +359,16 @@ def _row_form(type_info: RowTypeInfo, fields: list[_Form]) -> _Form:
     writers = [_nullable(field.to_plain) for field in fields]
     readers = [_nullable(field.from_plain) for field in fields]
 
+    plain_fields = all(write is None for write in writers)
+    as_read = all(read is None for read in readers)
+
     def to_plain(row: Any) -> list[Any]:
-        values = row.get_fields_by_names(names) if row.get_field_names() is not None else row
+        fields = row._fields
+        values = row._values if fields is None or fields == names else row.get_fields_by_names(names)
+        if plain_fields and len(values) == len(writers):
+            return [row._row_kind._value_, *values]
         return [
-            row.get_row_kind().value,
+            row._row_kind._value_,
             *(value if write is None else write(value) for write, value in zip(writers, values, strict=True)),
         ]
 
@@ -370,9 +376,9 @@ def _row_form(type_info: RowTypeInfo, fields: list[_Form]) -> _Form:
         kind, *values = plain
         if len(values) != len(readers):
             raise ValueError(f"expected a row of {len(readers)} values; got {len(values)}")
-        return make_row(
-            names, [value if read is None else read(value) for read, value in zip(readers, values, strict=True)], _ROW_KINDS[kind]
-        )
+        if not as_read:
+            values = [value if read is None else read(value) for read, value in zip(readers, values, strict=True)]
+        return make_row(names, values, _ROW_KINDS[kind])
 
     return _Form(to_plain=to_plain, from_plain=from_plain, immutable=False, pickles=any(field.pickles for field in fields))
 

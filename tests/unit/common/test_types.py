@@ -112,3 +112,30 @@ def test_a_copy_does_not_share_its_values() -> None:
 
 def test_kinds_print_as_in_flink() -> None:
     assert [str(kind) for kind in RowKind] == ["+I", "-U", "+U", "-D"]
+
+
+def test_a_field_is_found_by_its_name_in_rows_of_other_fields_too() -> None:
+    first, second = Row(dep_delay=1, carrier="UA"), Row(carrier="AA", dep_delay=2)
+    for _ in range(2):  # from the second time on a descriptor of the class finds it
+        assert (first.dep_delay, first.carrier, second.dep_delay, second.carrier) == (1, "UA", 2, "AA")
+    with pytest.raises(AttributeError, match=r"fields \['a'\] has no attribute 'dep_delay'"):
+        _ = Row(a=1).dep_delay
+    with pytest.raises(AttributeError, match=r"fields \[\] has no attribute 'dep_delay'"):
+        _ = Row(1, 2).dep_delay
+    assert not hasattr(Row(1), "carrier")
+    with pytest.raises(AttributeError, match=r"row\['carrier'\] = "):
+        first.carrier = "DL"
+
+
+def test_dir_lists_the_fields_of_the_row_and_of_no_other() -> None:
+    row = Row(flight_number=1)
+    assert row.flight_number == 1
+    assert "flight_number" in dir(row)
+    assert "as_dict" in dir(row)
+    assert "flight_number" not in dir(Row(other_number=1))
+
+
+def test_fields_with_the_names_of_methods_leave_the_methods_alone() -> None:
+    row = Row(as_dict=1, x=2)
+    assert row["as_dict"] == 1
+    assert row.as_dict() == {"as_dict": 1, "x": 2}

@@ -10,6 +10,7 @@ import pytest
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import Types
+from flinkish.common.types import Row, RowKind
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import EdgeId, JobEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
@@ -102,6 +103,54 @@ def test_hash_sends_the_keys_along() -> None:
     made.emit(("a", 1), 5)
     (element,) = decode(made.frames())
     assert element == Records([("a", 1)], [5], ["a"])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [Row(a=1, b="x"), Row(a=2, b=None)],
+        [Row(1, [2]), Row(3, [4])],
+        [Row(a=1), Row(b=1)],
+        [Row(a=1), Row.of_kind(RowKind.DELETE, a=1)],
+        [Row.of_kind(RowKind.UPDATE_AFTER, a=1)],
+        [Row(a=1), None, 5],
+        [None, Row(a=1)],
+        [Row(), Row()],
+    ],
+    ids=repr,
+)
+def test_rows_come_as_they_were_sent(rows: list[Any]) -> None:
+    made = writer(Partitioning.GLOBAL)
+    for row in rows:
+        made.emit(row, None)
+    (element,) = decode(made.frames())
+    assert element == Records(rows, None, None)
+    assert [type(value) for value in element.values] == [type(row) for row in rows]
+    kinds = [value.get_row_kind() for value in element.values if isinstance(value, Row)]
+    assert kinds == [row.get_row_kind() for row in rows if isinstance(row, Row)]
+
+
+def test_rows_of_the_same_fields_take_few_bytes() -> None:
+    made, bare = writer(Partitioning.GLOBAL), writer(Partitioning.GLOBAL)
+    for value in range(1_000):
+        made.emit(Row(a=value, b=value), None)
+        bare.emit((value, value), None)
+    made.frames(), bare.frames()
+    assert made.bytes < 1.3 * bare.bytes
+
+
+@pytest.mark.parametrize("partitioning", [Partitioning.HASH, Partitioning.GLOBAL, Partitioning.FORWARD])
+def test_records_are_copied_unless_the_edge_owns_them(partitioning: Partitioning) -> None:
+    selector = {"key_selector": lambda value: value[0]} if partitioning is Partitioning.HASH else {}
+    for owns in (False, True):
+        made = writer(partitioning, receivers=1, **selector)
+        if owns:
+            made.take_over()
+        record = Row(a=1, b=2)
+        made.emit(record, None)
+        made.emit_run([record])
+        record["b"] = 3
+        assert sent(made) == {0: [Row(a=1, b=3 if owns else 2)] * 2}
 
 
 def test_timestamps_are_left_out_where_no_record_has_one() -> None:

@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flinkish.common import Configuration, Types
 from flinkish.common.types import Row, RowKind
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.functions import MapFunction
 from flinkish.runtime.isolation import isolate
 
 
@@ -58,3 +62,45 @@ def test_a_copied_row_keeps_its_kind_and_names() -> None:
     copied = isolate(row)
     row["a"].append(3)
     assert (copied["a"], copied.get_row_kind()) == ([1], RowKind.DELETE)
+
+
+class Reuses(MapFunction):
+    """Returns one and the same row for each record, and reads what the ones it returned before have become."""
+
+    def __init__(self) -> None:
+        self.row = Row(number=0, parts=[0])
+
+    def map(self, value: int) -> Row:
+        self.row["number"] = value
+        self.row["parts"][0] = value
+        return self.row
+
+
+class Spoils(MapFunction):
+    """Changes the rows that it gets."""
+
+    def map(self, value: Row) -> int:
+        value["number"] = -1
+        value["parts"].append(-1)
+        return 0
+
+
+ROW_TYPE = Types.ROW_NAMED(["number", "parts"], [Types.LONG(), Types.LIST(Types.LONG())])
+PICKLED_PARTS = Types.ROW_NAMED(["number", "parts"], [Types.LONG(), Types.PICKLED_BYTE_ARRAY()])
+
+
+@pytest.mark.parametrize("row_type", [ROW_TYPE, PICKLED_PARTS, None], ids=["typed", "partly typed", "not typed"])
+@pytest.mark.parametrize("shared", [False, True], ids=["one reader", "two readers"])
+@pytest.mark.parametrize("keyed", [False, True], ids=["sink", "keys"])
+def test_records_stay_as_they_were_whatever_functions_do_to_the_objects(row_type: Any, shared: bool, keyed: bool) -> None:
+    configuration = Configuration()
+    configuration.set_string("execution.engine", "local")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(1)
+    rows = env.from_collection([1, 2, 3], Types.LONG()).map(Reuses(), row_type)
+    if shared:
+        rows.map(Spoils(), Types.LONG()).sink_to(DiscardingSink())
+    read = rows.key_by(lambda row: row.number % 2, Types.LONG()).filter(lambda row: True) if keyed else rows
+    with read.execute_and_collect() as results:
+        found = sorted(results, key=lambda row: row.number)
+    assert found == [Row(number=number, parts=[number]) for number in (1, 2, 3)]
