@@ -12,7 +12,7 @@ import heapq
 import itertools
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -24,7 +24,6 @@ from flinkish.runtime.elements import Records
 from flinkish.runtime.key_groups import sort_key
 from flinkish.runtime.operators.function import keyed
 from flinkish.runtime.protocol import MIN_WATERMARK
-from flinkish.runtime.state.tables import InternalTable
 
 #: What a record takes as an object beside its own size; measured with tuples of a short text and a number: 230 bytes.
 _OBJECT_BYTES = 250
@@ -62,7 +61,7 @@ class Piece:
 class HeldRecords:
     """Takes runs of records in; subclasses give them back."""
 
-    def __init__(self, table: InternalTable, settings: SpillSettings) -> None:
+    def __init__(self, table: MutableMapping[Any, Any], settings: SpillSettings) -> None:
         self._table = table
         self._settings = settings
         numbers = [key for key in table if isinstance(key, int)]

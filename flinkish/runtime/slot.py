@@ -32,7 +32,9 @@ from flinkish.runtime.protocol import (
     TaskFailure,
     TaskProgram,
 )
-from flinkish.runtime.state.level_state import LevelState, RestoreRequest
+from flinkish.runtime.state.backends import make_backend
+from flinkish.runtime.state.level_state import LevelState
+from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.task import VertexTask
 
 _log = logging.getLogger("flinkish.runtime.slot")
@@ -68,7 +70,13 @@ class _LevelTask:
     ) -> None:
         plan = program.plan
         self.state = LevelState.load(
-            blob, attempt_id=program.attempt_id, slot=slot, level=level, scratch=program.scratch, ids=ids
+            blob,
+            attempt_id=program.attempt_id,
+            slot=slot,
+            level=level,
+            scratch=program.scratch,
+            ids=ids,
+            backend=make_backend(program.configuration),
         )
         self._slot = slot
         self._plan = plan

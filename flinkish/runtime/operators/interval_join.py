@@ -18,7 +18,6 @@ from flinkish.runtime.operators.function import keyed
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import TimedOperator
 from flinkish.runtime.protocol import MAX_WATERMARK
-from flinkish.runtime.state.grouped import GroupedLists
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
 
@@ -58,15 +57,13 @@ class _Buffer:
         cleanup_delay: int,
     ) -> None:
         name = "_left_buffer" if side == _LEFT else "_right_buffer"
-        table, self._convert = backend.grouped_table_of(ListStateDescriptor(name, record_type), "key")
-        assert isinstance(table, GroupedLists)
-        self.table = table
-        self._freeze = table.codec.freeze
+        self.table, self._convert = backend.grouped_table_of(ListStateDescriptor(name, record_type), "key")
+        self._freeze = self.table.codec.freeze
         self._side = side
         self._timers = timers
         #: How long after its timestamp a record may find partners.
         self._cleanup_delay = cleanup_delay
-        self.times: dict[Any, list[int]] = {key: sorted(lists) for key, lists in table.data.items()}
+        self.times: dict[Any, list[int]] = {key: sorted(self.table.members(key)) for key in self.table.groups()}
 
     def add(self, key: Any, timestamp: int, value: Any) -> None:
         """Keep a record of the current key, until no partner of it can come."""
@@ -150,7 +147,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
             times = times_of_others.get(key)
             if times is not None:
                 for other in times[bisect_left(times, timestamp + lower) : bisect_right(times, timestamp + upper)]:
-                    partners = others.table.thawed(others.table.data[key][other])
+                    partners = others.table.get(key, other)
                     if input_index == _LEFT:
                         self._join([value], partners, timestamp, other)
                     else:

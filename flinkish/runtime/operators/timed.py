@@ -11,8 +11,9 @@ from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator
 from flinkish.runtime.operators.results import EmitResults
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.runtime.state.backend import Look
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.timers import InternalTimerService, Look
+from flinkish.runtime.state.timers import InternalTimerService
 
 
 class TimerContext(Protocol):

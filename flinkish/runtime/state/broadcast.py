@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from flinkish.common.errors import StateError
 from flinkish.datastream.state import BroadcastState, ReadOnlyBroadcastState
-from flinkish.runtime.state.grouped import MapTable
+from flinkish.runtime.state.backend import MapTable
 from flinkish.runtime.state.handles import conversion, finding
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS
 
@@ -48,13 +48,13 @@ class TableBroadcastState(BroadcastState[Any, Any]):
         return self.table.entries(OPERATOR_ADDRESS)
 
     def keys(self) -> list[Any]:
-        return self.table.keys(OPERATOR_ADDRESS)
+        return self.table.members(OPERATOR_ADDRESS)
 
     def values(self) -> list[Any]:
         return [value for _, value in self.table.entries(OPERATOR_ADDRESS)]
 
     def is_empty(self) -> bool:
-        return OPERATOR_ADDRESS not in self.table.data
+        return not self.table.has(OPERATOR_ADDRESS)
 
     def clear(self) -> None:
         self.table.clear(OPERATOR_ADDRESS)

@@ -1,28 +1,17 @@
-"""Handles of keyed state: what functions work with. The hot path: value() and update() are a dict access and little more."""
+"""Handles of keyed state: what functions work with. Those of value state without time-to-live are made by their tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.common.errors import TypeMismatchError
 from flinkish.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
 from flinkish.runtime.key_groups import is_stored_as_given
-from flinkish.runtime.state.codec import SCALARS, Codec
-from flinkish.runtime.state.grouped import MapTable
-from flinkish.runtime.state.tables import Address, ListTable, ValueTable
+from flinkish.runtime.state.backend import Convert, ListTable, MapTable, Scope, ValueTable
+from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.tables import Address
 from flinkish.runtime.state.ttl import TtlPolicy
-
-Convert = Callable[[Any], Any]
-
-
-class Scope(Protocol):
-    """What a state handle asks for where it is."""
-
-    current_key: Any
-    current_namespace: Any
-
-    def address(self) -> Address: ...
 
 
 def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | None:
@@ -47,35 +36,6 @@ def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | 
 def finding(what: str, key_codec: Codec) -> Convert | None:
     """Return what makes of a key of a map the one that it is stored as; None if that is equal to it anyway."""
     return None if is_stored_as_given(key_codec.type_info) else conversion(what, key_codec)
-
-
-class FastValueState(ValueState[Any]):
-    """Value state of values that cannot change, without time-to-live."""
-
-    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_exact", "_table")
-
-    def __init__(self, backend: Scope, table: ValueTable, convert: Convert | None) -> None:
-        self._backend = backend
-        self._table = table
-        self._data = table.data
-        self._dirty = table.dirty
-        self._exact = table.codec.exact
-        self._convert: Convert = convert or (lambda value: value)
-
-    def value(self) -> Any:
-        backend = self._backend
-        return self._data.get(backend.current_key if backend.current_namespace is None else backend.address())
-
-    def update(self, value: Any) -> None:
-        if value.__class__ is not self._exact:
-            value = self._convert(value)
-        backend = self._backend
-        address = backend.current_key if backend.current_namespace is None else backend.address()
-        self._data[address] = value
-        self._dirty[address] = None
-
-    def clear(self) -> None:
-        self._table.remove(self._backend.address())
 
 
 class Cell:
@@ -123,50 +83,6 @@ class TtlCell(Cell):
 
     def put(self, value: Any) -> None:
         self._table.put(self._backend.address(), (self._now(), value))
-
-
-class ObjectValueState(ValueState[Any]):
-    """Value state of values that can change or have no declared type, without time-to-live; see ValueTable.get and put."""
-
-    __slots__ = ("_backend", "_convert", "_data", "_dirty", "_hot", "_table", "_untyped")
-
-    def __init__(self, backend: Scope, table: ValueTable, convert: Convert | None) -> None:
-        self._backend = backend
-        self._table = table
-        self._data = table.data
-        self._dirty = table.dirty
-        self._hot = table.hot
-        self._untyped = table.codec.untyped
-        self._convert = convert
-
-    def value(self) -> Any:
-        backend = self._backend
-        address = backend.current_key if backend.current_namespace is None else backend.address()
-        if self._hot:
-            value = self._hot.get(address)
-            if value is not None:
-                return value
-        frozen = self._data.get(address)
-        return frozen if frozen.__class__ is not bytes else self._table.get(address)
-
-    def update(self, value: Any) -> None:
-        if self._convert is not None:
-            value = self._convert(value)
-        if value is None:  # an untyped state reads as None either way
-            self.clear()
-            return
-        backend = self._backend
-        address = backend.current_key if backend.current_namespace is None else backend.address()
-        if self._untyped and value.__class__ in SCALARS:
-            if self._hot:
-                self._hot.pop(address, None)
-            self._data[address] = value
-            self._dirty[address] = None
-        else:
-            self._hot[address] = value
-
-    def clear(self) -> None:
-        self._table.remove(self._backend.address())
 
 
 class TtlValueState(ValueState[Any]):
@@ -372,13 +288,13 @@ class TableMapState(MapState[Any, Any]):
         return self._table.entries(self._backend.address())
 
     def keys(self) -> list[Any]:
-        return self._table.keys(self._backend.address())
+        return self._table.members(self._backend.address())
 
     def values(self) -> list[Any]:
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        return self._backend.address() not in self._table.data
+        return not self._table.has(self._backend.address())
 
     def clear(self) -> None:
         self._table.clear(self._backend.address())

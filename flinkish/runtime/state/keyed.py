@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast, overload
 
 from flinkish.common.errors import StateError
 from flinkish.common.typeinfo import TypeInformation
@@ -23,15 +23,12 @@ from flinkish.datastream.state import (
 )
 from flinkish.runtime.key_groups import original_key
 from flinkish.runtime.state import tables
+from flinkish.runtime.state.backend import Convert, GroupedLists, ListTable, MapTable, PaneTable, Table, TimerTable, ValueTable
 from flinkish.runtime.state.codec import Codec
-from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.handles import (
     Cell,
     CellAggregatingState,
     CellReducingState,
-    Convert,
-    FastValueState,
-    ObjectValueState,
     TableListState,
     TableMapState,
     TtlCell,
@@ -43,15 +40,12 @@ from flinkish.runtime.state.handles import (
 )
 from flinkish.runtime.state.tables import (
     Address,
-    ListTable,
     Namespaced,
-    Table,
     TableMeta,
-    ValueTable,
     key_of,
     namespace_of,
 )
-from flinkish.runtime.state.timers import InternalTimerService, TimerTable
+from flinkish.runtime.state.timers import InternalTimerService
 from flinkish.runtime.state.ttl import Sweeper, TtlPolicy
 
 StateT = TypeVar("StateT", bound=State)
@@ -124,10 +118,8 @@ class KeyedStateBackend:
 
         def make(table: ValueTable, policy: TtlPolicy | None) -> ValueState[Any]:
             convert = self._conversion(descriptor, table.codec)
-            if table.codec.immutable and policy is None:
-                return FastValueState(self, table, convert)
             if policy is None:
-                return ObjectValueState(self, table, convert)
+                return table.value_state(self, convert)
             return TtlValueState(TtlCell(self, table, policy, self._now), convert)
 
         return self._get(descriptor, tables.VALUE, (descriptor.type_info,), make)
@@ -185,6 +177,16 @@ class KeyedStateBackend:
         table: Any = self._tables[descriptor.get_name()]
         return table, self._conversion(descriptor, table.codec)
 
+    @overload
+    def grouped_table_of(
+        self, descriptor: ListStateDescriptor, grouped_by: Literal["namespace", "key"]
+    ) -> tuple[GroupedLists, Convert | None]: ...
+
+    @overload
+    def grouped_table_of(
+        self, descriptor: ReducingStateDescriptor | AggregatingStateDescriptor, grouped_by: Literal["namespace", "key"]
+    ) -> tuple[PaneTable, Convert | None]: ...
+
     def grouped_table_of(
         self,
         descriptor: ListStateDescriptor | ReducingStateDescriptor | AggregatingStateDescriptor,
@@ -200,8 +202,8 @@ class KeyedStateBackend:
         meta = TableMeta(
             kind=kind, key_type=self._key_type, types=(type_info,), max_parallelism=self._max_parallelism, grouped_by=grouped_by
         )
-        table = self._tables[name] = self._operator.table("keyed", name, meta, self._now)
-        assert isinstance(table, (PaneTable, GroupedLists))
+        table: Any = self._operator.table("keyed", name, meta, self._now)
+        self._tables[name] = table
         return table, self._conversion(descriptor, table.codec)
 
     def in_namespace(self) -> NamespacedBackend:
@@ -214,8 +216,7 @@ class KeyedStateBackend:
         if service is None:
             meta = TableMeta(kind=tables.TIMERS, key_type=self._key_type, types=(), max_parallelism=self._max_parallelism)
             table = self._operator.table(tables.TIMERS, name, meta, self._now)
-            assert isinstance(table, TimerTable)
-            service = self._timers[name] = InternalTimerService(table)
+            service = self._timers[name] = InternalTimerService(cast(TimerTable, table))
         return service
 
     def keys(self, name: str, namespace: Any = None) -> Iterator[Any]:
@@ -293,7 +294,7 @@ class KeyedStateBackend:
                     hint="give each state of an operator a name of its own.",
                 )
             return known[1]  # type: ignore[return-value]
-        table = self._operator.table("keyed", name, meta, self._now)
+        table: Any = self._operator.table("keyed", name, meta, self._now)
         state = make(table, policy)
         if policy is not None:
             self._operator.set_sweeper("keyed", name, Sweeper(table, policy, self._now))

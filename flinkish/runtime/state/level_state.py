@@ -1,87 +1,45 @@
-"""All state of one slot at one level: a heap of tables that is a cache of the change log which Spark keeps."""
+"""All state of one slot at one level: a state backend that is a cache of the change log which Spark keeps."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.common import pickling
-from flinkish.common.errors import FlinkishError, StateError, TypeMismatchError
+from flinkish.common.errors import StateError
 from flinkish.common.ids import AttemptId, Epoch, IdSource, OperatorUid
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.state import ListState, ListStateDescriptor, MapStateDescriptor
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
 from flinkish.runtime.state import rows, tables
+from flinkish.runtime.state.backend import ListTable, MapTable, StateBackend, Table
 from flinkish.runtime.state.broadcast import TableBroadcastState
-from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.handles import TableListState, conversion
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.log import ChangeLog, Entry, Identity, position_of
-from flinkish.runtime.state.tables import (
-    InternalTable,
-    ListTable,
-    Table,
-    TableMeta,
-    ValueTable,
-)
-from flinkish.runtime.state.timers import TimerTable
+from flinkish.runtime.state.rows import RestoreRequest
+from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
 from flinkish.runtime.state.ttl import Sweeper
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.restore import RestoredRows
 
-#: Operator uid, category, name.
-StateAddress = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreRequest:
-    """Which part of an operator's state a subtask takes over."""
-
-    uid: OperatorUid
-    subtask: int
-    parallelism: int
-    max_parallelism: int
-    keyed: bool
-
-
-def _make_table(meta: TableMeta) -> Table:
-    match meta.kind:
-        case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
-            return ValueTable(meta) if meta.grouped_by == "address" else PaneTable(meta)
-        case tables.LIST if meta.grouped_by != "address":
-            return GroupedLists(meta)
-        case tables.LIST | tables.OPERATOR_LIST | tables.OPERATOR_UNION:
-            return ListTable(meta)
-        case tables.MAP | tables.OPERATOR_BROADCAST:
-            return MapTable(meta)
-        case tables.TIMERS:
-            return TimerTable(meta)
-        case tables.INTERNAL:
-            return InternalTable()
-        case _:
-            raise AssertionError(f"no table for state of kind {meta.kind!r}")
-
 
 class LevelState:
-    """One slot's state at one level.
+    """One slot's state at one level. What the backend holds is called the heap here, wherever it is.
 
     Between `end_epoch` and the next `begin_epoch` the heap stands at the position (epoch, nonce) of the bytes that `end_epoch`
     gave. A heap that is in change, or went ahead of the bytes it is given, must be thrown away: `matches` tells.
     """
 
-    def __init__(self, identity: Identity, log: ChangeLog, ids: IdSource) -> None:
+    def __init__(self, identity: Identity, log: ChangeLog, ids: IdSource, backend: StateBackend) -> None:
         self._identity = identity
         self._log = log
         self._ids = ids
+        self._backend = backend
         self._in_change = False
-        self._tables: dict[StateAddress, Table] = {}
-        #: Not in the log yet.
-        self._new: set[StateAddress] = set()
         self._sweepers: dict[StateAddress, Sweeper] = {}
         #: Rows of a checkpoint whose state was not asked for yet.
         self._restored: dict[StateAddress, RestoredRows] = {}
@@ -91,40 +49,40 @@ class LevelState:
 
     @classmethod
     def load(
-        cls, blob: bytes | None, *, attempt_id: AttemptId, slot: int, level: int, scratch: Path, ids: IdSource
+        cls,
+        blob: bytes | None,
+        *,
+        attempt_id: AttemptId,
+        slot: int,
+        level: int,
+        scratch: Path,
+        ids: IdSource,
+        backend: StateBackend,
     ) -> LevelState:
-        """Rebuild the heap from the log; None (or nothing) is an empty one.
+        """Rebuild the heap from the log, in a backend that is empty; None (or nothing) is an empty log.
 
         Raises EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
         """
         identity = Identity(attempt_id=attempt_id, slot=slot, level=level)
         log = ChangeLog(identity, scratch / "state")
         log.open(blob)
-        state = cls(identity, log, ids)
+        state = cls(identity, log, ids, backend)
         for entry in log.entries():
             state._replay(entry)
         return state
 
     def _replay(self, entry: Entry) -> None:
         content = pickling.loads(entry.payload)
-        if entry.full:
-            dumped, restored = content
-            self._tables = {}
-            for address, meta, dump in dumped:
-                table = self._tables[address] = _make_table(meta)
-                table.fill(dump)
-            if restored:
-                from flinkish.runtime.state.restore import RestoredRows
-
-                self._restored = {address: RestoredRows.from_bytes(data) for address, data in restored.items()}
-            else:
-                self._restored = {}
+        if not entry.full:
+            self._backend.apply(content)
             return
-        for address, meta, changes in content:
-            if meta is not None:
-                self._tables[address] = _make_table(meta)
-            if changes is not None:
-                self._tables[address].apply(changes)
+        dumped, restored = content
+        self._backend.fill(dumped)
+        self._restored = {}
+        if restored:
+            from flinkish.runtime.state.restore import RestoredRows
+
+            self._restored = {address: RestoredRows.from_bytes(data) for address, data in restored.items()}
 
     def matches(self, blob: bytes | None) -> bool:
         """Return whether this heap can go on from these bytes: it stands just where they end, and is not in change.
@@ -148,37 +106,27 @@ class LevelState:
         if a file cannot be written.
         """
         for address, sweeper in self._sweepers.items():
-            sweeper.sweep_part(self._tables[address].changed())
-        changes = list(self._take_changes())
+            sweeper.sweep_part(self._backend.tables[address].changed())
+        changes = self._backend.take_changes()
         log = self._log
         nonce = self._ids()
-        if not changes and not self._needs_full:
+        if changes is None and not self._needs_full:
             log.pass_epoch((int(epoch), nonce))
         else:
             payload = pickling.dumps(changes)
-            changes.clear()  # what is written next may be as large as all state: no second copy meanwhile
+            del changes  # what is written next may be as large as all state: no second copy meanwhile
             full = self._needs_full or log.wants_full(len(payload))
             if full:
                 payload = b""
                 payload = self._dump()
             log.append(Entry(int(epoch), nonce, full, payload))
             self._needs_full = False
-            self._new.clear()
         self._in_change = False
         return log.to_bytes()
 
-    def _take_changes(self) -> Iterator[tuple[StateAddress, TableMeta | None, Any]]:
-        for address, table in self._tables.items():
-            with _naming(address):
-                changes = table.take_changes()
-            new = address in self._new
-            if new or changes is not None:
-                yield address, table.meta if new else None, changes
-
     def _dump(self) -> bytes:
-        dumped = [(address, table.meta, table.dump()) for address, table in self._tables.items()]
         restored = {address: kept.to_bytes() for address, kept in self._restored.items()}
-        return pickling.dumps((dumped, restored))
+        return pickling.dumps((self._backend.dump(), restored))
 
     def restore(self, restore: Restore, requests: Sequence[RestoreRequest]) -> None:
         """Take over state of a checkpoint; it is decoded when it is asked for.
@@ -205,7 +153,7 @@ class LevelState:
 
     def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
         """Return a table; makes it, with what was restored for it, when it is first asked for."""
-        table = self._tables.get(address)
+        table = self._backend.tables.get(address)
         if table is not None:
             if table.meta.structure() != meta.structure() or table.meta.ttl != meta.ttl:
                 raise StateError(
@@ -213,7 +161,7 @@ class LevelState:
                     hint="give each state of an operator a name of its own, and operators with state different uids.",
                 )
             return table
-        table = _make_table(meta)
+        table = self._backend.create(address, meta)
         restored = self._restored.get(address)
         if restored is not None:
             from flinkish.runtime.state.restore import fill
@@ -221,8 +169,6 @@ class LevelState:
             fill(table, address[0], address[2], restored, now)
             del self._restored[address]
             self._needs_full = True
-        self._tables[address] = table
-        self._new.add(address)
         return table
 
     def set_sweeper(self, address: StateAddress, sweeper: Sweeper) -> None:
@@ -234,11 +180,12 @@ class LevelState:
 
         `label` becomes part of the file's name; it ends with the number of the subtask. Raises OSError if it cannot be written.
         """
-        mine = [address for address, table in self._tables.items() if address[0] in uids and address[1] != tables.INTERNAL]
+        held = self._backend.tables
+        mine = [address for address in held if address[0] in uids and address[1] != tables.INTERNAL]
         for address in mine:
             if address in self._sweepers:
                 self._sweepers[address].sweep_all()
-        mine = [address for address in mine if not self._tables[address].is_empty()]
+        mine = [address for address in mine if not held[address].is_empty()]
         kept = [address for address in self._restored if address[0] in uids]
         if not mine and not kept:
             return ()
@@ -248,30 +195,11 @@ class LevelState:
         subtask = int(number[0]) if number else 0
         with SnapshotWriter(barrier, label, self._ids) as writer:
             for address in mine:
-                with _naming(address):
-                    writer.write_table(address[0], address[2], self._tables[address], subtask)
+                with naming(address):
+                    writer.write_table(address[0], address[2], held[address], subtask)
             for address in kept:
                 writer.write_restored(address[0], address[2], self._restored[address], subtask)
             return writer.finish()
-
-
-@contextlib.contextmanager
-def _naming(address: StateAddress) -> Iterator[None]:
-    """Name the state in errors about its values: an object changed in place is looked at only when it is written."""
-    try:
-        yield
-    except TypeMismatchError as error:
-        raise TypeMismatchError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
-    except StateError as error:
-        raise StateError(f"state {address[2]!r} of operator {address[0]}: {error}") from error
-    except (FlinkishError, OSError):
-        raise
-    except Exception as error:
-        raise StateError(
-            f"state {address[2]!r} of operator {address[0]} holds a value that cannot be stored as it is declared: "
-            f"{type(error).__name__}: {error}",
-            hint="keep only data in state: no open files, locks or clients; and values of the declared type.",
-        ) from error
 
 
 class _OneAddress:
@@ -337,8 +265,8 @@ class OperatorState:
         table = self.table("operator", name, meta, lambda: 0)
         state = self._broadcast.get(name)
         if state is None:
-            assert isinstance(table, MapTable)
-            state = self._broadcast[name] = TableBroadcastState(f"broadcast state {name!r} of operator {self.uid}", table)
+            what = f"broadcast state {name!r} of operator {self.uid}"
+            state = self._broadcast[name] = TableBroadcastState(what, cast(MapTable, table))
         return state
 
     def operator_states(self) -> dict[str, str]:
@@ -354,14 +282,16 @@ class OperatorState:
         if known is not None and known[0] == kind:
             return known[1]
         meta = TableMeta(kind=kind, key_type=None, types=(descriptor.element_type_info,))
-        table = self.table("operator", name, meta, lambda: 0)
-        assert isinstance(table, ListTable)
+        table = cast(ListTable, self.table("operator", name, meta, lambda: 0))
         state = TableListState(_OneAddress(), table, conversion(f"state {name!r} of operator {self.uid}", table.codec))
         self._lists[name] = kind, state
         return state
 
-    def internal(self, name: str) -> InternalTable:
-        """Return a dict of the runtime's own, which lives from epoch to epoch but is in no checkpoint."""
-        table = self.table(tables.INTERNAL, name, tables.INTERNAL_META, lambda: 0)
-        assert isinstance(table, InternalTable)
+    def internal(self, name: str) -> MutableMapping[Any, Any]:
+        """Return a dict of the runtime's own, which lives from epoch to epoch but is in no checkpoint.
+
+        Its values are replaced, never changed in place.
+        """
+        table: Any = self.table(tables.INTERNAL, name, tables.INTERNAL_META, lambda: 0)
+        assert isinstance(table, MutableMapping)
         return table

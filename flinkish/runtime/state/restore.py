@@ -24,12 +24,11 @@ from flinkish.common.ids import OperatorUid
 from flinkish.runtime.key_groups import PLAIN, CanonicalKey, as_key, key_group_range, may_be_wrapped, original_key
 from flinkish.runtime.protocol import Restore, StateFile
 from flinkish.runtime.state import rows, tables
+from flinkish.runtime.state.backend import Table
 from flinkish.runtime.state.codec import Codec, codec_of, decode_plain, decode_untyped, encode_untyped
 from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, key_groups_of, split_list
-from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
-from flinkish.runtime.state.level_state import RestoreRequest, StateAddress
-from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta
-from flinkish.runtime.state.timers import TimerTable
+from flinkish.runtime.state.rows import RestoreRequest
+from flinkish.runtime.state.tables import Address, Namespaced, StateAddress, TableMeta
 
 #: Classes of keys, as in a table, that belong to the key group that they have always belonged to.
 _SETTLED = PLAIN | {tuple, float, decimal.Decimal}
@@ -294,31 +293,19 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
     try:
         untrusted = {} if trusted else restored.untrusted()
         if any(rows_of_kind.num_rows < restored.by_kind[kind].num_rows for kind, rows_of_kind in untrusted.items()):
-            # There are rows of both sorts: a table of its own shows first that nothing in the untrusted ones is pickled.
-            _fill(type(table)(meta), _Reader(meta, untrusted, stored_ttl, now, trusted=False))
+            # There are rows of both sorts: reading the untrusted ones alone shows first that nothing in them is pickled.
+            _Reader(meta, untrusted, stored_ttl, now, trusted=False).read()
             trusted = True
-        _fill(table, _Reader(meta, restored.by_kind, stored_ttl, now, trusted=trusted))
+        loaded = _Reader(meta, restored.by_kind, stored_ttl, now, trusted=trusted).read()
     except (CorruptCheckpointError, ForeignCheckpointError) as error:
         raise type(error)(f"state {name!r} of operator {uid}: {error}") from error
-
-
-def _fill(table: Table, reader: _Reader) -> None:
-    meta = table.meta
-    match table:
-        case tables.ValueTable() | PaneTable():
-            reader.fill_values(table)
-        case tables.ListTable() if meta.key_type is None:
-            reader.fill_operator_list(table)
-        case tables.ListTable() | GroupedLists():
-            reader.fill_lists(table)
-        case MapTable() if meta.key_type is None:
-            reader.fill_broadcast(table)
-        case MapTable():
-            reader.fill_maps(table)
-        case TimerTable():
-            reader.fill_timers(table)
-        case _:
-            raise AssertionError(f"{type(table).__name__} is in no checkpoint")
+    into: Any = table
+    if meta.kind == tables.TIMERS:
+        event_time, processing_time = loaded
+        into.event_time.load(event_time)
+        into.processing_time.load(processing_time)
+    else:
+        into.load(*loaded)
 
 
 def _all_plain(keys: list[Any]) -> bool:
@@ -402,14 +389,42 @@ class _Reader:
             )
         return addresses
 
-    def fill_values(self, table: tables.ValueTable | PaneTable) -> None:
-        table.load(self._distinct(self._rows), self._frozen(table.codec, self._rows["value"]))
+    def read(self) -> tuple[Any, ...]:
+        """Return what the `load` of a table of this kind takes; for timers, what those of both its queues take."""
+        match self._meta.kind:
+            case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
+                return self._distinct(self._rows), self._values()
+            case tables.LIST:
+                return self._distinct(self._rows), self._lists()
+            case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
+                elements = self._values()
+                return ([tables.OPERATOR_ADDRESS], [elements]) if elements else ([], [])
+            case tables.MAP:
+                user_keys, values = self._user_keys(), self._values()
+                return self._addresses(self._rows), user_keys, values
+            case tables.OPERATOR_BROADCAST:
+                user_keys = self._user_keys()
+                return [tables.OPERATOR_ADDRESS] * len(user_keys), user_keys, self._values()
+            case tables.TIMERS:
+                return self._timers(rows.TIMER_EVENT), self._timers(rows.TIMER_PROCESSING)
+            case _:
+                raise AssertionError(f"state of kind {self._meta.kind!r} is in no checkpoint")
 
-    def fill_lists(self, table: tables.ListTable | GroupedLists) -> None:
+    @property
+    def _value_codec(self) -> Codec:
+        return codec_of(self._meta.types[-1], ttl=self._meta.ttl)
+
+    def _values(self) -> list[Any]:
+        return self._frozen(self._value_codec, self._rows["value"])
+
+    def _user_keys(self) -> list[Any]:
+        return decode_all(codec_of(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
+
+    def _lists(self) -> list[list[Any]]:
         lists = [self._split(data) for data in self._rows["value"].to_pylist()]
         flat = [element for elements in lists for element in elements]
-        frozen = iter(self._frozen(table.codec, pa.chunked_array([pa.array(flat, pa.large_binary())])))
-        table.load(self._distinct(self._rows), [list(islice(frozen, len(elements))) for elements in lists])
+        frozen = iter(self._frozen(self._value_codec, pa.chunked_array([pa.array(flat, pa.large_binary())])))
+        return [list(islice(frozen, len(elements))) for elements in lists]
 
     @staticmethod
     def _split(data: bytes) -> list[bytes]:
@@ -418,31 +433,11 @@ class _Reader:
         except msgspec.MsgspecError as error:
             raise CorruptCheckpointError(f"a list of a state file cannot be read: {error}") from error
 
-    def fill_operator_list(self, table: tables.ListTable) -> None:
-        elements = self._frozen(table.codec, self._rows["value"])
-        if elements:
-            table.data[tables.OPERATOR_ADDRESS] = elements
-
-    def fill_maps(self, table: MapTable) -> None:
-        user_codec = codec_of(self._meta.types[0], trusted=self._trusted)
-        user_keys = decode_all(user_codec, self._rows["user_key"])
-        values = self._frozen(table.codec, self._rows["value"])
-        for address, key, value in zip(self._addresses(self._rows), user_keys, values, strict=True):
-            table.data.setdefault(address, {})[key] = value
-
-    def fill_broadcast(self, table: MapTable) -> None:
-        user_keys = decode_all(codec_of(self._meta.types[0], trusted=self._trusted), self._rows["user_key"])
-        values = self._frozen(table.codec, self._rows["value"])
-        if user_keys:
-            table.data[tables.OPERATOR_ADDRESS] = dict(zip(user_keys, values, strict=True))
-
-    def fill_timers(self, table: TimerTable) -> None:
-        for kind, queue in ((rows.TIMER_EVENT, table.event_time), (rows.TIMER_PROCESSING, table.processing_time)):
-            chosen = self._by_kind.get(kind)
-            if chosen is None:
-                continue
-            timers: dict[int, list[Address]] = {}
+    def _timers(self, kind: str) -> dict[int, list[Address]]:
+        timers: dict[int, list[Address]] = {}
+        chosen = self._by_kind.get(kind)
+        if chosen is not None:
             timestamps = decode_all(tables.LONG_CODEC, chosen["value"])
             for timestamp, address in zip(timestamps, self._addresses(chosen), strict=True):
                 timers.setdefault(timestamp, []).append(address)
-            queue.fill(timers)
+        return timers

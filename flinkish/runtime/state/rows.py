@@ -9,12 +9,14 @@ Columns `..._json` are for people, null where a value has no such form, and neve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from flinkish.common.errors import CorruptCheckpointError
+from flinkish.common.ids import OperatorUid
 
 FORMAT = 1
 
@@ -44,6 +46,17 @@ COLUMNS = (
     "value_json",
     "checkpoint_id",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """Which part of an operator's state a subtask takes over."""
+
+    uid: OperatorUid
+    subtask: int
+    parallelism: int
+    max_parallelism: int
+    keyed: bool
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.runtime.key_groups import may_be_wrapped, original_key
 from flinkish.runtime.protocol import Barrier, StateFile
 from flinkish.runtime.state import rows, tables
+from flinkish.runtime.state.backend import GroupedLists, ListTable, MapTable, PaneTable, Table, TimerQueue, TimerTable, ValueTable
 from flinkish.runtime.state.codec import Codec, codec_of, encode_untyped
 from flinkish.runtime.state.columns import (
     binary_column,
@@ -36,10 +37,8 @@ from flinkish.runtime.state.columns import (
     json_of,
     key_groups_of,
 )
-from flinkish.runtime.state.grouped import GroupedLists, MapTable, PaneTable
 from flinkish.runtime.state.restore import RestoredRows
-from flinkish.runtime.state.tables import Address, Namespaced, Table, TableMeta, key_of
-from flinkish.runtime.state.timers import TimerQueue, TimerTable
+from flinkish.runtime.state.tables import Address, Namespaced, TableMeta, key_of
 
 #: Most rows and about how many bytes of one Parquet row group, and of the Arrow batch it is made from: bounds the memory that a
 #: snapshot takes. An Arrow column of bytes counts them in 32 bits, so that Spark and Delta can read it.
@@ -318,22 +317,23 @@ def declaration_of(meta: TableMeta) -> rows.Declaration:
 
 def rows_of(table: Table, subtask: int) -> Iterator[Rows]:
     """Return all rows of a table, in batches. `subtask` is recorded with elements of operator state."""
-    match table:
-        case tables.ValueTable() | PaneTable():
-            yield from _value_rows(table)
-        case tables.ListTable() if table.meta.key_type is None:
-            yield from _operator_list_rows(table, subtask)
-        case tables.ListTable() | GroupedLists():
-            yield from _list_rows(table)
-        case MapTable() if table.meta.key_type is None:
-            yield from _broadcast_rows(table, subtask)
-        case MapTable():
-            yield from _map_rows(table)
-        case TimerTable():
-            yield from _timer_rows(table, table.event_time, rows.TIMER_EVENT)
-            yield from _timer_rows(table, table.processing_time, rows.TIMER_PROCESSING)
+    match table.meta.kind:
+        case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
+            yield from _value_rows(cast(ValueTable | PaneTable, table))
+        case tables.OPERATOR_LIST | tables.OPERATOR_UNION:
+            yield from _operator_list_rows(cast(ListTable, table), subtask)
+        case tables.LIST:
+            yield from _list_rows(cast(ListTable | GroupedLists, table))
+        case tables.OPERATOR_BROADCAST:
+            yield from _broadcast_rows(cast(MapTable, table), subtask)
+        case tables.MAP:
+            yield from _map_rows(cast(MapTable, table))
+        case tables.TIMERS:
+            timers = cast(TimerTable, table)
+            yield from _timer_rows(timers.meta, timers.event_time, rows.TIMER_EVENT)
+            yield from _timer_rows(timers.meta, timers.processing_time, rows.TIMER_PROCESSING)
         case _:
-            return
+            raise AssertionError(f"state of kind {table.meta.kind!r} is in no checkpoint")
 
 
 class _Keys:
@@ -394,7 +394,7 @@ class _Batches:
         return batch
 
 
-def _value_rows(table: tables.ValueTable | PaneTable) -> Iterator[Rows]:
+def _value_rows(table: ValueTable | PaneTable) -> Iterator[Rows]:
     keys, batches = _Keys(table.meta), _Batches(table.rows())
     for batch in batches:
         addresses, values = zip(*batch, strict=True)
@@ -402,7 +402,7 @@ def _value_rows(table: tables.ValueTable | PaneTable) -> Iterator[Rows]:
         yield batches.made(Rows(table.meta.kind, *keys.columns(addresses), None, column))
 
 
-def _list_rows(table: tables.ListTable | GroupedLists) -> Iterator[Rows]:
+def _list_rows(table: ListTable | GroupedLists) -> Iterator[Rows]:
     keys, encode, batches = _Keys(table.meta), table.codec.encode_frozen, _Batches(table.rows())
     for batch in batches:
         addresses, lists = zip(*batch, strict=True)
@@ -418,8 +418,8 @@ def _json_list(codec: Codec, encodings: list[bytes]) -> str | None:
     return "[" + ",".join(json_of(codec, encoding) or "null" for encoding in encodings) + "]"
 
 
-def _operator_list_rows(table: tables.ListTable, subtask: int) -> Iterator[Rows]:
-    batches, start = _Batches(table.data.get(tables.OPERATOR_ADDRESS, [])), 0
+def _operator_list_rows(table: ListTable, subtask: int) -> Iterator[Rows]:
+    batches, start = _Batches(dict(table.rows()).get(tables.OPERATOR_ADDRESS, [])), 0
     for batch in batches:
         positions = _position_column(subtask, start, len(batch))
         groups = pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch))
@@ -434,10 +434,7 @@ def _position_column(subtask: int, start: int, count: int) -> Column:
 
 
 def _map_rows(table: MapTable) -> Iterator[Rows]:
-    keys = _Keys(table.meta)
-    table.freeze()
-    flat = ((address, key, frozen) for address, entries in table.data.items() for key, frozen in entries.items())
-    batches = _Batches(flat)
+    keys, batches = _Keys(table.meta), _Batches(table.rows())
     for batch in batches:
         addresses, user_keys, values = zip(*batch, strict=True)
         user_key_column = _column(table.key_codec, user_keys, frozen=False)
@@ -446,10 +443,9 @@ def _map_rows(table: MapTable) -> Iterator[Rows]:
 
 
 def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
-    table.freeze()
-    batches = _Batches(table.data.get(tables.OPERATOR_ADDRESS, {}).items())
+    batches = _Batches(table.rows())
     for batch in batches:
-        user_keys, values = zip(*batch, strict=True)
+        _, user_keys, values = zip(*batch, strict=True)
         made = Rows(
             table.meta.kind,
             pa.repeat(pa.scalar(rows.NO_KEY_GROUP, pa.int32()), len(batch)),
@@ -461,9 +457,8 @@ def _broadcast_rows(table: MapTable, subtask: int) -> Iterator[Rows]:
         yield batches.made(made)
 
 
-def _timer_rows(table: TimerTable, queue: TimerQueue, kind: str) -> Iterator[Rows]:
-    keys = _Keys(table.meta)
-    batches = _Batches(queue)
+def _timer_rows(meta: TableMeta, queue: TimerQueue, kind: str) -> Iterator[Rows]:
+    keys, batches = _Keys(meta), _Batches(queue)
     for batch in batches:
         timestamps, addresses = zip(*batch, strict=True)
         yield batches.made(Rows(kind, *keys.columns(addresses), None, _column(tables.LONG_CODEC, timestamps, frozen=True)))

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from flinkish.datastream.state import StateTtlConfig
-from flinkish.runtime.state.grouped import MapTable
-from flinkish.runtime.state.tables import ListTable, Table, ValueTable
+from flinkish.runtime.state.backend import ExpiringTable
 
 #: Entries looked at by each epoch's sweep, beside a few for each that the epoch changed: bounds what it adds to an epoch (0.3
 #: ms).
@@ -55,7 +54,7 @@ class TtlPolicy:
 class Sweeper:
     """Removes expired values of a table, going round it bit by bit."""
 
-    def __init__(self, table: Table, policy: TtlPolicy, now: Callable[[], int]) -> None:
+    def __init__(self, table: ExpiringTable, policy: TtlPolicy, now: Callable[[], int]) -> None:
         self._table = table
         self._policy = policy
         self._now = now
@@ -76,35 +75,10 @@ class Sweeper:
         self._sweep(self._table.addresses())
 
     def _sweep(self, addresses: Iterable[Any]) -> None:
-        table, now = self._table, self._now()
-        match table:
-            case ValueTable():
-                self._sweep_values(table, addresses, now)
-            case ListTable():
-                self._sweep_lists(table, addresses, now)
-            case MapTable():
-                self._sweep_maps(table, addresses, now)
+        is_expired, now = self._policy.is_expired, self._now()
+        self._table.drop_expired(addresses, lambda frozen: is_expired(_stamp(frozen), now))
 
-    def _stamp(self, frozen: Any) -> int:
-        stamp: int = _stamp_decoder.decode(frozen)[0] if frozen.__class__ is bytes else frozen[0]
-        return stamp
 
-    def _sweep_values(self, table: ValueTable, addresses: Iterable[Any], now: int) -> None:
-        for address in addresses:
-            frozen = table.data.get(address)
-            if frozen is not None and address not in table.hot and self._policy.is_expired(self._stamp(frozen), now):
-                table.remove(address)
-
-    def _sweep_lists(self, table: ListTable, addresses: Iterable[Any], now: int) -> None:
-        for address in addresses:
-            elements = table.data.get(address, [])
-            alive = [element for element in elements if not self._policy.is_expired(self._stamp(element), now)]
-            if len(alive) < len(elements):
-                table.replace_frozen(address, alive)
-
-    def _sweep_maps(self, table: MapTable, addresses: Iterable[Any], now: int) -> None:
-        for address in addresses:
-            hot = table.hot.get(address, {})
-            for key, frozen in list(table.data.get(address, {}).items()):
-                if key not in hot and self._policy.is_expired(self._stamp(frozen), now):
-                    table.remove(address, key)
+def _stamp(frozen: Any) -> int:
+    stamp: int = _stamp_decoder.decode(frozen)[0] if frozen.__class__ is bytes else frozen[0]
+    return stamp

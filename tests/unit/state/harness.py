@@ -6,12 +6,15 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.ids import AttemptId, CheckpointId, OperatorUid
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.key_groups import key_group_range
 from flinkish.runtime.protocol import Barrier, Restore, StateFile
+from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.keyed import KeyedStateBackend
-from flinkish.runtime.state.level_state import LevelState, OperatorState, RestoreRequest
+from flinkish.runtime.state.level_state import LevelState, OperatorState
+from flinkish.runtime.state.rows import RestoreRequest
 
 UID = OperatorUid("op")
 MAX_PARALLELISM = 16
@@ -45,7 +48,13 @@ class Slot:
 
     def load(self, blob: bytes) -> LevelState:
         return LevelState.load(
-            blob, attempt_id=self.attempt, slot=self.subtask, level=1, scratch=self.folder / "scratch", ids=self.ids
+            blob,
+            attempt_id=self.attempt,
+            slot=self.subtask,
+            level=1,
+            scratch=self.folder / "scratch",
+            ids=self.ids,
+            backend=make_backend(Configuration()),
         )
 
     def open(self) -> None:

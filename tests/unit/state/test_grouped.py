@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from flinkish.common import pickling
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.state import ListStateDescriptor, ReducingStateDescriptor
-from flinkish.runtime.state.grouped import GroupedLists, PaneTable
-from flinkish.runtime.state.level_state import _make_table
-from flinkish.runtime.state.tables import LIST, REDUCING, Grouping, Namespaced, Table, TableMeta
+from flinkish.runtime.state.heap.backend import make_table
+from flinkish.runtime.state.heap.grouped import HeapGroupedLists, HeapPaneTable
+from flinkish.runtime.state.heap.tables import HeapTable
+from flinkish.runtime.state.tables import LIST, REDUCING, Grouping, Namespaced, TableMeta
 from tests.unit.state.harness import Slot
 
 KEYS, WINDOWS = st.sampled_from("abc"), st.sampled_from([(0, 10), (10, 20), (20, 30)])
@@ -41,18 +42,18 @@ def meta_of(kind: str, type_info: TypeInformation, grouped_by: Grouping) -> Tabl
     return TableMeta(kind=kind, key_type=Types.STRING(), types=(type_info,), max_parallelism=16, grouped_by=grouped_by)
 
 
-def replayed(table: Table, changes: list[Any]) -> Table:
-    copy = _make_table(table.meta)
+def replayed(table: HeapTable, changes: list[Any]) -> HeapTable:
+    copy = make_table(table.meta)
     for full, change in changes:
         if full:
-            copy = _make_table(table.meta)
+            copy = make_table(table.meta)
             copy.fill(pickling.loads(change))
         else:
             copy.apply(pickling.loads(change))
     return copy
 
 
-def logged(table: Table) -> list[tuple[bool, bytes]]:
+def logged(table: HeapTable) -> list[tuple[bool, bytes]]:
     changes = table.take_changes()
     return [] if changes is None else [(False, pickling.dumps(changes))]
 
@@ -61,8 +62,8 @@ def logged(table: Table) -> list[tuple[bool, bytes]]:
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
 def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: TypeInformation, steps: list[Any]) -> None:
-    table = _make_table(meta_of(REDUCING, type_info, "namespace"))
-    assert isinstance(table, PaneTable)
+    table = make_table(meta_of(REDUCING, type_info, "namespace"))
+    assert isinstance(table, HeapPaneTable)
     model: dict[Any, dict[str, Any]] = {}
     log: list[tuple[bool, bytes]] = []
     for step in [*steps, ("log",)]:
@@ -85,7 +86,7 @@ def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: Typ
                 log.append((True, pickling.dumps(table.dump())))
         assert table.is_empty() == (not model)
     for found in (table, replayed(table, log)):
-        assert isinstance(found, PaneTable)
+        assert isinstance(found, HeapPaneTable)
         assert {window: list(found.copies(window)) for window in found.data} == {
             window: list(entries.items()) for window, entries in model.items()
         }
@@ -98,8 +99,8 @@ def test_panes_are_those_of_a_model_also_when_the_log_is_replayed(type_info: Typ
 def test_lists_are_those_of_a_model_also_when_the_log_is_replayed(
     grouped_by: Grouping, type_info: TypeInformation, steps: list[Any]
 ) -> None:
-    table = _make_table(meta_of(LIST, type_info, grouped_by))
-    assert isinstance(table, GroupedLists)
+    table = make_table(meta_of(LIST, type_info, grouped_by))
+    assert isinstance(table, HeapGroupedLists)
     model: dict[Any, dict[Any, list[Any]]] = {}
     log: list[tuple[bool, bytes]] = []
     for step in [*steps, ("log",)]:
@@ -122,17 +123,14 @@ def test_lists_are_those_of_a_model_also_when_the_log_is_replayed(
                 log.append((True, pickling.dumps(table.dump())))
         assert table.is_empty() == (not model)
     for found in (table, replayed(table, log)):
-        assert isinstance(found, GroupedLists)
-        thawed = {
-            group: {member: found.thawed(elements) for member, elements in members.items()}
-            for group, members in found.data.items()
-        }
+        assert isinstance(found, HeapGroupedLists)
+        thawed = {group: {member: found.get(group, member) for member in members} for group, members in found.data.items()}
         assert thawed == model
 
 
 def test_a_copy_can_be_changed_without_changing_the_state() -> None:
-    table = _make_table(meta_of(REDUCING, Types.LIST(Types.LONG()), "namespace"))
-    assert isinstance(table, PaneTable)
+    table = make_table(meta_of(REDUCING, Types.LIST(Types.LONG()), "namespace"))
+    assert isinstance(table, HeapPaneTable)
     table.put((0, 10), "a", [1])
     table.copy((0, 10), "a").append(2)
     for _, value in table.copies((0, 10)):
@@ -149,7 +147,7 @@ def test_a_copy_can_be_changed_without_changing_the_state() -> None:
 def test_a_checkpoint_does_not_tell_how_the_heap_was_grouped(descriptor: Any, make_slot: Callable[..., Slot]) -> None:
     slot = make_slot(key_type=Types.STRING())
     filled, _ = slot.backend.grouped_table_of(descriptor, "namespace")
-    put = filled.put if isinstance(filled, PaneTable) else filled.append
+    put = filled.put if isinstance(filled, HeapPaneTable) else filled.append
     expected = {Namespaced(key, window): window[0] for window in ((0, 10), (10, 20)) for key in "abc"}
     for address, number in expected.items():
         put(address.namespace, address.key, number)

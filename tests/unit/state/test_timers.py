@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 
 from flinkish.common.typeinfo import Types
+from flinkish.runtime.state.heap.timers import HeapTimerTable
 from flinkish.runtime.state.tables import TIMERS, TableMeta
-from flinkish.runtime.state.timers import InternalTimerService, TimerTable
+from flinkish.runtime.state.timers import InternalTimerService
 from tests.unit.state.harness import Slot
 
 META = TableMeta(kind=TIMERS, key_type=Types.STRING(), types=(), max_parallelism=16)
@@ -19,7 +20,7 @@ class Timers:
     """A timer service and what fired."""
 
     def __init__(self) -> None:
-        self.table = TimerTable(META)
+        self.table = HeapTimerTable(META)
         self.service = InternalTimerService(self.table)
         self.fired: list[tuple[int, Any, Any]] = []
 

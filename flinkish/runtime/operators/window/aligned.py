@@ -24,7 +24,7 @@ from flinkish.runtime.operators.window.contents import Fold
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import CONTENTS, drop_timers, panes_name, refuse_other_windows
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
-from flinkish.runtime.state.grouped import GroupedLists, PaneTable
+from flinkish.runtime.state.backend import GroupedLists, PaneTable
 
 _FIRED = "fired"
 #: Processing time (ms) up to which windows that share panes have fired, the same for all subtasks.
@@ -83,7 +83,7 @@ class AlignedWindowOperator(BaseWindowOperator):
             self._fired = max(self._kept_progress.get(), default=MIN_WATERMARK)
             # Those of windows that operator.py kept.
             drop_timers(self.timers)
-            if any(span.__class__ is not tuple for span in self._table.data):
+            if any(span.__class__ is not tuple for span in self._table.groups()):
                 raise ForeignCheckpointError(
                     f"operator {self.node.uid} cannot go on with its open windows: those of the checkpoint are not of time, but "
                     f"those of {self.assigner!r} are",
@@ -182,7 +182,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop what no window needs."""
         if passed < self._due:
             return
-        spans = sorted(self._table.data)
+        spans = sorted(self._table.groups())
         due: dict[Span, list[Span]] = {}
         for span in spans:
             for window in self._windows_of(span):
@@ -206,7 +206,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         if self.lateness and self.clear_function is not None:
             # Not of panes; see choice.py.
             window = TimeWindow(*span)
-            for key in self._table.data[span]:
+            for key in self._table.members(span):
                 self.backend.current_key = key
                 self.clear_window_function(window, span)
         self._table.clear(span)
@@ -226,9 +226,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         assert config.fold is not None
         assert config.fold_type is not None
         self._fold = Fold(config.fold, config.fold_type, self.state_name)
-        table, self._convert = self.backend.grouped_table_of(self._fold.descriptor, "namespace")
-        assert isinstance(table, PaneTable)
-        self._table = table
+        self._table, self._convert = self.backend.grouped_table_of(self._fold.descriptor, "namespace")
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
@@ -249,11 +247,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
                 late, fired = not stretch.spans, stretch.fired
                 if not late:
                     (span,) = stretch.spans
-                    live = table.data.setdefault(span, {})
-                    if immutable:
-                        dirty = table.dirty.setdefault(span, {})
-                    else:
-                        live = table.hot.setdefault(span, {})
+                    live, dirty = table.pane(span)
             if late:
                 self.late(value, time)
                 continue
@@ -336,7 +330,7 @@ class OverlappingWindowsOperator(FoldedWindowsOperator):
                 spans, fired = stretch.spans, stretch.fired
                 slow = bool(fired) or not immutable
                 if not slow:
-                    contents = [table.data.setdefault(span, {}) for span in spans]
+                    contents = [table.pane(span)[0] for span in spans]
                     keys = changed.setdefault(start, {})
             if not spans:
                 self.late(value, time)
@@ -357,7 +351,7 @@ class OverlappingWindowsOperator(FoldedWindowsOperator):
                 live[key] = accumulator
         for start, keys in changed.items():
             for span in stretches[start].spans:
-                table.dirty.setdefault(span, {}).update(keys)
+                table.pane(span)[1].update(keys)
 
 
 class SharedPanesOperator(FoldedWindowsOperator):
@@ -406,9 +400,7 @@ class ListedWindowsOperator(AlignedWindowOperator):
 
     def open(self) -> None:
         descriptor = ListStateDescriptor(self.state_name, self.config.input_type)
-        table, _ = self.backend.grouped_table_of(descriptor, "namespace")
-        assert isinstance(table, GroupedLists)
-        self._table = table
+        self._table, _ = self.backend.grouped_table_of(descriptor, "namespace")
         super().open()
 
     def process_records(self, input_index: int, records: Records) -> None:
@@ -435,11 +427,11 @@ class ListedWindowsOperator(AlignedWindowOperator):
     def _fire(self, window: Span, spans: list[Span]) -> None:
         backend = self.backend
         clears = self.clear_function is not None and not self.lateness
-        for key in self._table.data[window]:
+        for key in self._table.members(window):
             backend.current_key = key
             self._emit(window, key, window[1] - 1)
             if clears:
                 self.clear_window_function(TimeWindow(*window), window)
 
     def _emit(self, window: Span, key: Any, timestamp: int) -> None:
-        self.emit_window(TimeWindow(*window), window, self._table.thawed(self._table.data[window][key]), timestamp)
+        self.emit_window(TimeWindow(*window), window, self._table.get(window, key), timestamp)

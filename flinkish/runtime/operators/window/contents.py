@@ -16,10 +16,9 @@ from flinkish.datastream.state import AggregatingStateDescriptor, ListStateDescr
 from flinkish.program.operators import WindowConfig
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
+from flinkish.runtime.state.backend import Convert, ListTable, ValueTable
 from flinkish.runtime.state.codec import Codec
-from flinkish.runtime.state.handles import Convert
 from flinkish.runtime.state.keyed import KeyedStateBackend, NamespacedBackend
-from flinkish.runtime.state.tables import ListTable, ValueTable
 
 
 class Contents(Protocol):

@@ -20,8 +20,8 @@ from flinkish.runtime.operators.window.restored import (
     sessions,
     take_merged_windows,
 )
+from flinkish.runtime.state.backend import MapTable
 from flinkish.runtime.state.codec import codec_of
-from flinkish.runtime.state.grouped import MapTable
 from flinkish.runtime.state.handles import conversion
 
 

@@ -1,4 +1,4 @@
-"""State whose heap is a dict of dicts: maps by their key, windows that all keys share by window, lists of a key by timestamp.
+"""Tables on the heap that are a dict of dicts: maps by key, windows that all keys share by window, lists of a key by timestamp.
 
 The outer dict's keys are called groups here, those of the inner ones members. A group without members is not there. Members keep
 the order in which they came, also when the log is replayed: users see the order of a map.
@@ -6,24 +6,16 @@ the order in which they came, also when the log is replayed: users see the order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.runtime.state.backend import GroupedLists, GroupedTable, MapTable, PaneTable
 from flinkish.runtime.state.codec import SCALARS, Codec, codec_of
-from flinkish.runtime.state.tables import (
-    MISSING,
-    Address,
-    Frozen,
-    Namespaced,
-    Table,
-    TableMeta,
-    pack,
-    pack_addresses,
-    unpack,
-    unpack_addresses,
-)
+from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
+from flinkish.runtime.state.heap.tables import MISSING, HeapTable
+from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
 
 
 class _Pending:
@@ -35,8 +27,8 @@ class _Pending:
 PENDING: Any = _Pending()
 
 
-class GroupedValues(Table):
-    """A value for each member of each group, logged member by member."""
+class HeapGroupedTable(HeapTable, GroupedTable):
+    """See GroupedTable. Logged member by member."""
 
     def __init__(self, meta: TableMeta, value_type: TypeInformation) -> None:
         super().__init__(meta)
@@ -52,7 +44,6 @@ class GroupedValues(Table):
         self._check = self.codec.check_all
 
     def get(self, group: Any, member: Any) -> Any:
-        """Return a value, None if there is none."""
         members = self.data.get(group)
         if members is None:
             return None
@@ -75,7 +66,6 @@ class GroupedValues(Table):
         return value
 
     def put(self, group: Any, member: Any, value: Any) -> None:
-        """Set a value."""
         members = self.data.get(group)
         if members is None:
             members = self.data[group] = {}
@@ -99,7 +89,6 @@ class GroupedValues(Table):
                 hot[member] = value
 
     def remove(self, group: Any, member: Any) -> None:
-        """Remove a value."""
         members = self.data.get(group)
         if members is None or members.pop(member, MISSING) is MISSING:
             return
@@ -117,7 +106,6 @@ class GroupedValues(Table):
             self.hot.pop(group, None)
 
     def clear(self, group: Any) -> None:
-        """Remove all values of a group."""
         self.hot.pop(group, None)
         if self.data.pop(group, None) is not None:
             self.dirty[group] = {}
@@ -127,12 +115,10 @@ class GroupedValues(Table):
         return len(self.dirty)
 
     def contains(self, group: Any, member: Any) -> bool:
-        """Return whether there is such a value."""
         members = self.data.get(group)
         return members is not None and member in members
 
     def entries(self, group: Any) -> list[tuple[Any, Any]]:
-        """Return the members of a group with their values, in the order in which they came."""
         members = self.data.get(group)
         if members is None:
             return []
@@ -140,8 +126,13 @@ class GroupedValues(Table):
             return list(members.items())
         return [(member, self._thaw(group, member, frozen)) for member, frozen in list(members.items())]
 
-    def keys(self, group: Any) -> list[Any]:
-        """Return the members of a group, in the order in which they came."""
+    def has(self, group: Any) -> bool:
+        return group in self.data
+
+    def groups(self) -> list[Any]:
+        return list(self.data)
+
+    def members(self, group: Any) -> list[Any]:
         return list(self.data.get(group, ()))
 
     def freeze(self) -> None:
@@ -248,22 +239,41 @@ def _unpack_groups(packed: Any) -> Iterator[tuple[Any, dict[Any, Any]]]:
         yield group, dict(islice(pairs, count))
 
 
-class MapTable(GroupedValues):
-    """A map for each address. An empty map is no entry."""
+class HeapMapTable(HeapGroupedTable, MapTable):
+    """See MapTable."""
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta, meta.types[1])
         self.key_codec: Codec = codec_of(meta.types[0])
 
+    def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
+        for address in addresses:
+            hot = self.hot.get(address, {})
+            for key, frozen in list(self.data.get(address, {}).items()):
+                if key not in hot and expired(frozen):
+                    self.remove(address, key)
 
-class PaneTable(GroupedValues):
-    """Values by namespace and then by key: for windows that begin and end for all keys together.
+    def rows(self) -> Iterator[tuple[Address, Any, Frozen]]:
+        self.freeze()
+        return ((address, key, frozen) for address, entries in self.data.items() for key, frozen in entries.items())
 
-    In a checkpoint there is nothing of that: its rows are those of a ValueTable.
-    """
+    def load(self, addresses: Iterable[Address], keys: Iterable[Any], values: Iterable[Frozen]) -> None:
+        data = self.data
+        for address, key, value in zip(addresses, keys, values, strict=True):
+            data.setdefault(address, {})[key] = value
+
+
+class HeapPaneTable(HeapGroupedTable, PaneTable):
+    """See PaneTable."""
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta, meta.types[0])
+
+    def pane(self, namespace: Any) -> tuple[dict[Any, Any], dict[Any, bool]]:
+        values = self.data.setdefault(namespace, {})
+        if self.codec.immutable:
+            return values, self.dirty.setdefault(namespace, {})
+        return self.hot.setdefault(namespace, {}), {}
 
     def addresses(self) -> list[Address]:
         return [Namespaced(key, namespace) for namespace, values in self.data.items() for key in values]
@@ -273,7 +283,6 @@ class PaneTable(GroupedValues):
         return ((Namespaced(key, namespace), frozen) for namespace, values in self.data.items() for key, frozen in values.items())
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
-        """Return the keys of a namespace with their values as objects of their own: changing them changes nothing here."""
         if self.codec.immutable:
             return self.data[namespace].items()
         self.freeze()
@@ -281,24 +290,20 @@ class PaneTable(GroupedValues):
         return [(key, thaw(frozen)) for key, frozen in self.data[namespace].items()]
 
     def copy(self, namespace: Any, key: Any) -> Any:
-        """Return a value as an object of its own, None if there is none."""
         value = self.hot.get(namespace, {}).get(key, MISSING)
         if value is not MISSING:
             return self.codec.thaw(self.codec.freeze(value))
         frozen = self.data.get(namespace, {}).get(key, MISSING)
         return None if frozen is MISSING else self.codec.thaw(frozen)
 
-    def load(self, addresses: Iterable[Address], frozen: Iterable[Frozen]) -> None:
+    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
         data = self.data
-        for (key, namespace, _), value in zip(addresses, frozen, strict=True):
+        for (key, namespace, _), value in zip(addresses, values, strict=True):
             data.setdefault(namespace, {})[key] = value
 
 
-class GroupedLists(Table):
-    """A list for each key and namespace, grouped by one of them.
-
-    In a checkpoint its rows are those of a ListTable.
-    """
+class HeapGroupedLists(HeapTable, GroupedLists):
+    """See GroupedLists."""
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta)
@@ -312,7 +317,6 @@ class GroupedLists(Table):
         self._check = self.codec.check_all
 
     def append(self, group: Any, member: Any, frozen: Frozen) -> None:
-        """Add one element, as `codec.freeze` returns it."""
         members = self.data.get(group)
         if members is None:
             members = self.data[group] = {}
@@ -328,12 +332,11 @@ class GroupedLists(Table):
                 dirty[member] = len(elements)
             elements.append(frozen)
 
-    def thawed(self, elements: list[Frozen]) -> list[Any]:
-        """Return the elements of a list of `data` as objects of their own."""
+    def get(self, group: Any, member: Any) -> list[Any]:
+        elements = self.data[group][member]
         return list(elements) if self.codec.immutable else list(map(self.codec.thaw, elements))
 
     def remove(self, group: Any, member: Any) -> None:
-        """Remove a whole list."""
         members = self.data.get(group)
         if members is None or members.pop(member, None) is None:
             return
@@ -346,10 +349,15 @@ class GroupedLists(Table):
             del self.data[group]
 
     def clear(self, group: Any) -> None:
-        """Remove all lists of a group."""
         if self.data.pop(group, None) is not None:
             self.dirty[group] = {}
             self.cleared.add(group)
+
+    def groups(self) -> list[Any]:
+        return list(self.data)
+
+    def members(self, group: Any) -> list[Any]:
+        return list(self.data.get(group, ()))
 
     def changed(self) -> int:
         return len(self.dirty)
@@ -412,8 +420,8 @@ class GroupedLists(Table):
             for member, elements in members.items():
                 yield (Namespaced(member, group) if self._by_namespace else Namespaced(group, member)), elements
 
-    def load(self, addresses: Iterable[Address], frozen: Iterable[list[Frozen]]) -> None:
-        for (key, namespace, _), elements in zip(addresses, frozen, strict=True):
+    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
+        for (key, namespace, _), elements in zip(addresses, lists, strict=True):
             group, member = (namespace, key) if self._by_namespace else (key, namespace)
             self.data.setdefault(group, {})[member] = elements
 

@@ -1,0 +1,347 @@
+"""Tables on the heap: values, lists, what the runtime itself keeps; and what changed in them in this epoch.
+
+Rule of all tables: what the heap holds between epochs is exactly what a replay of the change log gives. Values that cannot
+change are kept as they are. All others live as objects only within an epoch, from the first time they are touched; at its end
+they are *frozen* to their encoded bytes (codec.py), compared with what was there, and logged if they differ. So an object that
+a function changes in place without update() is stored like one it updated, and no reference that user code keeps can reach the
+state in a later epoch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from itertools import chain, islice
+from typing import Any
+
+from flinkish.datastream.state import ValueState
+from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
+from flinkish.runtime.state.codec import SCALARS, Codec, codec_of
+from flinkish.runtime.state.heap.handles import FastValueState, ObjectValueState
+from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
+from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()
+
+
+class HeapTable(ABC):
+    """One state of one operator in one subtask."""
+
+    def __init__(self, meta: TableMeta) -> None:
+        self.meta = meta
+
+    @abstractmethod
+    def take_changes(self) -> Any:
+        """Return what changed since the last call, as data for the log; None if nothing did. Freezes all objects."""
+
+    @abstractmethod
+    def apply(self, changes: Any) -> None:
+        """Do again what `take_changes` gave."""
+
+    @abstractmethod
+    def dump(self) -> Any:
+        """Return all of it, for `fill`; nothing may be changed in what is returned."""
+
+    @abstractmethod
+    def fill(self, dumped: Any) -> None:
+        """Set an empty table to what was dumped."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """See Table."""
+
+    def freeze(self) -> None:  # noqa: B027 - most tables have nothing to do here
+        """Turn objects that were touched into their encodings."""
+
+    def forget(self, *, logged: bool) -> None:
+        """See Table."""
+        raise AssertionError(f"a {type(self).__name__} holds no keyed state")
+
+    def changed(self) -> int:
+        """See Table."""
+        return 0
+
+    def addresses(self) -> list[Address]:
+        """See Table."""
+        return []
+
+
+class HeapValueTable(HeapTable, ValueTable):
+    """See ValueTable."""
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta)
+        self.codec: Codec = codec_of(meta.types[0], ttl=meta.ttl)
+        self.data: dict[Address, Frozen] = {}
+        #: Objects that were touched in this epoch; used only if values can change.
+        self.hot: dict[Address, Any] = {}
+        #: Addresses that were written or cleared in this epoch.
+        self.dirty: dict[Address, None] = {}
+        self._check = self.codec.check_all
+
+    def get(self, address: Address) -> Any:
+        if self.codec.immutable:
+            return self.data.get(address)
+        value = self.hot.get(address, MISSING)
+        if value is not MISSING:
+            return value
+        frozen = self.data.get(address, MISSING)
+        if frozen is MISSING:
+            return None
+        value = self.codec.thaw(frozen)
+        if value.__class__ not in SCALARS:
+            self.hot[address] = value
+        return value
+
+    def put(self, address: Address, value: Any) -> None:
+        if self.codec.immutable:
+            self.data[address] = value
+            self.dirty[address] = None
+        elif self.codec.untyped and value.__class__ in SCALARS:
+            self.hot.pop(address, None)
+            self.data[address] = value
+            self.dirty[address] = None
+        else:
+            self.hot[address] = value
+
+    def value_state(self, scope: Scope, convert: Convert | None) -> ValueState[Any]:
+        return (FastValueState if self.codec.immutable else ObjectValueState)(scope, self, convert)
+
+    def changed(self) -> int:
+        return len(self.dirty)
+
+    def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
+        for address in addresses:
+            frozen = self.data.get(address)
+            if frozen is not None and address not in self.hot and expired(frozen):
+                self.remove(address)
+
+    def remove(self, address: Address) -> None:
+        self.hot.pop(address, None)
+        if self.data.pop(address, MISSING) is not MISSING:
+            self.dirty[address] = None
+
+    def freeze(self) -> None:
+        hot = self.hot
+        if hot:
+            data, dirty, freeze = self.data, self.dirty, self.codec.freeze
+            for address, value in hot.items():
+                frozen = freeze(value)
+                before = data.get(address, MISSING)
+                if before.__class__ is not frozen.__class__ or before != frozen:
+                    data[address] = frozen
+                    dirty[address] = None
+            hot.clear()
+
+    def forget(self, *, logged: bool) -> None:
+        if logged:
+            self.dirty.update(dict.fromkeys(self.data))
+        else:
+            self.dirty.clear()
+        self.data.clear()
+        self.hot.clear()
+
+    def take_changes(self) -> tuple[Any, Any, Any] | None:
+        """Addresses and values that were set; addresses that were removed."""
+        self.freeze()
+        dirty, data = self.dirty, self.data
+        if not dirty:
+            return None
+        updated, removed = list(dirty), []
+        try:
+            values = list(map(data.__getitem__, updated))
+        except KeyError:
+            updated = [address for address in dirty if address in data]
+            removed = [address for address in dirty if address not in data]
+            values = list(map(data.__getitem__, updated))
+        if self._check is not None:
+            self._check(values)
+        dirty.clear()
+        return pack_addresses(updated), pack(values), pack_addresses(removed)
+
+    def apply(self, changes: tuple[Any, Any, Any]) -> None:
+        updated, values, removed = changes
+        self.fill((updated, values))
+        for address in unpack_addresses(removed):
+            self.data.pop(address, None)
+
+    def entries(self) -> dict[Address, Frozen]:
+        """Return all values, frozen; not to be changed."""
+        self.freeze()
+        return self.data
+
+    def dump(self) -> tuple[Any, Any]:
+        data = self.entries()
+        return pack_addresses(list(data)), pack(list(data.values()))
+
+    def fill(self, dumped: tuple[Any, Any]) -> None:
+        addresses, values = dumped
+        self.data.update(zip(unpack_addresses(addresses), unpack(values), strict=True))
+
+    def rows(self) -> Iterator[tuple[Address, Frozen]]:
+        return iter(self.entries().items())
+
+    def load(self, addresses: Iterable[Address], values: Iterable[Frozen]) -> None:
+        self.data.update(zip(addresses, values, strict=True))
+
+    def addresses(self) -> list[Address]:
+        return list(self.entries())
+
+    def is_empty(self) -> bool:
+        return not self.data and not self.hot
+
+
+class HeapListTable(HeapTable, ListTable):
+    """See ListTable. As elements are frozen when they are added, only what was appended is logged."""
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta)
+        self.codec: Codec = codec_of(meta.types[0], ttl=meta.ttl)
+        self.data: dict[Address, list[Frozen]] = {}
+        #: How many elements from the front are as they were at the start of the epoch.
+        self.dirty: dict[Address, int] = {}
+        self._check = self.codec.check_all
+
+    def append(self, address: Address, value: Any) -> None:
+        frozen = value if self.codec.immutable else self.codec.freeze(value)
+        elements = self.data.get(address)
+        if elements is None:
+            self.data[address] = [frozen]
+            self.dirty.setdefault(address, 0)
+        else:
+            if address not in self.dirty:
+                self.dirty[address] = len(elements)
+            elements.append(frozen)
+
+    def get(self, address: Address) -> list[Any]:
+        elements = self.data.get(address)
+        if elements is None:
+            return []
+        return list(elements) if self.codec.immutable else list(map(self.codec.thaw, elements))
+
+    def replace(self, address: Address, values: Iterable[Any]) -> None:
+        self._replace_frozen(address, list(values) if self.codec.immutable else list(map(self.codec.freeze, values)))
+
+    def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
+        for address in addresses:
+            elements = self.data.get(address, [])
+            alive = [element for element in elements if not expired(element)]
+            if len(alive) < len(elements):
+                self._replace_frozen(address, alive)
+
+    def _replace_frozen(self, address: Address, frozen: list[Frozen]) -> None:
+        if frozen:
+            self.data[address] = frozen
+            self.dirty[address] = 0
+        else:
+            self.remove(address)
+
+    def changed(self) -> int:
+        return len(self.dirty)
+
+    def remove(self, address: Address) -> None:
+        if self.data.pop(address, None) is not None:
+            self.dirty[address] = 0
+
+    def forget(self, *, logged: bool) -> None:
+        self.dirty = dict.fromkeys((*self.data, *self.dirty), 0) if logged else {}
+        self.data.clear()
+
+    def take_changes(self) -> tuple[Any, Any, Any, Any] | None:
+        """Addresses; how many elements of each are as they were, and how many follow; these in one row."""
+        if not self.dirty:
+            return None
+        empty: list[Frozen] = []
+        added = [self.data.get(address, empty)[kept:] for address, kept in self.dirty.items()]
+        flat = list(chain.from_iterable(added))
+        if self._check is not None:
+            self._check(flat)
+        changes = pack_addresses(list(self.dirty)), pack(list(self.dirty.values())), pack(list(map(len, added))), pack(flat)
+        self.dirty.clear()
+        return changes
+
+    def apply(self, changes: tuple[Any, Any, Any, Any]) -> None:
+        addresses, kept, counts, flat = changes
+        elements = iter(unpack(flat))
+        for address, start, count in zip(unpack_addresses(addresses), unpack(kept), unpack(counts), strict=True):
+            stored = self.data.setdefault(address, [])
+            stored[start:] = islice(elements, count)
+            if not stored:
+                del self.data[address]
+
+    def dump(self) -> tuple[Any, Any, Any]:
+        lists = self.data.values()
+        return pack_addresses(list(self.data)), pack(list(map(len, lists))), pack(list(chain.from_iterable(lists)))
+
+    def fill(self, dumped: tuple[Any, Any, Any]) -> None:
+        addresses, counts, flat = dumped
+        elements = iter(unpack(flat))
+        for address, count in zip(unpack_addresses(addresses), unpack(counts), strict=True):
+            self.data[address] = list(islice(elements, count))
+
+    def rows(self) -> Iterator[tuple[Address, list[Frozen]]]:
+        return iter(self.data.items())
+
+    def load(self, addresses: Iterable[Address], lists: Iterable[list[Frozen]]) -> None:
+        self.data.update(zip(addresses, lists, strict=True))
+
+    def addresses(self) -> list[Address]:
+        return list(self.data)
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+class HeapInternalTable(HeapTable, MutableMapping[Any, Any]):
+    """A dict of the runtime's own: logged, but in no checkpoint. Values are replaced, never changed in place."""
+
+    def __init__(self) -> None:
+        super().__init__(INTERNAL_META)
+        self._data: dict[Any, Any] = {}
+        self._dirty: dict[Any, None] = {}
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._data[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._data[key] = value
+        self._dirty[key] = None
+
+    def __delitem__(self, key: Any) -> None:
+        del self._data[key]
+        self._dirty[key] = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def take_changes(self) -> tuple[dict[Any, Any], list[Any]] | None:
+        if not self._dirty:
+            return None
+        updated = {key: self._data[key] for key in self._dirty if key in self._data}
+        removed = [key for key in self._dirty if key not in self._data]
+        self._dirty.clear()
+        return updated, removed
+
+    def apply(self, changes: tuple[dict[Any, Any], list[Any]]) -> None:
+        updated, removed = changes
+        self._data.update(updated)
+        for key in removed:
+            self._data.pop(key, None)
+
+    def dump(self) -> dict[Any, Any]:
+        return self._data
+
+    def fill(self, dumped: dict[Any, Any]) -> None:
+        self._data.update(dumped)
+
+    def is_empty(self) -> bool:
+        return not self._data

@@ -1,0 +1,166 @@
+"""Timers on the heap: in time order, one for each (time, key, namespace), in log and checkpoints."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+from flinkish.runtime.state.backend import Fire, Look, TimerQueue
+from flinkish.runtime.state.heap.tables import HeapTable
+from flinkish.runtime.state.tables import Address, TableMeta, key_of, namespace_of
+
+#: Timers that fire between two looks.
+_LOOK = 1_000
+
+#: One change: registered or not, timestamp, address.
+_Change = tuple[bool, int, Address]
+
+
+class HeapTimerQueue(TimerQueue):
+    """See TimerQueue: a set of addresses for each timestamp, and a heap of the timestamps.
+
+    A timestamp whose timers were all deleted stays in
+    the heap until it comes up, or the heap is twice as large as it need be.
+    """
+
+    __slots__ = ("_changes", "_heap", "by_time", "size")
+
+    def __init__(self) -> None:
+        self.by_time: dict[int, dict[Address, None]] = {}
+        self.size = 0
+        self._heap: list[int] = []
+        self._changes: list[_Change] = []
+
+    def register(self, timestamp: int, address: Address) -> None:
+        timers = self.by_time.get(timestamp)
+        if timers is None:
+            self.by_time[timestamp] = {address: None}
+            heapq.heappush(self._heap, timestamp)
+        elif address in timers:
+            return
+        else:
+            timers[address] = None
+        self.size += 1
+        self._changes.append((True, timestamp, address))
+
+    def delete(self, timestamp: int, address: Address) -> None:
+        timers = self.by_time.get(timestamp)
+        if timers is not None and address in timers:
+            self._remove(timestamp, timers, address)
+            if len(self._heap) > 2 * len(self.by_time) + 1_000:
+                self._heap = sorted(self.by_time)
+
+    def _remove(self, timestamp: int, timers: dict[Address, None], address: Address) -> None:
+        del timers[address]
+        if not timers:
+            del self.by_time[timestamp]
+        self.size -= 1
+        self._changes.append((False, timestamp, address))
+
+    def next(self) -> int | None:
+        heap, by_time = self._heap, self.by_time
+        while heap and heap[0] not in by_time:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def advance(self, timestamp: int, fire: Fire, look: Look) -> None:
+        fired = looked = 0
+        while (due := self.next()) is not None and due <= timestamp:
+            fired += self._fire_all(due, fire)
+            if fired - looked >= _LOOK:
+                looked = fired
+                look(fired)
+
+    def _fire_all(self, due: int, fire: Fire) -> int:
+        """Fire the timers of one timestamp until there are none, or an earlier one was registered; return how many fired."""
+        timers = self.by_time[due]
+        fired = 0
+        for address in list(islice(timers, _LOOK)):
+            if address in timers:
+                self._remove(due, timers, address)
+                fired += 1
+                fire(due, key_of(address), namespace_of(address))
+                if self.by_time.get(due) is not timers or self._heap[0] < due:
+                    # All deleted, and perhaps registered anew; or an earlier one is due: look again.
+                    break
+        return fired
+
+    def advance_clock(self, now: int, fire: Fire, look: Look) -> None:
+        present = list(self.by_time.get(now, ()))
+        self.advance(now - 1, fire, look)
+        timers = self.by_time.get(now, {})
+        for fired, address in enumerate(present):
+            if address in timers:
+                self._remove(now, timers, address)
+                fire(now, key_of(address), namespace_of(address))
+                timers = self.by_time.get(now, {})
+            if fired % _LOOK == _LOOK - 1:
+                look(fired)
+
+    def forget(self, *, logged: bool) -> None:
+        if logged:
+            self._changes += [(False, timestamp, address) for timestamp, address in self]
+        else:
+            self._changes.clear()
+        self.by_time.clear()
+        self._heap.clear()
+        self.size = 0
+
+    def __iter__(self) -> Iterator[tuple[int, Address]]:
+        for timestamp in sorted(self.by_time):
+            for address in self.by_time[timestamp]:
+                yield timestamp, address
+
+    def take_changes(self) -> list[_Change]:
+        """Return what changed since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def apply(self, changes: list[_Change]) -> None:
+        """Do again what `take_changes` gave."""
+        for registered, timestamp, address in changes:
+            if registered:
+                self.register(timestamp, address)
+            else:
+                self.delete(timestamp, address)
+        self._changes.clear()
+
+    def load(self, by_time: Mapping[int, Iterable[Address]]) -> None:
+        for timestamp, addresses in by_time.items():
+            timers = self.by_time.setdefault(timestamp, {})
+            before = len(timers)
+            timers.update(dict.fromkeys(addresses))
+            self.size += len(timers) - before
+        self._heap = sorted(self.by_time)
+
+
+class HeapTimerTable(HeapTable):
+    """See TimerTable."""
+
+    def __init__(self, meta: TableMeta) -> None:
+        super().__init__(meta)
+        self.event_time = HeapTimerQueue()
+        self.processing_time = HeapTimerQueue()
+
+    def take_changes(self) -> tuple[list[_Change], list[_Change]] | None:
+        event_time, processing_time = self.event_time.take_changes(), self.processing_time.take_changes()
+        return (event_time, processing_time) if event_time or processing_time else None
+
+    def apply(self, changes: tuple[list[_Change], list[_Change]]) -> None:
+        self.event_time.apply(changes[0])
+        self.processing_time.apply(changes[1])
+
+    def dump(self) -> tuple[dict[int, list[Address]], dict[int, list[Address]]]:
+        return _dump(self.event_time), _dump(self.processing_time)
+
+    def fill(self, dumped: tuple[dict[int, list[Address]], dict[int, list[Address]]]) -> None:
+        self.event_time.load(dumped[0])
+        self.processing_time.load(dumped[1])
+
+    def is_empty(self) -> bool:
+        return not self.event_time.size and not self.processing_time.size
+
+
+def _dump(queue: HeapTimerQueue) -> dict[int, list[Address]]:
+    return {timestamp: list(timers) for timestamp, timers in queue.by_time.items()}
