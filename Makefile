@@ -34,9 +34,8 @@ HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
 		$(call banned,take a random.Random as an argument,random.choice random.randint random.random random.randrange \
 			random.sample random.shuffle random.uniform) \
 		$(call banned,use common/pickling.py,pickle cloudpickle) }'
-# Examples in the documentation of what users call; connectors that are not here say so when they are imported.
-DOCTESTS := --doctest-modules $(addprefix --ignore=,$(shell grep -l 'connectors._absent import' flinkish/datastream/connectors/*.py)) \
-	flinkish/common flinkish/table flinkish/datastream flinkish/program flinkish/metrics
+# Examples in the documentation of what users call.
+DOCTESTS := --doctest-modules flinkish/common flinkish/table flinkish/datastream flinkish/program flinkish/metrics
 CODE := flinkish tests jobs docs .ci
 
 # For a command that needs Java: found, or installed where that is possible, else one line that says what to install.

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
-from docs.reasons import REASONS, Reason
+from docs.reasons import REASONS, Reason, recorded
+from flinkish.common.absent import AbsentMember
 from flinkish.common.errors import UnsupportedError
-
-RECORDED_FILE = Path(__file__).parents[1] / "tests" / "unit" / "datastream" / "pyflink_signatures.json"
 
 #: What follows these words, to the end of the paragraph, is the note.
 _DIFFERS = re.compile(r"(?:Differs from Flink: |\A(?=Accepted))(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
@@ -55,12 +52,6 @@ class Name:
         return f"{self.owner}.{self.name}" if self.owner else self.name
 
 
-def recorded() -> dict[str, Any]:
-    """Return what was recorded of PyFlink: exports, modules with their classes, functions."""
-    loaded: dict[str, Any] = json.loads(RECORDED_FILE.read_text())
-    return loaded
-
-
 def compare(reasons: Mapping[str, Reason] = REASONS) -> list[Name]:
     """Return all names of PyFlink's public API, in the order of modules and classes."""
     known = recorded()
@@ -88,8 +79,9 @@ def compare_class(
     """Return how a class of PyFlink, its methods and its constants stand."""
     owner, _, last = class_name.rpartition(".")
     ours = find(module, class_name)
+    absent = _absent_member(find(module, owner), last)
     problems = [] if ours is not None else [f"no {class_name}"]
-    itself = replace(_name(module, owner, last, problems, ours, reasons), is_class=True)
+    itself = replace(_name(module, owner, last, problems, absent or ours, reasons), is_class=True)
     if ours is None or itself.status not in (Status.SUPPORTED, Status.DIFFERS):
         # All that is in it stands as the class does.
         members = (*described["methods"], *described["constants"])
@@ -97,10 +89,10 @@ def compare_class(
     names = [itself]
     for method, arguments in described["methods"].items():
         problems = list(differences(ours, method, arguments))
-        names.append(_name(module, class_name, method, problems, getattr(ours, method, None), reasons))
+        names.append(_name(module, class_name, method, problems, _member(ours, method), reasons))
     for constant in described["constants"]:
         problems = [] if hasattr(ours, constant) else [f"no {constant}"]
-        names.append(_name(module, class_name, constant, problems, None, reasons))
+        names.append(_name(module, class_name, constant, problems, _absent_member(ours, constant), reasons))
     return names
 
 
@@ -109,6 +101,8 @@ def _name(module: str, owner: str, name: str, problems: Sequence[str], ours: Any
     reason = next((reasons[key] for key in reason_keys(module, owner, name) if key in reasons), None)
     if reason is not None:
         status, note = Status[reason.kind.name], reason.text
+    elif isinstance(ours, AbsentMember):
+        status, note = Status[ours.absence.kind.upper()], ours.absence.reason
     elif problems:
         status, note = Status.UNEXPLAINED, "; ".join(problems)
     elif hasattr(ours, "__not_supported__"):
@@ -117,6 +111,16 @@ def _name(module: str, owner: str, name: str, problems: Sequence[str], ours: Any
         note = difference_of(ours) or ""
         status = Status.DIFFERS if note else Status.SUPPORTED
     return Name(module=module, owner=owner, name=name, status=status, note=note)
+
+
+def _absent_member(owner: Any, name: str) -> AbsentMember | None:
+    """Return what refuses a member of a class, which access to it does not show."""
+    found = inspect.getattr_static(owner, name, None)
+    return found if isinstance(found, AbsentMember) else None
+
+
+def _member(owner: Any, name: str) -> Any:
+    return _absent_member(owner, name) or getattr(owner, name, None)
 
 
 def reason_keys(module: str, owner: str, name: str) -> tuple[str, ...]:
@@ -170,7 +174,7 @@ def find(module: str, qualified: str = "") -> Any:
     try:
         found: Any = importlib.import_module(module.replace("pyflink", "flinkish", 1))
         for part in filter(None, qualified.split(".")):
-            found = getattr(found, part, None)
-    except (ImportError, UnsupportedError):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, UnsupportedError):
         return None
     return found

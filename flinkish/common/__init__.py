@@ -1,5 +1,8 @@
 """What all of flinkish is built on; the names of pyflink.common."""
 
+from typing import TYPE_CHECKING
+
+from flinkish.common.absent import names_of
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.config_options import ConfigOption, ConfigOptions
 from flinkish.common.configuration import Configuration
@@ -60,3 +63,14 @@ __all__ = [
     "WatermarkStrategy",
     "to_epoch_milli",
 ]
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here, or elsewhere; type checkers shall not take any name for one.
+    __getattr__ = names_of(
+        __name__,
+        {
+            f"{form.capitalize()}Row{direction}Schema": f"flinkish.datastream.formats.{form}"
+            for form in ("avro", "csv", "json")
+            for direction in ("Deserialization", "Serialization")
+        },
+    )

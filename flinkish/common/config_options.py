@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import yaml
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import INTERNAL
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.common.time import Duration, Time, parse_duration
 
@@ -65,6 +67,11 @@ class ConfigOptions:
     >>> option.key, option.default
     ('tmp.dir', '/tmp')
     """
+
+    if not TYPE_CHECKING:
+        # Nested there; here annotations mean the classes of the module.
+        OptionBuilder = AbsentMember(INTERNAL)
+        TypedConfigOptionBuilder = AbsentMember(INTERNAL)
 
     @staticmethod
     def key(key: str) -> OptionBuilder:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 from flinkish.common import config_options, options
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JARS_VALUE
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.errors import InvalidArgumentError
 
@@ -35,6 +37,8 @@ class Configuration:
     >>> Configuration.from_dict({"execution.checkpointing.interval": "10 s"}).get(options.CHECKPOINTING_INTERVAL)
     10000
     """
+
+    parse_jars_value = AbsentMember(JARS_VALUE)
 
     __slots__ = ("_origins", "_values")
 

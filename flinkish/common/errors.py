@@ -30,6 +30,22 @@ class UnsupportedError(FlinkishError, NotImplementedError):
     """A Flink feature that flinkish does not offer; the text says why and what to use instead."""
 
 
+class AbsentMemberError(UnsupportedError, AttributeError):
+    """A name of a PyFlink module or class that flinkish does not have; `hasattr` is False for it."""
+
+
+class AbsentImportError(UnsupportedError, ImportError):
+    """A name of a PyFlink module that flinkish does not have was imported by `from module import name`."""
+
+
+class AbsentModuleError(AbsentImportError, ModuleNotFoundError):
+    """A module of PyFlink that flinkish does not have was imported; `name` is the module."""
+
+    def __init__(self, message: str, *, hint: str | None = None, name: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.name = name
+
+
 class ConfigurationError(FlinkishError, ValueError):
     """A configuration value is missing, malformed or contradicts another."""
 

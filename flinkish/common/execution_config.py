@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish.common import config_options, options
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import EXECUTION_MODE, INPUT_DEPENDENCY, RESTART_STRATEGY, SERIALIZERS
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 
@@ -20,6 +22,20 @@ def default_parallelism() -> int:
 
 class ExecutionConfig:
     """Settings of a program. Every setter returns the object itself; all is kept in one `Configuration`."""
+
+    get_execution_mode = AbsentMember(EXECUTION_MODE)
+    set_execution_mode = AbsentMember(EXECUTION_MODE)
+    get_restart_strategy = AbsentMember(RESTART_STRATEGY)
+    set_restart_strategy = AbsentMember(RESTART_STRATEGY)
+    add_default_kryo_serializer = AbsentMember(SERIALIZERS)
+    disable_auto_type_registration = AbsentMember(SERIALIZERS)
+    get_registered_types_with_kryo_serializer_classes = AbsentMember(SERIALIZERS)
+    is_auto_type_registration_disabled = AbsentMember(SERIALIZERS)
+    register_kryo_type = AbsentMember(SERIALIZERS)
+    register_pojo_type = AbsentMember(SERIALIZERS)
+    register_type_with_kryo_serializer = AbsentMember(SERIALIZERS)
+    get_default_input_dependency_constraint = AbsentMember(INPUT_DEPENDENCY)
+    set_default_input_dependency_constraint = AbsentMember(INPUT_DEPENDENCY)
 
     PARALLELISM_DEFAULT = -1
     PARALLELISM_UNKNOWN = -2

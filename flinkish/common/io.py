@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import UnsupportedError
 
 __all__ = ["InputFormat"]
@@ -11,6 +13,8 @@ __all__ = ["InputFormat"]
 
 class InputFormat:
     """Wraps a Java class in PyFlink; here it names a source. See AvroInputFormat (flinkish.datastream.formats.avro)."""
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
 
     def __init__(self, *_: Any) -> None:
         if type(self).create_source is InputFormat.create_source:

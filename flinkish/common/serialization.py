@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.text import text_function
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -173,6 +175,8 @@ class BulkWriterFactory:
     The formats are in flinkish.datastream.formats and flinkish.datastream.connectors.file_system.
     """
 
+    get_java_object = AbsentMember(JAVA_OBJECT)
+
 
 def _checked_charset(charset: Any) -> str:
     try:
@@ -184,3 +188,8 @@ def _checked_charset(charset: Any) -> str:
             f"unknown character set {charset!r}", hint="use a name that Python's codecs know, such as 'UTF-8'."
         ) from None
     return name
+
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

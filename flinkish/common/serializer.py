@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from io import BytesIO
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from flinkish.common.absent import names_of
 
 __all__ = ["TypeSerializer", "VoidNamespaceSerializer"]
 
@@ -40,3 +42,8 @@ class VoidNamespaceSerializer(TypeSerializer[bytes]):
 
     def deserialize(self, stream: BytesIO) -> bytes:
         return b""
+
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

@@ -12,7 +12,9 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
 from typing import Any
 
-from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.absent import Absence, AbsentMember
+from flinkish.common.absent_names import INTERNAL
+from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind
 
@@ -42,13 +44,15 @@ __all__ = [
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 
+_JAVA_TYPE = Absence(
+    "unsupported", "there is no Java type behind it, as flinkish keeps its types in Python", "use the type itself"
+)
+
 
 class TypeInformation:
     """Base of all types. Immutable, comparable, hashable; made by the methods of `Types`."""
 
-    def get_java_type_info(self) -> Any:
-        """Not available: there is no Java side here."""
-        raise UnsupportedError("get_java_type_info() has no Java type to return: flinkish keeps its types in Python")
+    get_java_type_info = AbsentMember(_JAVA_TYPE)
 
     def need_conversion(self) -> bool:
         """Return whether the plain form of values differs from the values themselves."""
@@ -234,6 +238,8 @@ class SqlTimeTypeInfo(TypeInformation):
 class DateTypeInfo(TypeInformation):
     """`datetime.date`; the plain form is days since the epoch."""
 
+    EPOCH_ORDINAL = AbsentMember(INTERNAL)
+
     def need_conversion(self) -> bool:
         return True
 
@@ -246,6 +252,8 @@ class DateTypeInfo(TypeInformation):
 
 class TimeTypeInfo(TypeInformation):
     """`datetime.time`; the plain form is microseconds since midnight."""
+
+    EPOCH_ORDINAL = AbsentMember(INTERNAL)
 
     def need_conversion(self) -> bool:
         return True

@@ -9,9 +9,14 @@ from typing import Any
 
 __all__ = ["Row", "RowKind"]
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
+
 
 class RowKind(Enum):
     """What a row says about a changing table; the numbers are Flink's."""
+
+    to_j_row_kind = AbsentMember(JAVA_OBJECT)
 
     INSERT = 0
     UPDATE_BEFORE = 1

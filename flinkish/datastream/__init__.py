@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from flinkish.common.absent import names_of
 from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from flinkish.datastream.cached_stream import CachedDataStream
@@ -147,3 +150,7 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flinkish.common import options
+from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent_names import CHECKPOINT_STORAGE, EXTERNALIZED_CLEANUP
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
@@ -29,6 +31,11 @@ class CheckpointConfig:
     Raises InvalidArgumentError (a TypeError) for an argument of a wrong type, InvalidProgramError (a ValueError) for a value
     out of range.
     """
+
+    get_checkpoint_storage = AbsentMember(CHECKPOINT_STORAGE)
+    enable_externalized_checkpoints = AbsentMember(EXTERNALIZED_CLEANUP)
+    get_externalized_checkpoint_cleanup = AbsentMember(EXTERNALIZED_CLEANUP)
+    set_externalized_checkpoint_cleanup = AbsentMember(EXTERNALIZED_CLEANUP)
 
     DEFAULT_MODE: Final = CheckpointingMode.EXACTLY_ONCE
     DEFAULT_TIMEOUT: Final = 10 * 60 * 1000
@@ -209,3 +216,8 @@ def _int(value: int, argument: str) -> int:
 def _instance(value: object, kind: type, argument: str) -> None:
     if not isinstance(value, kind):
         raise InvalidArgumentError(f"{argument} must be a {kind.__name__}; got {value!r} of type {type(value).__name__}.")
+
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
+from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types
@@ -160,6 +161,8 @@ class DataStream(_OperatorSettings):
         >>> words.get_name(), words.get_type()
         ('FlatMap', String)
     """
+
+    _j_data_stream = AbsentMember(JAVA_OBJECT)
 
     def _operator(self, method: str) -> Transformation:
         transformation = self._transformation
@@ -570,6 +573,8 @@ class DataStream(_OperatorSettings):
 class DataStreamSink(_OperatorSettings):
     """The end of a stream: what writes it."""
 
+    _j_data_stream_sink = AbsentMember(JAVA_OBJECT)
+
     def _set(self, method: str, **changes: Any) -> Self:
         # Of a sink of two stages the first one, which writes, has what state and resources go by.
         first = self._first_stage()
@@ -622,9 +627,5 @@ _ELSEWHERE = {
     "KeyedStream": "keyed_stream",
     "WindowedStream": "windowed_stream",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(f"flinkish.datastream.{_ELSEWHERE[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__ = names_of(__name__, {name: f"flinkish.datastream.{module}" for name, module in _ELSEWHERE.items()})

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from flinkish.common.absent import AbsentMember
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.datastream.functions import (
     AggregateFunction,
@@ -141,7 +142,13 @@ def check_returns(function: object, method: str, *, many: bool) -> None:
         return
     single = {name for kind, names in _ONE_VALUE if isinstance(function, kind) for name in names}
     # Only what flinkish calls: methods of the user's own may be what they like.
-    called = {name for kind in type(function).__mro__ if kind.__module__.startswith("flinkish.") for name in vars(kind)}
+    called = {
+        name
+        for kind in type(function).__mro__
+        if kind.__module__.startswith("flinkish.")
+        for name, member in vars(kind).items()
+        if not isinstance(member, AbsentMember)
+    }
     for name in sorted(called):
         if not name.startswith("_"):
             _check_call(getattr(type(function), name), function, method, name not in single)

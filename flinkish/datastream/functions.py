@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import UnsupportedError
 from flinkish.datastream.checkpoint import (
     CheckpointedFunction,
@@ -694,6 +696,8 @@ class SourceFunction(Function):
     Differs from Flink: PyFlink can only wrap a Java source function here; this one is written in Python.
     """
 
+    get_java_function = AbsentMember(JAVA_OBJECT)
+
     class SourceContext(ABC):
         """What `run` emits with."""
 
@@ -725,6 +729,8 @@ class SinkFunction(Function):
     Differs from Flink: PyFlink can only wrap a Java sink function here; this one is written in Python.
     """
 
+    get_java_function = AbsentMember(JAVA_OBJECT)
+
     class Context(ABC):
         """What is known about the record at hand."""
 
@@ -754,3 +760,8 @@ def _refuse_java(kind: str, what: object) -> NoReturn:
         f"{kind}({what!r}): there are no Java functions here.",
         hint=f"subclass {kind} in Python, or use a connector of flinkish.datastream.connectors.",
     )
+
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

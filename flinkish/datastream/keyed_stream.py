@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import INTERNAL
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
@@ -55,6 +57,8 @@ class KeyedStream(DataStream):
     Differs from Flink: `print` honours its identifier, `sink_to` writes the records without their keys, and
     `execute_and_collect` shows a key without type as it is, not as pickled bytes.
     """
+
+    AccumulateType = AbsentMember(INTERNAL)
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 
@@ -26,6 +28,8 @@ class OutputTag:
         InvalidProgramError: (a ValueError) without an id.
         InvalidArgumentError: (a TypeError) if `type_info` is something else.
     """
+
+    get_java_output_tag = AbsentMember(JAVA_OBJECT)
 
     __slots__ = ("tag_id", "type_info")
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.datastream.arguments import check
 
@@ -23,6 +25,8 @@ class MemorySize:
     Args:
         bytes_size: bytes, not negative.
     """
+
+    get_java_memory_size = AbsentMember(JAVA_OBJECT)
 
     __slots__ = ("_bytes",)
 
@@ -97,6 +101,8 @@ class SlotSharingGroup:
 
     Differs from Flink: the resources are kept but not asked for; Spark's executors are sized by Spark's own settings.
     """
+
+    get_java_slot_sharing_group = AbsentMember(JAVA_OBJECT)
 
     _name: str
     _cpu_cores: float | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os.path
 from abc import ABC
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common import options
+from flinkish.common.absent import names_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.datastream.arguments import check
@@ -132,3 +133,8 @@ def configuration_of_backend(backend: StateBackend) -> Configuration:
                 f"a state backend of type {type(backend).__name__} is not known here.", hint="use HashMapStateBackend()."
             )
     return configuration
+
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
 from urllib.parse import urlsplit
 
 from flinkish.common import options
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, TIME_CHARACTERISTIC
 from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
@@ -65,6 +67,14 @@ class StreamExecutionEnvironment:
         >>> env.set_parallelism(2).get_parallelism()
         2
     """
+
+    _j_stream_execution_environment = AbsentMember(JAVA_OBJECT)
+    get_stream_time_characteristic = AbsentMember(TIME_CHARACTERISTIC)
+    set_stream_time_characteristic = AbsentMember(TIME_CHARACTERISTIC)
+    add_default_kryo_serializer = AbsentMember(SERIALIZERS)
+    register_type = AbsentMember(SERIALIZERS)
+    register_type_with_kryo_serializer = AbsentMember(SERIALIZERS)
+    get_restart_strategy = AbsentMember(RESTART_STRATEGY)
 
     _default_local_parallelism: ClassVar[int | None] = None
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
+
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.typeinfo import TypeInformation
@@ -178,6 +181,8 @@ END_OF_INPUT_CHECKPOINT = 2**63 - 1
 
 class Sink(ABC, Generic[T, WriterCommitT]):
     """A sink: immutable and picklable; makes the working parts."""
+
+    get_java_function = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[T, WriterCommitT]:

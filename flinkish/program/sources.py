@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
+
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.typeinfo import TypeInformation
@@ -207,6 +210,8 @@ class SplitEnumerator(ABC, Generic[SplitT, CheckpointT]):
 
 class Source(ABC, Generic[T, SplitT, CheckpointT]):
     """A source: immutable and picklable; makes the working parts."""
+
+    get_java_function = AbsentMember(JAVA_OBJECT)
 
     #: Whether its readers call `emit_watermark`, `mark_idle` or `mark_active`, because the source knows its watermarks itself.
     emits_watermarks: bool = False

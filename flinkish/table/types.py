@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from flinkish.common.absent import AbsentMember, names_of
+from flinkish.common.absent_names import COLUMN_TYPE, TABLE_API
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.typeinfo import DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 
@@ -19,6 +21,11 @@ __all__ = ["DataType", "DataTypes", "RowField", "RowType", "row_type_info", "typ
 @dataclass(frozen=True, slots=True)
 class DataType:
     """The type of a column."""
+
+    from_sql_type = AbsentMember(TABLE_API)
+    need_conversion = AbsentMember(TABLE_API)
+    to_sql_type = AbsentMember(TABLE_API)
+    type_name = AbsentMember(TABLE_API)
 
     #: As SQL writes it.
     name: str
@@ -50,6 +57,10 @@ class DataType:
 class RowField:
     """A field of a row; made by DataTypes.FIELD."""
 
+    from_sql_type = AbsentMember(TABLE_API)
+    need_conversion = AbsentMember(TABLE_API)
+    to_sql_type = AbsentMember(TABLE_API)
+
     name: str
     data_type: DataType
     description: str | None = None
@@ -58,6 +69,8 @@ class RowField:
 @dataclass(frozen=True, slots=True)
 class RowType(DataType):
     """The type of a row; made by DataTypes.ROW."""
+
+    add = AbsentMember(TABLE_API)
 
     fields: tuple[RowField, ...] = ()
 
@@ -79,6 +92,18 @@ class DataTypes:
     >>> row.type_info
     RowTypeInfo(id: Long, price: BigDecimal)
     """
+
+    DAY = AbsentMember(COLUMN_TYPE)
+    HOUR = AbsentMember(COLUMN_TYPE)
+    INTERVAL = AbsentMember(COLUMN_TYPE)
+    LIST_VIEW = AbsentMember(COLUMN_TYPE)
+    MAP_VIEW = AbsentMember(COLUMN_TYPE)
+    MINUTE = AbsentMember(COLUMN_TYPE)
+    MONTH = AbsentMember(COLUMN_TYPE)
+    MULTISET = AbsentMember(COLUMN_TYPE)
+    NULL = AbsentMember(COLUMN_TYPE)
+    SECOND = AbsentMember(COLUMN_TYPE)
+    YEAR = AbsentMember(COLUMN_TYPE)
 
     @staticmethod
     def CHAR(length: int, nullable: bool = True) -> DataType:
@@ -254,3 +279,8 @@ def _of_precision(name: str, precision: int, type_info: TypeInformation, nullabl
     if not isinstance(precision, int) or isinstance(precision, bool) or not 0 <= precision <= 9:
         raise InvalidArgumentError(f"the precision of {name} must be an int from 0 to 9; got {precision!r}")
     return _checked(DataType(f"{name}({precision})", type_info), nullable)
+
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

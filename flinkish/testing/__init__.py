@@ -9,7 +9,7 @@ Names are loaded when they are first used: pytest imports this package with the 
 
 from __future__ import annotations
 
-import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -50,15 +50,13 @@ _HOMES = {
     "flinkish.testing.snapshots": ["HarnessSnapshot", "StateEntry"],
     "flinkish.testing.steps": ["CrashPoint"],
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+if not TYPE_CHECKING:
 
+    def __getattr__(name: str) -> Any:
+        from flinkish.common.absent import find_name
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(home), name)
-    return value
+        homes = {name: home for home, names in _HOMES.items() for name in names}
+        return find_name(__name__, name, homes=homes, caller=sys._getframe(1))
 
 
 def __dir__() -> list[str]:

@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from flinkish.common.absent import names_of
 from flinkish.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 
-__all__ = ["DeliveryGuarantee", "Sink", "Source"]
+if TYPE_CHECKING:
+    from flinkish.datastream.connectors.datagen import DataGeneratorSource
+    from flinkish.datastream.connectors.delta import DeltaSink
+    from flinkish.datastream.connectors.file_system import (
+        BucketAssigner,
+        BulkFormat,
+        FileEnumeratorProvider,
+        FileSink,
+        FileSource,
+        FileSourceBuilder,
+        FileSplitAssignerProvider,
+        OutputFileConfig,
+        RollingPolicy,
+        StreamFormat,
+        StreamingFileSink,
+    )
+    from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+    from flinkish.datastream.connectors.socket import SocketSource
 
-#: Connectors and where they are; loaded when they are asked for, as some need large libraries.
+__all__ = [
+    "BucketAssigner",
+    "BulkFormat",
+    "DataGeneratorSource",
+    "DeliveryGuarantee",
+    "DeltaSink",
+    "FileEnumeratorProvider",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "FileSplitAssignerProvider",
+    "NumberSequenceSource",
+    "OutputFileConfig",
+    "RollingPolicy",
+    "Sink",
+    "SocketSource",
+    "Source",
+    "StreamFormat",
+    "StreamingFileSink",
+]
+
+#: Connectors and their modules, loaded on their first use, as some need large libraries.
 _CONNECTORS: Final = {
     "NumberSequenceSource": "number_seq",
     "DataGeneratorSource": "datagen",
@@ -31,16 +69,7 @@ _CONNECTORS: Final = {
         ),
         "file_system",
     ),
-    # Not here; their modules say why.
-    **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"), "jdbc"),
-    **dict.fromkeys(("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSource", "Semantic"), "kafka"),
-    **dict.fromkeys(("DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaMetadataService"), "dynamic_kafka"),
-    **dict.fromkeys(("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor"), "pulsar"),
-    **dict.fromkeys(("RMQConnectionConfig", "RMQSink", "RMQSource"), "rabbitmq"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _CONNECTORS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_CONNECTORS[name]}"), name)
+if not TYPE_CHECKING:
+    __getattr__ = names_of(__name__, {name: f"{__name__}.{module}" for name, module in _CONNECTORS.items()})

@@ -1,5 +1,8 @@
 """PyFlink's Kafka connector: not here yet."""
 
-from flinkish.datastream.connectors._absent import absent
+from typing import TYPE_CHECKING
 
-__getattr__ = absent(__name__, "Kafka comes together with Spark's native streaming sources, which are not in yet")
+from flinkish.common.absent import names_of
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of(__name__)

@@ -1,5 +1,8 @@
 """PyFlink's JDBC connector, which is a Java one: not here."""
 
-from flinkish.datastream.connectors._absent import absent
+from typing import TYPE_CHECKING
 
-__getattr__ = absent(__name__, "it configures Flink's JDBC connector, which is Java code")
+from flinkish.common.absent import names_of
+
+if not TYPE_CHECKING:
+    __getattr__ = names_of(__name__)

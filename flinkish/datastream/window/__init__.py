@@ -4,6 +4,9 @@ A WindowAssigner names the windows of each record, a Trigger says when a window'
 sizes are milliseconds; sizes are given as `Time`.
 """
 
+from typing import TYPE_CHECKING
+
+from flinkish.common.absent import names_of
 from flinkish.datastream.window.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -73,3 +76,7 @@ __all__ = [
     "Window",
     "WindowAssigner",
 ]
+
+if not TYPE_CHECKING:
+    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    __getattr__ = names_of(__name__)

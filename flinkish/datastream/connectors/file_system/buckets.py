@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 
 
@@ -36,6 +38,8 @@ class BucketContext:
 
 class BucketAssigner(ABC):
     """Names the bucket of a record: a path below the sink's, '' for the sink's path itself. Subclass it for your own."""
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:

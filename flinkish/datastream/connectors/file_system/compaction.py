@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.datastream.connectors.file_system.parts import copy_bytes
 
@@ -22,6 +24,8 @@ class FileCompactStrategy:
     >>> FileCompactStrategy.builder().set_size_threshold(1024).enable_compaction_on_checkpoint(10).build()
     FileCompactStrategy(size_threshold=1024, num_checkpoints_before_compaction=10, num_compact_threads=1)
     """
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
 
     #: Bytes from which on files are merged; -1: not for their size.
     size_threshold: int = -1
@@ -86,6 +90,8 @@ class ClosedFile:
 
 class FileCompactor(ABC):
     """Makes one file of several. Subclass it for a format of your own; it must be picklable."""
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod
     def compact(self, files: Sequence[ClosedFile], target: str) -> None:

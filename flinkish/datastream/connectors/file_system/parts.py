@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from flinkish.common import safe_files
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
 from flinkish.common.ids import random_id
@@ -39,6 +41,8 @@ class OutputFileConfig:
     >>> OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build()
     OutputFileConfig(part_prefix='out', part_suffix='.txt')
     """
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
 
     part_prefix: str = "part"
     part_suffix: str = ""

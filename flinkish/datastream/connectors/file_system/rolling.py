@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.absent import AbsentMember
+from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 
 
@@ -21,6 +23,8 @@ class PartFileInfo:
 
 class RollingPolicy(ABC):
     """Decides when a part file is complete. Subclass it for a policy of your own."""
+
+    get_java_object = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod
     def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:

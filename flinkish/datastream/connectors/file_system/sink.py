@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
+from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import random_id
@@ -206,11 +207,19 @@ class FileSink(Sink[Any, FileCommittable]):
             return self._with_policy(rolling_policy, OnCheckpointRollingPolicy, RollingPolicy.on_checkpoint_rolling_policy)
 
 
+_BUILDER = Absence(
+    "internal", "the builders are those of FileSink", "use FileSink, and its for_row_format() and for_bulk_format()"
+)
+
+
 class StreamingFileSink(FileSink):
     """The old name of FileSink.
 
     Differs from Flink: at the end of a bounded job its files are finished, as those of FileSink are.
     """
+
+    DefaultRowFormatBuilder = AbsentMember(_BUILDER)
+    DefaultBulkFormatBuilder = AbsentMember(_BUILDER)
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:

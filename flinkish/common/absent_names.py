@@ -1,0 +1,248 @@
+"""The one table of what PyFlink has and flinkish has not; see `absent` for how it is refused.
+
+Keys are dotted paths below `pyflink`; a module's reason holds for all that is in it. Members of classes stand in their classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from flinkish.common.absent import Absence
+
+_OWN_SOURCE_OR_SINK = "write a Source or Sink in Python (flinkish.datastream.connectors.base) with the service's Python client"
+
+JAVA_OBJECT: Final = Absence(
+    "unsupported",
+    "there is no Java object behind it, as flinkish keeps programs in Python",
+    "use the methods of the Python object, and configuration keys for settings that have none",
+)
+_GATEWAY = Absence(
+    "unsupported",
+    "there is no gateway to Flink's JVM, as flinkish keeps programs in Python",
+    "use the Python API, and configuration keys for settings that have no method",
+)
+TABLE_API: Final = Absence(
+    "unsupported",
+    "there is no Table API",
+    "write the query with the DataStream API; for SQL on results, use a DeltaSink and read its table with Spark (flinkish sql)",
+)
+COLUMN_TYPE: Final = Absence(
+    "unsupported", "formats of files have no such columns", "write the value as a BIGINT, a STRING or an ARRAY"
+)
+_DATA_SET = Absence("gone", "there is no DataSet API", "use DataStreams with RuntimeExecutionMode.BATCH")
+_ML = Absence("unsupported", "Flink ML builds on the Table API", "call a model in an AsyncFunction or a ProcessFunction")
+_TEST_TOOLS = Absence("internal", "PyFlink tests itself with it", "use flinkish.testing")
+INTERNAL: Final = Absence("internal", "it is a part of how PyFlink works inside", "use the public classes and functions")
+_MAIN_PARTS = Absence(
+    "internal", "it is a part of how PyFlink works inside", "use the names of flinkish.common and flinkish.datastream"
+)
+
+
+def _java_connector(service: str, see: str = _OWN_SOURCE_OR_SINK) -> Absence:
+    return Absence("unsupported", f"it configures Flink's {service} connector, which is Java code", see)
+
+
+_KAFKA = Absence("later", "Kafka comes together with Spark's native streaming sources, which are not in yet", _OWN_SOURCE_OR_SINK)
+_CASSANDRA = _java_connector("Cassandra")
+_ELASTICSEARCH = _java_connector("Elasticsearch")
+_JDBC = _java_connector("JDBC")
+_KINESIS = _java_connector("Kinesis")
+_PULSAR = _java_connector("Pulsar")
+_RABBITMQ = _java_connector("RabbitMQ")
+
+TIME_CHARACTERISTIC: Final = Absence(
+    "gone",
+    "streams know event time and processing time at once",
+    "assign a WatermarkStrategy for event time; no setting is needed",
+)
+_MEMORY_BACKEND = Absence(
+    "gone", "it was split into backend and storage", "use HashMapStateBackend and JobManagerCheckpointStorage"
+)
+_FS_BACKEND = Absence(
+    "gone", "it was split into backend and storage", "use HashMapStateBackend and FileSystemCheckpointStorage(folder)"
+)
+_ROCKSDB_BACKEND = Absence(
+    "gone", "it was split into backend and storage", "use EmbeddedRocksDBStateBackend and FileSystemCheckpointStorage(folder)"
+)
+EXTERNALIZED_CLEANUP: Final = Absence(
+    "gone",
+    "it has another name",
+    "use ExternalizedCheckpointRetention and CheckpointConfig.set_externalized_checkpoint_retention()",
+)
+EXECUTION_MODE: Final = Absence(
+    "gone",
+    "it chose how the DataSet API exchanged data",
+    "use StreamExecutionEnvironment.set_runtime_mode(RuntimeExecutionMode...)",
+)
+SERIALIZERS: Final = Absence(
+    "gone", "it registers a Java class with a serializer", "leave it out: records are typed by Types, or pickled"
+)
+RESTART_STRATEGY: Final = Absence(
+    "gone", "it moved to the configuration", "set restart-strategy.type and the keys below it, or env.set_restart_strategy()"
+)
+
+INPUT_DEPENDENCY: Final = Absence("gone", "it chose when a batch task was scheduled", "leave it out: Spark schedules the tasks")
+
+CHECKPOINT_STORAGE: Final = Absence(
+    "gone", "it moved to the configuration", "read execution.checkpointing.dir from the Configuration"
+)
+JARS_VALUE: Final = Absence(
+    "gone", "it reads the jars of Flink's cluster", "give jars to Spark, or to StreamExecutionEnvironment.add_jars()"
+)
+
+#: Modules that cannot be imported, with all below them. Those of connectors can be: they refuse their names.
+MODULES: Final = (
+    "common.execution_mode",
+    "common.utils",
+    "datastream.time_characteristic",
+    "datastream.utils",
+    "dataset",
+    "find_flink_home",
+    "fn_execution",
+    "gen_protos",
+    "java_gateway",
+    "ml",
+    "pyflink_callback_server",
+    "pyflink_gateway_server",
+    "serializers",
+    "shell",
+    "table.catalog",
+    "table.changelog_mode",
+    "table.compiled_plan",
+    "table.data_view",
+    "table.descriptors",
+    "table.environment_settings",
+    "table.explain_detail",
+    "table.expression",
+    "table.expressions",
+    "table.functions",
+    "table.model_descriptor",
+    "table.module",
+    "table.plan_reference",
+    "table.resolved_expression",
+    "table.result_kind",
+    "table.schema",
+    "table.serializers",
+    "table.sinks",
+    "table.sources",
+    "table.sql_dialect",
+    "table.statement_set",
+    "table.table",
+    "table.table_config",
+    "table.table_descriptor",
+    "table.table_environment",
+    "table.table_pipeline",
+    "table.table_result",
+    "table.table_schema",
+    "table.udf",
+    "table.utils",
+    "table.window",
+    "testing.source_sink_utils",
+    "testing.test_case_utils",
+    "util",
+    "version",
+)
+
+ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
+    {
+        # Whole modules.
+        "common.utils": JAVA_OBJECT,
+        "datastream.utils": JAVA_OBJECT,
+        "dataset": _DATA_SET,
+        "find_flink_home": _MAIN_PARTS,
+        "fn_execution": _MAIN_PARTS,
+        "gen_protos": _MAIN_PARTS,
+        "java_gateway": _GATEWAY,
+        "ml": _ML,
+        "pyflink_callback_server": _GATEWAY,
+        "pyflink_gateway_server": _GATEWAY,
+        "serializers": Absence("internal", "it is how PyFlink's processes exchange records", "declare types with Types"),
+        "shell": Absence(
+            "unsupported", "there is no shell", "use `python -i` or a notebook; execute_and_collect() shows results"
+        ),
+        "table": TABLE_API,
+        "testing.source_sink_utils": _TEST_TOOLS,
+        "testing.test_case_utils": _TEST_TOOLS,
+        "util": Absence(
+            "internal", "it holds PyFlink's own tools", "leave it out; flinkish's errors are in flinkish.common.errors"
+        ),
+        "util.exceptions": Absence(
+            "unsupported", "no errors come from Java code of Flink", "catch FlinkishError, or another of flinkish.common.errors"
+        ),
+        "util.java_utils": _GATEWAY,
+        "version": Absence("unsupported", "PyFlink's versions do not apply", "use flinkish.__version__"),
+        # Connectors.
+        "datastream.connectors.cassandra": _CASSANDRA,
+        "datastream.connectors.dynamic_kafka": _KAFKA,
+        "datastream.connectors.elasticsearch": _ELASTICSEARCH,
+        "datastream.connectors.jdbc": _JDBC,
+        "datastream.connectors.kafka": _KAFKA,
+        "datastream.connectors.kinesis": _KINESIS,
+        "datastream.connectors.pulsar": _PULSAR,
+        "datastream.connectors.rabbitmq": _RABBITMQ,
+        **{
+            f"datastream.connectors.{name}": absence
+            for absence, names in (
+                (_JDBC, ("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink")),
+                (_KAFKA, ("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSource", "Semantic")),
+                (_KAFKA, ("DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaMetadataService")),
+                (_KAFKA, ("KafkaRecordDeserializationSchema", "KafkaStreamSetSubscriber", "KafkaStreamSubscriber")),
+                (_KAFKA, ("SingleClusterTopicMetadataService", "StreamPatternSubscriber")),
+                (_PULSAR, ("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor")),
+                (_RABBITMQ, ("RMQConnectionConfig", "RMQSink", "RMQSource")),
+            )
+            for name in names
+        },
+        # Names of modules that are there.
+        "keyword": _MAIN_PARTS,
+        "add_version_doc": _MAIN_PARTS,
+        "common.constants.DEFAULT_OUTPUT_TAG": INTERNAL,
+        "common.serializer.void": INTERNAL,
+        "datastream.data_stream.WINDOW_STATE_NAME": INTERNAL,
+        "common.serialization.RowDataBulkWriterFactory": Absence(
+            "internal", "it belongs to the Table API", "use the BulkWriters of flinkish.datastream.formats"
+        ),
+        **{
+            f"datastream.functions.{name}": INTERNAL
+            for name in (
+                "AsyncFunctionDescriptor",
+                "FunctionWrapper",
+                "InternalIterableAllWindowFunction",
+                "InternalIterableProcessAllWindowFunction",
+                "InternalIterableProcessWindowFunction",
+                "InternalIterableWindowFunction",
+                "InternalProcessAllWindowContext",
+                "InternalProcessWindowContext",
+                "InternalSingleValueAllWindowFunction",
+                "InternalSingleValueProcessAllWindowFunction",
+                "InternalSingleValueProcessWindowFunction",
+                "InternalSingleValueWindowFunction",
+                "InternalWindowFunction",
+                "ReduceFunctionWrapper",
+            )
+        },
+        "datastream.functions.JavaFunctionWrapper": JAVA_OBJECT,
+        "datastream.window.Min": INTERNAL,
+        "datastream.window.WindowOperationDescriptor": INTERNAL,
+        "datastream.window.long_to_int_with_bit_mixing": INTERNAL,
+        "datastream.window.mod_inverse": INTERNAL,
+        # Names of Flink 1.x, as of 1.20.
+        "common.ExecutionMode": EXECUTION_MODE,
+        "common.execution_mode": EXECUTION_MODE,
+        "datastream.TimeCharacteristic": TIME_CHARACTERISTIC,
+        "datastream.time_characteristic": TIME_CHARACTERISTIC,
+        **{
+            f"datastream.{module}{name}": absence
+            for module in ("", "state_backend.")
+            for name, absence in (
+                ("MemoryStateBackend", _MEMORY_BACKEND),
+                ("FsStateBackend", _FS_BACKEND),
+                ("RocksDBStateBackend", _ROCKSDB_BACKEND),
+            )
+        },
+        "datastream.ExternalizedCheckpointCleanup": EXTERNALIZED_CLEANUP,
+        "datastream.checkpoint_config.ExternalizedCheckpointCleanup": EXTERNALIZED_CLEANUP,
+    }
+)
