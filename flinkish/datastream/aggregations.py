@@ -51,7 +51,13 @@ class AggregatingReduceFunction(ReduceFunction):
                 )
             return self._choose(value1, value2, value1, value2)
         position: Any = self._position
-        first, second = value1[position], value2[position]
+        try:
+            first, second = value1[position], value2[position]
+        except (TypeError, IndexError) as error:
+            raise TypeMismatchError(
+                f"{self._aggregation.value}({position!r}): there is no such field in {value2!r} of type {type(value2).__name__}.",
+                hint="give the position of the field, from 0 on; names are for Rows.",
+            ) from error
         match self._aggregation:
             case Aggregation.MIN_BY:
                 return value2 if second < first else value1
@@ -82,6 +88,15 @@ def _make_like(original: tuple[Any, ...], values: list[Any]) -> tuple[Any, ...]:
     return result
 
 
+_REDUCED = {
+    Aggregation.SUM: "one + other",
+    Aggregation.MIN: "min(one, other)",
+    Aggregation.MAX: "max(one, other)",
+    Aggregation.MIN_BY: "min(one, other, key=f)",
+    Aggregation.MAX_BY: "max(one, other, key=f)",
+}
+
+
 def aggregating_function(aggregation: Aggregation, position: object, record_type: TypeInformation) -> AggregatingReduceFunction:
     """Return the reduce function of an aggregation, having checked the position against the type of the records.
 
@@ -92,7 +107,8 @@ def aggregating_function(aggregation: Aggregation, position: object, record_type
     if isinstance(position, bool) or not isinstance(position, (int, str)):
         raise InvalidArgumentError(
             f"{method}() needs the position of a field (int) or its name (str); got {position!r} of type "
-            f"{type(position).__name__}."
+            f"{type(position).__name__}.",
+            hint=f"use reduce() for what is computed, such as reduce(lambda one, other: {_REDUCED[aggregation]}).",
         )
     match record_type:
         case RowTypeInfo():

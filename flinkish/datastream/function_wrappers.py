@@ -11,6 +11,7 @@ from typing import Any
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.functions import (
     AggregateFunction,
     AsyncFunction,
@@ -114,8 +115,27 @@ def _callable(function: object, kind: str, method: str) -> Callable[..., Any]:
             hint=f"pass an instance: {function.__name__}().",
         )
     if not callable(function):
-        raise InvalidArgumentError(f"{method}() needs {kind} or a callable; got {function!r}.")
+        raise InvalidArgumentError(f"{method}() needs {kind} or a callable; got {function!r}.", hint=_meant(function, kind))
     return function
+
+
+def _meant(given: object, kind: str) -> str | None:
+    """Return what was probably meant by something that is no function: SQL, Flink's Java API and pandas take names of fields."""
+    if given is None:
+        return "pass the function itself: f, not f()."
+    if isinstance(given, TypeInformation):
+        return "the function comes first, and its type after it."
+    if kind == "a Partitioner":
+        return "for example lambda key, subtasks: key % subtasks."
+    if kind == "a ReduceFunction":
+        return "for example lambda one, other: one + other; a KeyedStream has sum(), min() and max(), which take a field."
+    if kind == "a FilterFunction":
+        return "write the condition as a function, such as lambda row: row.price > 10."
+    fields = given if isinstance(given, (list, tuple)) else [given]
+    if not fields or not all(isinstance(field, int) or (isinstance(field, str) and field.strip()) for field in fields):
+        return None
+    read = ", ".join(f"row.{field}" if str(field).isidentifier() else f"row[{field!r}]" for field in fields)
+    return f"write it as a function: lambda row: {f'({read})' if len(fields) > 1 else read}."
 
 
 #: The methods of functions that return one value; all others return many records, or nothing.

@@ -94,3 +94,13 @@ def test_fields_that_are_there_are_accepted() -> None:
         aggregating_function(Aggregation.SUM, position, named)
     aggregating_function(Aggregation.SUM, 5, Types.PICKLED_BYTE_ARRAY())
     aggregating_function(Aggregation.SUM, 0, Types.STRING())
+
+
+def test_a_name_for_records_without_a_declared_type_that_are_tuples_is_refused_with_the_position() -> None:
+    with pytest.raises(TypeMismatchError, match=r"sum\('amount'\): there is no such field in \(2, 3.*\nHint: give the position"):
+        _aggregate(Aggregation.SUM, "amount", _RECORDS)
+
+
+def test_a_function_in_the_place_of_a_field_is_refused_with_reduce() -> None:
+    with pytest.raises(InvalidProgramError, match=r"sum\(\) needs the position.*\nHint: use reduce\(\)"):
+        aggregating_function(Aggregation.SUM, lambda record: record.amount, Types.PICKLED_BYTE_ARRAY())

@@ -176,6 +176,37 @@ def test_map_refuses_what_is_no_function_for_it(env: StreamExecutionEnvironment,
     assert "map() needs a MapFunction or a callable" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "hint"),
+    [
+        ("key_by", "k", "write it as a function: lambda row: row.k."),
+        ("key_by", "order id", "write it as a function: lambda row: row['order id']."),
+        ("key_by", 0, "write it as a function: lambda row: row[0]."),
+        ("key_by", ["a", "b"], "write it as a function: lambda row: (row.a, row.b)."),
+        ("key_by", None, "pass the function itself: f, not f()."),
+        ("map", "k", "write it as a function: lambda row: row.k."),
+        ("map", Types.INT(), "the function comes first, and its type after it."),
+        ("flat_map", ["items"], "write it as a function: lambda row: row.items."),
+        ("filter", "price > 3", "write the condition as a function, such as lambda row: row.price > 10."),
+    ],
+)
+def test_a_field_in_the_place_of_a_function_is_refused_with_the_function_to_write(
+    env: StreamExecutionEnvironment, method: str, given: object, hint: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"^{method}\(\) needs a") as caught:
+        getattr(numbers(env), method)(given)
+    assert str(caught.value).partition("\nHint: ")[2] == hint
+
+
+def test_a_field_in_the_place_of_a_reduce_function_or_partitioner_is_refused_with_what_to_write(
+    env: StreamExecutionEnvironment,
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Hint: .*a KeyedStream has sum\(\), min\(\) and max\(\)"):
+        numbers(env).key_by(lambda number: number).reduce("sum")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match=r"Hint: for example lambda key, subtasks: key % subtasks\."):
+        numbers(env).partition_custom(3, lambda number: number)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("method", ["flat_map", "filter", "key_by", "process", "add_sink", "sink_to", "union", "connect"])
 def test_a_wrong_argument_is_a_type_error_that_names_the_method(env: StreamExecutionEnvironment, method: str) -> None:
     with pytest.raises(TypeError, match=rf"{method}\(\) needs a"):
