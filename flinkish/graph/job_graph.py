@@ -70,3 +70,8 @@ class JobGraph:
     def outputs(self, vertex: VertexId) -> tuple[JobEdge, ...]:
         """Return the edges that leave a vertex."""
         return tuple(edge for edge in self.edges if edge.source_vertex == vertex)
+
+    def metric_scope(self, operator: StreamNode) -> tuple[str, ...]:
+        """Return what the names of an operator's metrics begin with: its name, and its uid if another operator has that name."""
+        names = [node.name for vertex in self.vertices.values() for node in vertex.operators]
+        return (operator.name,) if names.count(operator.name) == 1 else (operator.name, operator.uid)

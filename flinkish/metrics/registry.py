@@ -1,4 +1,4 @@
-"""Metrics that work, and the registry of one operator's subtask: all values by dotted name.
+"""Metrics that work, and the registry of one task's subtask: all values by dotted name.
 
 The values are plain data, so that they travel with a subtask's report; `merge` puts those of several subtasks together.
 """
@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Metric)
 
 
 class MetricRegistry:
-    """All metrics of one operator in one subtask.
+    """All metrics of one task in one subtask; each operator has a group of its own.
 
     >>> from flinkish.common.clock import ManualClock
     >>> registry = MetricRegistry(ManualClock())
@@ -85,7 +85,7 @@ class MetricRegistry:
         """
         metric = self._metrics.get(name)
         if isinstance(metric, Gauge):
-            _LOG.warning("There is a gauge %s already, which is replaced; operators of one task need names of their own.", name)
+            _LOG.warning("There is a gauge %s already, which is replaced.", name)
         elif metric is not None:
             raise InvalidArgumentError(f"the metric '{name}' is a {_kind(metric)} already, so it cannot be a Gauge too")
         self._metrics[name] = gauge

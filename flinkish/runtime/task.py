@@ -118,7 +118,7 @@ class VertexTask:
 
     def _operator_context(self, program: TaskProgram, node: StreamNode, attempt_number: int) -> OperatorContext:
         vertex = self.vertex
-        group: MetricGroup = self._metrics.root.add_group(node.name)
+        group: MetricGroup = self._metrics.root.add_group(*program.plan.job_graph.metric_scope(node))
         parameters = program.configuration.get(options.GLOBAL_JOB_PARAMETERS)
         edges: list[ChainEdge | JobEdge] = [*vertex.chain_edges, *(writer.edge for writer in self._edges)]
         tags = {edge.side_output.tag_id: edge.side_output for edge in edges if edge.source == node.id and edge.side_output}
@@ -404,7 +404,7 @@ class VertexTask:
     def metrics(self) -> VertexMetrics:
         """Return the epoch's figures; after `frames`, which counts."""
         user = self._metrics.values()
-        late = sum(count for name, count in user.items() if name.endswith(LATE_RECORDS))
+        late = sum(count for name, count in user.items() if name.rpartition(".")[2] == LATE_RECORDS)
         late_before, self._late_records = self._late_records, late
         return VertexMetrics(
             vertex=self.vertex.id,
