@@ -94,8 +94,12 @@ class InputGate:
     def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK) -> None:
         self.channels = sorted(channels, key=lambda channel: (channel.edge, channel.sender))
         self._by_address = {(channel.edge, channel.sender): channel for channel in self.channels}
-        self._valve = WatermarkValve(self.channels, watermark)
         self._barrier: Barrier | None = None
+        self._combine_from(watermark)
+
+    def _combine_from(self, watermark: int) -> None:
+        """Set what all channels make together, from where they stand."""
+        self._valve = WatermarkValve(self.channels, watermark)
         self._ended_inputs = {
             index
             for index in {channel.input_index for channel in self.channels}
@@ -119,7 +123,7 @@ class InputGate:
         for edge, sender, channel_watermark, idle, ended in dumped:
             channel = self._by_address[edge, sender]
             channel.watermark, channel.idle, channel.ended = channel_watermark, idle, ended
-        self.__init__(self.channels, watermark)  # type: ignore[misc]
+        self._combine_from(watermark)
 
     def offer(self, edge: int, sender: int, elements: Iterable[Element | bytes]) -> None:
         """Add what came on a channel: elements, or bodies of frames, each decoded only when its turn comes."""
