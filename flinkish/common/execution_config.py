@@ -69,11 +69,11 @@ class ExecutionConfig:
         return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
 
     def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
-        """Set how often sources emit latency markers, in milliseconds; <= 0 switches them off."""
+        """Set how often Flink's sources emit latency markers, in milliseconds; accepted, without effect: flinkish has none."""
         return self._set(options.LATENCY_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """Return how often sources emit latency markers, in milliseconds."""
+        """Return what `set_latency_tracking_interval` was given, in milliseconds; 0 if it was not called."""
         return self._configuration.get(options.LATENCY_INTERVAL)
 
     def get_parallelism(self) -> int:

@@ -414,7 +414,7 @@ TASK_CANCELLATION_TIMEOUT = _option(
     180 * _SECOND,
     "On Spark: how long close() of functions, readers and writers may take at the end of a job before it fails; 0: any time.",
 )
-LATENCY_INTERVAL = _option("metrics.latency.interval", DURATION, 0, "How often sources emit latency markers; 0: never.")
+LATENCY_INTERVAL = _option("metrics.latency.interval", DURATION, 0, "Accepted; without effect: there are no latency markers.")
 TMP_DIRS = _unset(
     "io.tmp.dirs", STRING, "Folder for scratch files of running attempts; the system's if not set.", "taskmanager.tmp.dirs"
 )

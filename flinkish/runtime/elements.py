@@ -43,13 +43,6 @@ class CheckpointBarrier(NamedTuple):
     barrier: Barrier
 
 
-class LatencyMarker(NamedTuple):
-    """Carries the wall-clock time in milliseconds at which a source emitted it."""
-
-    marked_time: int
-    source: str
-
-
 class EndOfInput(NamedTuple):
     """Nothing comes after it but barriers."""
 
@@ -69,4 +62,4 @@ def unpack(packed: PackedRows) -> Records:
     return Records(rows_of(packed.fields, packed.values), packed.timestamps, packed.keys)
 
 
-Element = Records | Watermark | WatermarkStatus | CheckpointBarrier | LatencyMarker | EndOfInput
+Element = Records | Watermark | WatermarkStatus | CheckpointBarrier | EndOfInput

@@ -12,7 +12,6 @@ from flinkish.runtime.elements import (
     CheckpointBarrier,
     Element,
     EndOfInput,
-    LatencyMarker,
     Records,
     Watermark,
     WatermarkStatus,
@@ -36,8 +35,6 @@ class GateListener(Protocol):
     def on_barrier(self, barrier: Barrier) -> None:
         """All channels have delivered the barrier."""
         ...
-
-    def on_latency_marker(self, marker: LatencyMarker) -> None: ...
 
     def on_end_of_input(self, input_index: int) -> None:
         """All channels of an input have ended."""
@@ -166,8 +163,6 @@ class InputGate:
             case CheckpointBarrier(barrier):
                 channel.blocked = True
                 self._align(barrier, listener)
-            case LatencyMarker():
-                listener.on_latency_marker(element)
             case EndOfInput():
                 channel.ended = True
                 index = channel.input_index

@@ -19,7 +19,7 @@ from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.metrics import MetricGroup, MetricRegistry
 from flinkish.runtime import faults
 from flinkish.runtime.channels import EdgeWriter, Emit, EmitRun, edge_writer, senders_of
-from flinkish.runtime.elements import Element, LatencyMarker, Records
+from flinkish.runtime.elements import Element, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.isolation import SCALARS, isolate
@@ -314,9 +314,6 @@ class VertexTask:
 
     def on_status(self, idle: bool) -> None:
         self.head.status(idle)
-
-    def on_latency_marker(self, marker: LatencyMarker) -> None:
-        """Latency markers end here: all of an epoch takes one epoch."""
 
     def on_end_of_input(self, input_index: int) -> None:
         assert self._gate is not None

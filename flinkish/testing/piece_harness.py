@@ -28,7 +28,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.graph.job_graph import EdgeId
 from flinkish.runtime.channels import decode, edge_writer
-from flinkish.runtime.elements import CheckpointBarrier, LatencyMarker, Records
+from flinkish.runtime.elements import CheckpointBarrier, Records
 from flinkish.runtime.protocol import Barrier, EpochCommand, EpochReport, Frame, TaskFailure, TaskProgram
 from flinkish.runtime.slot import SlotTask
 from flinkish.testing import steps
@@ -357,7 +357,7 @@ def _elements(frames: Sequence[Frame]) -> Iterator[OutputElement]:
         match element:
             case Records(values, timestamps, _):
                 yield from map(StreamRecord, values, timestamps if timestamps is not None else [None] * len(values))
-            case CheckpointBarrier() | LatencyMarker():
+            case CheckpointBarrier():
                 pass
             case _:
                 yield element

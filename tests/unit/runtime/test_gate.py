@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.ids import CheckpointId
-from flinkish.runtime.elements import CheckpointBarrier, EndOfInput, LatencyMarker, Records, Watermark, WatermarkStatus
+from flinkish.runtime.elements import CheckpointBarrier, EndOfInput, Records, Watermark, WatermarkStatus
 from flinkish.runtime.gate import InputChannel, InputGate
 from flinkish.runtime.protocol import MAX_WATERMARK, Barrier
 
@@ -27,9 +27,6 @@ class Listener:
 
     def on_barrier(self, barrier: Barrier) -> None:
         self.said.append(("barrier", barrier.checkpoint_id))
-
-    def on_latency_marker(self, marker: LatencyMarker) -> None:
-        self.said.append(("latency", marker.marked_time))
 
     def on_end_of_input(self, input_index: int) -> None:
         self.said.append(("end", input_index))
@@ -116,10 +113,6 @@ def test_an_input_ends_when_all_its_channels_have() -> None:
 
 def test_a_barrier_may_come_after_the_end_of_input() -> None:
     assert run([EndOfInput(), barrier(3)]) == [("end", 0), ("barrier", 3)]
-
-
-def test_latency_markers_are_handed_over() -> None:
-    assert run([LatencyMarker(12, "source")]) == [("latency", 12)]
 
 
 def test_watermarks_idleness_and_ends_live_on_in_another_process() -> None:
