@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
+from flinkish.common.clock import Clock, SystemClock
 from flinkish.runtime.channels import decode_body
 from flinkish.runtime.elements import (
     CheckpointBarrier,
@@ -88,10 +89,14 @@ class InputGate:
     the inputs advance in step with event time and the order is the same in every try.
     """
 
-    def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK) -> None:
+    def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK, *, clock: Clock | None = None) -> None:
         self.channels = sorted(channels, key=lambda channel: (channel.edge, channel.sender))
         self._by_address = {(channel.edge, channel.sender): channel for channel in self.channels}
+        self._clock = clock or SystemClock()
         self._barrier: Barrier | None = None
+        self._first_barrier = 0
+        #: Milliseconds from the first barrier of the last checkpoint to the last one: what the other channels had before it.
+        self.alignment_ms = 0
         self._combine_from(watermark)
 
     def _combine_from(self, watermark: int) -> None:
@@ -184,10 +189,13 @@ class InputGate:
             listener.on_status(True)
 
     def _align(self, barrier: Barrier, listener: GateListener) -> None:
+        if self._barrier is None:
+            self._first_barrier = self._clock.monotonic()
         if self._barrier is None or barrier.checkpoint_id > self._barrier.checkpoint_id:
             self._barrier = barrier
         if all(channel.blocked for channel in self.channels):
             aligned, self._barrier = self._barrier, None
+            self.alignment_ms = self._clock.monotonic() - self._first_barrier
             listener.on_barrier(aligned)
             for channel in self.channels:
                 channel.blocked = False

@@ -188,6 +188,7 @@ class Acknowledgement:
     files: tuple[StateFile, ...]
     #: MessagePack of what each sink writer of the chain prepared, by operator.
     committables: Mapping[OperatorUid, tuple[bytes, ...]] = field(default_factory=dict)
+    #: From the first barrier on a channel of the subtask to the last one; 0 for a source.
     alignment_ms: float = 0.0
     snapshot_ms: float = 0.0
 

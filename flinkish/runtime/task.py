@@ -163,7 +163,7 @@ class VertexTask:
             for edge in plan.job_graph.inputs(self.vertex.id)
             for sender in senders_of(edge, plan, self.subtask)
         ]
-        return InputGate(channels) if channels else None
+        return InputGate(channels, clock=self._clock) if channels else None
 
     def _connect(self) -> None:
         by_node: dict[NodeId, Operator] = {operator.node.id: operator for operator in self.operators}
@@ -382,6 +382,7 @@ class VertexTask:
                     subtask=self.subtask,
                     files=files,
                     committables=committables,
+                    alignment_ms=0.0 if self._gate is None else float(self._gate.alignment_ms),
                     snapshot_ms=float(self._clock.monotonic() - started),
                 )
             )

@@ -440,3 +440,19 @@ def test_a_signal_ends_the_program_quietly_when_the_job_has_been_stopped(
             process.kill()
     assert ((first + out).split(), err, process.returncode) == (said, "", code)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_checkpoint_tells_how_long_its_barriers_were_aligned(make_env: MakeEnvironment, tmp_path: Path) -> None:
+    settings = {
+        "execution.checkpointing.interval": "10 ms",
+        "execution.checkpointing.dir": str(tmp_path / "cp"),
+        "execution.epoch.max-records": 20,
+    }
+    # The first reader's barrier waits for what the second one has sent before its own: up to 20 records of 2 ms.
+    slow = numbers(make_env(2, **settings), 200).rebalance().map(lambda value: time.sleep(0.002)).set_parallelism(1)
+    slow.sink_to(DiscardingSink()).set_parallelism(1)
+    client = slow.get_execution_environment().execute_async()
+    client.get_job_execution_result().result(60)
+    assert isinstance(client, EmbeddedJobClient)
+    taken = [record.alignment_ms for record in client.checkpoints().history]
+    assert max(taken) >= 10, taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flinkish.common.clock import ManualClock
 from flinkish.common.ids import CheckpointId
 from flinkish.runtime.elements import CheckpointBarrier, EndOfInput, Records, Watermark, WatermarkStatus
 from flinkish.runtime.gate import InputChannel, InputGate
@@ -97,6 +98,28 @@ def test_records_behind_a_barrier_wait_until_all_channels_delivered_it() -> None
 def test_a_barrier_aligns_over_both_inputs() -> None:
     said = run([barrier(1), records("x")], [records("y"), barrier(1)], inputs=(0, 1))
     assert said == [("records", 1, "y"), ("barrier", 1), ("records", 0, "x")]
+
+
+def test_the_alignment_is_as_long_as_what_comes_between_the_first_barrier_and_the_last() -> None:
+    clock = ManualClock()
+    gate = InputGate((InputChannel(edge=0, sender=sender, input_index=0) for sender in range(3)), clock=clock)
+
+    class Slow(Listener):
+        def on_records(self, input_index: int, records: Records) -> None:
+            clock.advance(records.values[0])
+
+        def on_barrier(self, barrier: Barrier) -> None:
+            self.said.append((barrier.checkpoint_id, gate.alignment_ms))
+
+    listener = Slow()
+    gate.offer(0, 0, [records(100), barrier(1), records(200)])
+    gate.offer(0, 1, [records(30), barrier(1)])
+    gate.offer(0, 2, [records(4), barrier(1)])
+    gate.process(listener)
+    for sender in range(3):
+        gate.offer(0, sender, [barrier(2)])
+    gate.process(listener)
+    assert listener.said == [(1, 34), (2, 0)]
 
 
 def test_channels_that_miss_a_barrier_are_named() -> None:
