@@ -32,8 +32,6 @@ class StreamNode:
     description: str
     operator: OperatorConfig
     uid: OperatorUid
-    #: The uid that the user gave, if any.
-    user_uid: str | None
     parallelism: int
     max_parallelism: int
     #: Whether nobody set the maximum parallelism, so that a checkpoint to be restored decides on it.

@@ -150,7 +150,6 @@ class _Generator:
             description=transformation.description or name,
             operator=operator,
             uid=uid,
-            user_uid=transformation.uid,
             parallelism=parallelism,
             max_parallelism=_checked_max_parallelism(wanted, parallelism, name),
             max_parallelism_is_default=max_parallelism is None,

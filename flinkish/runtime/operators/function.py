@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.functions import Function
@@ -12,12 +12,6 @@ from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.protocol import Barrier
 from flinkish.runtime.state.keyed import KeyedStateBackend
-
-
-class _HasFunction(Protocol):
-    @property
-    def function(self) -> Function: ...
-
 
 ConfigT = TypeVar("ConfigT", bound=Any)
 

@@ -285,7 +285,6 @@ def node(number: int, uid: str, operator: OperatorConfig, parallelism: int) -> S
         description=uid,
         operator=operator,
         uid=OperatorUid(uid),
-        user_uid=uid,
         parallelism=parallelism,
         max_parallelism=128,
         slot_sharing_group="default",

@@ -29,7 +29,6 @@ def vertex(number: int, parallelism: int) -> JobVertex:
         description="",
         operator=OperatorConfig(),
         uid=OperatorUid(f"u{number}"),
-        user_uid=None,
         parallelism=parallelism,
         max_parallelism=128,
         slot_sharing_group="default",
