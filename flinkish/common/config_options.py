@@ -12,6 +12,7 @@ import yaml
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
+from flinkish.common.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from flinkish.common.time import Duration, Time, parse_duration
 
 __all__ = ["ConfigOption", "ConfigOptions", "OptionBuilder", "OptionType", "TypedConfigOptionBuilder"]
@@ -257,8 +258,8 @@ def _parse_map(value: Any) -> dict[str, str]:
 
 
 BOOLEAN: OptionType[bool] = OptionType("true or false", _parse_boolean)
-INT: OptionType[int] = OptionType("a whole number of 32 bits", _whole(-(2**31), 2**31 - 1))
-LONG: OptionType[int] = OptionType("a whole number of 64 bits", _whole(-(2**63), 2**63 - 1))
+INT: OptionType[int] = OptionType("a whole number of 32 bits", _whole(INT_MIN, INT_MAX))
+LONG: OptionType[int] = OptionType("a whole number of 64 bits", _whole(LONG_MIN, LONG_MAX))
 DOUBLE: OptionType[float] = OptionType("a number", _parse_double)
 STRING: OptionType[str] = OptionType("text", _parse_string)
 #: Read as milliseconds.

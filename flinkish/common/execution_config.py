@@ -11,6 +11,7 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import EXECUTION_MODE, INPUT_DEPENDENCY, RESTART_STRATEGY, SERIALIZERS
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 
 __all__ = ["ExecutionConfig", "default_parallelism"]
 
@@ -95,8 +96,8 @@ class ExecutionConfig:
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
         """Set the number of key groups (1 to 32768): the most that the job can ever be scaled to."""
-        if _at_least(max_parallelism, 1, "max_parallelism") > 32768:
-            raise InvalidArgumentError(f"max_parallelism must be at most 32768; got {max_parallelism}")
+        if _at_least(max_parallelism, 1, "max_parallelism") > UPPER_BOUND_MAX_PARALLELISM:
+            raise InvalidArgumentError(f"max_parallelism must be at most {UPPER_BOUND_MAX_PARALLELISM}; got {max_parallelism}")
         return self._set(options.MAX_PARALLELISM, max_parallelism)
 
     def get_task_cancellation_interval(self) -> int:

@@ -27,6 +27,7 @@ from flinkish.common.config_options import (
     one_of,
 )
 from flinkish.common.engines import DEFAULT_ENGINE, ENGINES
+from flinkish.common.limits import INT_MAX, UPPER_BOUND_MAX_PARALLELISM
 
 T = TypeVar("T")
 
@@ -87,7 +88,10 @@ DEFAULT_PARALLELISM = _unset(
     "parallelism.default", in_range(INT, 1), "Parallelism of operators that set none; the number of cores if not set."
 )
 MAX_PARALLELISM = _option(
-    "pipeline.max-parallelism", in_range(INT, -1, 32768), -1, "Number of key groups; -1: 128 or more, by the parallelism."
+    "pipeline.max-parallelism",
+    in_range(INT, -1, UPPER_BOUND_MAX_PARALLELISM),
+    -1,
+    "Number of key groups; -1: 128 or more, by the parallelism.",
 )
 AUTO_WATERMARK_INTERVAL = _option(
     "pipeline.auto-watermark-interval", in_range(DURATION, 0), 200, "How often periodic watermarks are emitted; 0: never."
@@ -399,7 +403,7 @@ RESTART_STRATEGY_EXPONENTIAL_DELAY_JITTER_FACTOR = _option(
 RESTART_STRATEGY_EXPONENTIAL_DELAY_ATTEMPTS = _option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     in_range(INT, 1),
-    2**31 - 1,
+    INT_MAX,
     "How many restarts are made until the pause is reset.",
 )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.limits import LONG_MIN
 from flinkish.common.time import Duration
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
     "WatermarkStrategy",
 ]
 
-_NO_TIMESTAMP = -(2**63)
+_NO_TIMESTAMP = LONG_MIN
 
 
 class TimestampAssigner(ABC):

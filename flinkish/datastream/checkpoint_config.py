@@ -10,6 +10,7 @@ from flinkish.common.absent_names import CHECKPOINT_STORAGE, EXTERNALIZED_CLEANU
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.limits import INT_MAX
 from flinkish.common.time import Duration
 from flinkish.datastream.arguments import check
 from flinkish.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage, configuration_of_storage
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 #: Flink refuses shorter intervals and timeouts, in milliseconds.
 _MINIMAL_CHECKPOINT_TIME: Final = 10
-_UNLIMITED: Final = 2**31 - 1
+_UNLIMITED: Final = INT_MAX
 
 
 class CheckpointConfig:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
+from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CloseableIterator", "DataStream", "DataStreamSink"]
 
-#: Flink's KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM.
-_UPPER_BOUND_MAX_PARALLELISM = 1 << 15
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
@@ -203,8 +202,8 @@ class DataStream(_OperatorSettings):
     def set_max_parallelism(self, max_parallelism: int) -> Self:
         """Set the number of key groups of this operator, 1 to 32768: the most subtasks that it can ever be scaled to."""
         number = int_of(max_parallelism, "max_parallelism")
-        if not 1 <= number <= _UPPER_BOUND_MAX_PARALLELISM:
-            raise InvalidProgramError(f"max_parallelism must be 1 to {_UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
+        if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
+            raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
         if number != 1 and not self._operator("set_max_parallelism").can_be_parallel:
             raise InvalidProgramError(f"the max parallelism of {self._transformation.name!r} must be 1; got {number}.")
         return self._set("set_max_parallelism", max_parallelism=number)

@@ -17,6 +17,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.io import InputFormat
+from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -156,8 +157,8 @@ class StreamExecutionEnvironment:
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Set the number of key groups, 1 to 32768: the most subtasks that the job can ever be scaled to."""
         number = int_of(max_parallelism, "max_parallelism")
-        if not 1 <= number <= 1 << 15:
-            raise InvalidProgramError(f"max_parallelism must be 1 to {1 << 15}; got {number}.")
+        if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
+            raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
         self._config.set_max_parallelism(number)
         return self
 

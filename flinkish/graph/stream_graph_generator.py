@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.ids import OperatorUid
+from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 #: Flink's KeyGroupRangeAssignment: what a maximum parallelism that nobody set is at least, and what any may be at most.
 DEFAULT_MAX_PARALLELISM = 128
-UPPER_BOUND_MAX_PARALLELISM = 32768
 
 
 def generate(program: Program) -> StreamGraph:

@@ -11,6 +11,7 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.ids import LineageId
+from flinkish.common.limits import INT_MAX
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster.admission import AdmissionSettings
@@ -20,7 +21,7 @@ from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 _log = logging.getLogger("flinkish.jobmaster")
 
 #: Default of attempts-before-reset-backoff: any number.
-_ANY_NUMBER = 2**31 - 1
+_ANY_NUMBER = INT_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

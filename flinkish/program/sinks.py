@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.limits import LONG_MAX
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -176,7 +177,7 @@ class Committer(ABC, Generic[WriterCommitT]):
 
 
 #: Checkpoint id of the commit at the end of a bounded job without checkpoints; Flink's Long.MAX_VALUE.
-END_OF_INPUT_CHECKPOINT = 2**63 - 1
+END_OF_INPUT_CHECKPOINT = LONG_MAX
 
 
 class Sink(ABC, Generic[T, WriterCommitT]):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, OperatorUid
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import VertexId
 from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
@@ -20,8 +21,8 @@ from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
 
-MIN_WATERMARK = -(2**63)
-MAX_WATERMARK = 2**63 - 1
+MIN_WATERMARK = LONG_MIN
+MAX_WATERMARK = LONG_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

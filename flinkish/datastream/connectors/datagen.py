@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.limits import LONG_MAX
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
@@ -23,7 +24,6 @@ from flinkish.program.sources import (
     SplitEnumeratorContext,
 )
 
-_MAX_LONG = 2**63 - 1
 #: What a rate-limited reader may catch up on after a pause, in milliseconds: a restart must not end in a flood.
 _BURST = 1000
 
@@ -88,8 +88,8 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
             )
         if count is not None and (not isinstance(count, int) or isinstance(count, bool)):
             raise InvalidArgumentError(f"count must be an int or None; got {count!r}")
-        if count is not None and not 0 <= count <= _MAX_LONG:
-            raise InvalidProgramError(f"count must be from 0 to {_MAX_LONG}; got {count}")
+        if count is not None and not 0 <= count <= LONG_MAX:
+            raise InvalidProgramError(f"count must be from 0 to {LONG_MAX}; got {count}")
         if records_per_second is not None:
             if isinstance(records_per_second, bool) or not isinstance(records_per_second, int | float):
                 raise InvalidArgumentError(f"records_per_second must be a number or None; got {records_per_second!r}")
@@ -117,7 +117,7 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
     ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
         if self._count is None:
             # Ranges would begin at indexes that the source never reaches.
-            ranges, step = [(first, _MAX_LONG - 1) for first in range(context.parallelism)], context.parallelism
+            ranges, step = [(first, LONG_MAX - 1) for first in range(context.parallelism)], context.parallelism
         else:
             ranges, step = cut_range(0, self._count - 1, context.parallelism), 1
         return FixedSplitsEnumerator(

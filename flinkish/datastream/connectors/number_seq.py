@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
 from flinkish.program.sources import (
@@ -20,8 +21,6 @@ from flinkish.program.sources import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-
-_MIN_LONG, _MAX_LONG = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class NumberSequenceSource(Source[int, NumberSequenceSplit, tuple[NumberSequence
         for name, value in (("start", self.start), ("end", self.end)):
             if not isinstance(value, int) or isinstance(value, bool):
                 raise InvalidArgumentError(f"{name} of NumberSequenceSource must be an int; got {value!r}")
-            if not _MIN_LONG <= value <= _MAX_LONG:
+            if not LONG_MIN <= value <= LONG_MAX:
                 raise InvalidProgramError(f"{name} of NumberSequenceSource must fit into 64 bits; got {value}")
         if self.end < self.start:
             raise InvalidProgramError(

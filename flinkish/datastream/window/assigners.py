@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.limits import LONG_MIN
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
@@ -53,9 +54,6 @@ __all__ = [
 T = TypeVar("T")
 W = TypeVar("W", bound=Window)
 W2 = TypeVar("W2", bound=Window)
-
-#: Java's Long.MIN_VALUE: the timestamp of a record that has none.
-_MIN_LONG = -(2**63)
 
 
 class WindowAssigner(ABC, Generic[T, W]):
@@ -247,7 +245,7 @@ class TumblingEventTimeWindows(_TumblingWindows, _EventTimeAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        if timestamp == _MIN_LONG:
+        if timestamp == LONG_MIN:
             raise no_timestamp(self)
         return [self._window_at(timestamp)]
 
@@ -299,7 +297,7 @@ class SlidingEventTimeWindows(_SlidingWindows, _EventTimeAssigner):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        if timestamp == _MIN_LONG:
+        if timestamp == LONG_MIN:
             raise no_timestamp(self)
         return self._windows_at(timestamp)
 

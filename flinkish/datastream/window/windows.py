@@ -9,6 +9,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.limits import LONG_MAX
 from flinkish.common.serializer import TypeSerializer
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ __all__ = [
     "TimeWindowSerializer",
     "Window",
 ]
-
-#: Java's Long.MAX_VALUE: the end of a window that time does not end.
-_MAX_LONG = 2**63 - 1
 
 
 class Window(ABC):
@@ -123,7 +121,7 @@ class CountWindow(Window):
         self.id = id
 
     def max_timestamp(self) -> int:
-        return _MAX_LONG
+        return LONG_MAX
 
     def __hash__(self) -> int:
         return hash((CountWindow, self.id))
@@ -149,7 +147,7 @@ class GlobalWindow(Window):
         return GlobalWindow()
 
     def max_timestamp(self) -> int:
-        return _MAX_LONG
+        return LONG_MAX
 
     def __hash__(self) -> int:
         return 0

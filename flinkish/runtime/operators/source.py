@@ -10,6 +10,7 @@ import msgspec
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import SourceError
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.metrics import MetricGroup
 from flinkish.program.operators import SourceConfig
@@ -78,7 +79,7 @@ class _ReaderOutput:
             return
         if self._extract is not None:
             timestamp = self._extract(value, MIN_WATERMARK if timestamp is None else timestamp)
-            if timestamp.__class__ is not int or not -9223372036854775808 <= timestamp <= 9223372036854775807:
+            if timestamp.__class__ is not int or not LONG_MIN <= timestamp <= LONG_MAX:
                 timestamp = whole_milliseconds(timestamp, self._extract, value)
         self._emit(value, timestamp)
         combined = self._combined

@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.common import options
 from flinkish.common.errors import TypeMismatchError
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.program.operators import TimestampsAndWatermarksConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
@@ -24,14 +25,14 @@ def time_of(value: Any) -> int | None:
     if not isinstance(value, (str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             time = int(value)
-            if MIN_WATERMARK <= time <= MAX_WATERMARK:
+            if LONG_MIN <= time <= LONG_MAX:
                 return time
     return None
 
 
 def timer_time(value: Any, method: str) -> int:
     """Return the time of a timer; raises TypeMismatchError for what is none."""
-    if value.__class__ is int and -9223372036854775808 <= value <= 9223372036854775807:
+    if value.__class__ is int and LONG_MIN <= value <= LONG_MAX:
         return value
     time = time_of(value)
     if time is None:
@@ -83,7 +84,7 @@ class TimestampsAndWatermarksOperator(Operator):
         extract = self._extract
         if extract is not None:
             timestamp = extract(value, MIN_WATERMARK if timestamp is None else timestamp)
-            if timestamp.__class__ is not int or not -9223372036854775808 <= timestamp <= 9223372036854775807:
+            if timestamp.__class__ is not int or not LONG_MIN <= timestamp <= LONG_MAX:
                 timestamp = whole_milliseconds(timestamp, extract, value)
         self.emit(value, timestamp)
         if self._watched:

@@ -22,6 +22,7 @@ import msgspec
 from flinkish.common import pickling
 from flinkish.common.conversion import state_converter
 from flinkish.common.errors import CorruptCheckpointError, TypeMismatchError
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -159,7 +160,7 @@ class _PlainForms:
         return make(value)
 
     def _int(self, value: int) -> Any:
-        return value if -(2**63) <= value < 2**63 else msgspec.msgpack.Ext(BIG_INT, _write_big(value))
+        return value if LONG_MIN <= value <= LONG_MAX else msgspec.msgpack.Ext(BIG_INT, _write_big(value))
 
     def _items(self, values: Iterable[Any]) -> list[Any]:
         native, of = self._native, self.of
@@ -523,7 +524,7 @@ def _check_longs(values: Iterable[Any]) -> None:
         array("q", values)
     except (OverflowError, TypeError):
         for value in values:
-            if value is not None and (value.__class__ is not int or not -(2**63) <= value < 2**63):
+            if value is not None and (value.__class__ is not int or not LONG_MIN <= value <= LONG_MAX):
                 raise TypeMismatchError(f"state of type Long holds {value!r}, which is no integer of 64 bits") from None
 
 

@@ -16,6 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from flinkish.common.errors import InvalidProgramError
+from flinkish.common.limits import INT_MAX, INT_MIN
 from flinkish.datastream.connectors.file_system.avro_checks import with_default_values
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema
 
@@ -189,7 +190,7 @@ def _is_of(branch: Any, value: Any) -> bool:
         case "fixed":
             return isinstance(value, bytes) and len(value) == branch["size"]
         case "int":
-            return value.__class__ is int and -(2**31) <= value < 2**31
+            return value.__class__ is int and INT_MIN <= value <= INT_MAX
         case _:
             return isinstance(value, _CLASSES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import fastavro
 
+from flinkish.common.limits import INT_MAX, INT_MIN
+
 #: Raises ValueError for a value that is not one of a schema.
 Check = Callable[[Any], None]
 
@@ -89,7 +91,7 @@ class _Checks:
 def _check_int(value: Any) -> None:
     if value.__class__ is not int:
         _check_long(value)
-    if not -(2**31) <= value < 2**31:
+    if not INT_MIN <= value <= INT_MAX:
         raise ValueError(f"{value!r} does not fit into an int")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.limits import LONG_MIN
 
 
 @dataclass(slots=True)
@@ -20,7 +21,7 @@ class BucketContext:
     """About the record that is assigned to a bucket; one object, valid during the call only. All times are milliseconds."""
 
     element_timestamp: int | None = None
-    watermark: int = -(2**63)
+    watermark: int = LONG_MIN
     processing_time: int = 0
 
     def timestamp(self) -> int | None:
