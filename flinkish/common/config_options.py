@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.common.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from flinkish.common.time import Duration, Time, parse_duration
+from flinkish.common.time import Duration, Time, milliseconds_of, parse_duration
 
 __all__ = ["ConfigOption", "ConfigOptions", "OptionBuilder", "OptionType", "TypedConfigOptionBuilder"]
 
@@ -171,10 +172,8 @@ def _parse_string(value: Any) -> str:
 
 
 def _parse_duration(value: Any) -> int:
-    if isinstance(value, Duration):
-        return value.to_millis()
-    if isinstance(value, Time):
-        return value.to_milliseconds()
+    if isinstance(value, (Duration, Time, datetime.timedelta)):
+        return milliseconds_of(value, "a duration")
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise TypeError(value)
     if isinstance(value, int):
@@ -302,15 +301,13 @@ def _normalized(text: str) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Return a value the way a configuration file writes it: true for True, milliseconds for a Duration."""
+    """Return a value the way a configuration file writes it: true for True, milliseconds for an amount of time."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Duration):
-        return f"{value.to_millis()} ms"
-    if isinstance(value, Time):
-        return f"{value.to_milliseconds()} ms"
+    if isinstance(value, (Duration, Time, datetime.timedelta)):
+        return f"{milliseconds_of(value, 'a duration')} ms"
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, (list, tuple)):

@@ -12,6 +12,7 @@ from flinkish.common.absent_names import EXECUTION_MODE, INPUT_DEPENDENCY, RESTA
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
+from flinkish.common.time import AmountOfTime, milliseconds_of
 
 __all__ = ["ExecutionConfig", "default_parallelism"]
 
@@ -61,17 +62,17 @@ class ExecutionConfig:
         """Return what was set."""
         return self._configuration.get(options.CLOSURE_CLEANER_LEVEL) != "NONE"
 
-    def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """Set how often periodic watermarks are emitted, in milliseconds; 0 switches them off."""
-        return self._set(options.AUTO_WATERMARK_INTERVAL, _at_least(interval, 0, "interval"))
+    def set_auto_watermark_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
+        """Set how often periodic watermarks are emitted (int: ms); 0 switches them off."""
+        return self._set(options.AUTO_WATERMARK_INTERVAL, _not_negative(interval, "interval"))
 
     def get_auto_watermark_interval(self) -> int:
         """Return how often periodic watermarks are emitted, in milliseconds."""
         return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
 
-    def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
-        """Set how often Flink's sources emit latency markers, in milliseconds; accepted, without effect: flinkish has none."""
-        return self._set(options.LATENCY_INTERVAL, interval)
+    def set_latency_tracking_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
+        """Set how often Flink's sources emit latency markers (int: ms); accepted, without effect: flinkish has none."""
+        return self._set(options.LATENCY_INTERVAL, _millis(interval, "interval"))
 
     def get_latency_tracking_interval(self) -> int:
         """Return what `set_latency_tracking_interval` was given, in milliseconds; 0 if it was not called."""
@@ -104,17 +105,17 @@ class ExecutionConfig:
         """Return the setting, in milliseconds."""
         return self._configuration.get(options.TASK_CANCELLATION_INTERVAL)
 
-    def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+    def set_task_cancellation_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
         """Accepted; without effect."""
-        return self._set(options.TASK_CANCELLATION_INTERVAL, interval)
+        return self._set(options.TASK_CANCELLATION_INTERVAL, _millis(interval, "interval"))
 
     def get_task_cancellation_timeout(self) -> int:
         """Return the setting, in milliseconds."""
         return self._configuration.get(options.TASK_CANCELLATION_TIMEOUT)
 
-    def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+    def set_task_cancellation_timeout(self, timeout: int | AmountOfTime) -> ExecutionConfig:
         """Accepted; without effect."""
-        return self._set(options.TASK_CANCELLATION_TIMEOUT, _at_least(timeout, 0, "timeout"))
+        return self._set(options.TASK_CANCELLATION_TIMEOUT, _not_negative(timeout, "timeout"))
 
     def enable_force_kryo(self) -> ExecutionConfig:
         """Accepted; without effect: there is no Kryo here."""
@@ -217,6 +218,14 @@ class ExecutionConfig:
 
     def __hash__(self) -> int:
         return hash(self._configuration)
+
+
+def _millis(value: object, what: str) -> int:
+    return milliseconds_of(value, what, rule="must be an int (milliseconds)", or_number=True)
+
+
+def _not_negative(value: object, what: str) -> int:
+    return _at_least(_millis(value, what), 0, what)
 
 
 def _at_least(value: Any, least: int, what: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.time import Duration, Time
+from flinkish.common.time import AmountOfTime, milliseconds_of
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
@@ -33,7 +33,7 @@ class RestartStrategyConfiguration(ABC):
 
 
 class RestartStrategies:
-    """Makes strategies. Times are milliseconds or `timedelta`.
+    """Makes strategies. Times are milliseconds (int), or a Time, Duration or timedelta.
 
     >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_restart_attempts()
     3
@@ -51,7 +51,7 @@ class RestartStrategies:
     class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
         """So many restarts, each after the same pause."""
 
-        def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | timedelta) -> None:
+        def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | AmountOfTime) -> None:
             self._attempts = _count(restart_attempts, "restart_attempts", 0)
             self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
 
@@ -78,7 +78,7 @@ class RestartStrategies:
         """Restarts as long as an interval has no more failures than so many."""
 
         def __init__(
-            self, max_failure_rate: int, failure_interval: int | timedelta, delay_between_attempts_interval: int | timedelta
+            self, max_failure_rate: int, failure_interval: int | AmountOfTime, delay_between_attempts_interval: int | AmountOfTime
         ) -> None:
             self._rate = _count(max_failure_rate, "max_failure_rate", 1)
             self._interval = _milliseconds(failure_interval, "failure_interval")
@@ -132,14 +132,14 @@ class RestartStrategies:
 
     @staticmethod
     def fixed_delay_restart(
-        restart_attempts: int, delay_between_attempts: int | timedelta
+        restart_attempts: int, delay_between_attempts: int | AmountOfTime
     ) -> RestartStrategies.FixedDelayRestartStrategyConfiguration:
         """Return a strategy of so many restarts, each after the same pause."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
-        failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
+        failure_rate: int, failure_interval: int | AmountOfTime, delay_interval: int | AmountOfTime
     ) -> RestartStrategies.FailureRateRestartStrategyConfiguration:
         """Return a strategy that gives up when an interval has more than so many failures."""
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
@@ -151,15 +151,5 @@ def _count(value: Any, what: str, least: int) -> int:
     return value
 
 
-def _milliseconds(value: Any, what: str) -> int:
-    if isinstance(value, timedelta):
-        return value // timedelta(milliseconds=1)
-    if isinstance(value, Duration):
-        return value.to_millis()
-    if isinstance(value, Time):
-        return value.to_milliseconds()
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgumentError(
-            f"{what} must be milliseconds (int) or a timedelta; got {value!r} of type {type(value).__name__}"
-        )
-    return value
+def _milliseconds(value: object, what: str) -> int:
+    return milliseconds_of(value, what, rule="must be milliseconds (int)", or_number=True)

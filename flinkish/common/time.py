@@ -7,14 +7,15 @@ import functools
 import math
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from flinkish.common.errors import InvalidArgumentError
 
-__all__ = ["Duration", "Instant", "Time", "to_epoch_milli"]
+__all__ = ["AmountOfTime", "Duration", "Instant", "Time", "milliseconds_of", "to_epoch_milli"]
 
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_SECOND = 1_000_000_000
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def _whole_number(value: Any, what: str) -> int:
@@ -215,8 +216,46 @@ class Time:
         return f"Time({self._milliseconds} ms)"
 
 
+#: An amount of time, where the API takes a number of milliseconds as well, or each of these classes.
+AmountOfTime: TypeAlias = Time | Duration | datetime.timedelta
+
+
+def milliseconds_of(
+    value: object,
+    what: str,
+    *,
+    kinds: tuple[type[Time | Duration], ...] = (Time, Duration),
+    rule: str = "must be a Time or a Duration",
+    or_number: bool = False,
+    hint: str | None = None,
+) -> int:
+    """Return an amount of time in milliseconds: of a timedelta or of one of `kinds`; a Duration is rounded down.
+
+    As in PyFlink, some arguments are a Time and others a Duration: `kinds` and `rule` say which. `or_number` takes an int as
+    well, as milliseconds. Raises InvalidArgumentError, which names `what`, for all else and for a timedelta that is not a whole
+    number of milliseconds.
+
+    >>> milliseconds_of(datetime.timedelta(minutes=1, milliseconds=5), "timeout")
+    60005
+    """
+    if isinstance(value, Time) and Time in kinds:
+        return value.to_milliseconds()
+    if isinstance(value, Duration) and Duration in kinds:
+        return value.to_millis()
+    if isinstance(value, datetime.timedelta):
+        millis, rest = divmod(value, _MILLISECOND)
+        if rest:
+            raise InvalidArgumentError(
+                f"{what} must be a whole number of milliseconds; got {value!r}.",
+                hint=f"round it, such as to timedelta(milliseconds={int(millis)}).",
+            )
+        return int(millis)
+    if or_number and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise InvalidArgumentError(f"{what} {rule}, or a timedelta; got {value!r} of type {type(value).__name__}.", hint=hint)
+
+
 _EPOCH = datetime.datetime(1970, 1, 1)
-_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def to_epoch_milli(moment: datetime.date) -> int:

@@ -6,11 +6,12 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Protocol
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.limits import LONG_MIN
-from flinkish.common.time import Duration
+from flinkish.common.time import Duration, milliseconds_of
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",
@@ -153,7 +154,7 @@ class WatermarkStrategy:
         return WatermarkStrategy(functools.partial(BoundedOutOfOrdernessGenerator, 0))
 
     @staticmethod
-    def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+    def for_bounded_out_of_orderness(max_out_of_orderness: Duration | timedelta) -> WatermarkStrategy:
         """Return a strategy for event times that are late by at most `max_out_of_orderness`."""
         bound = _milliseconds(max_out_of_orderness, "max_out_of_orderness")
         if bound < 0:
@@ -186,7 +187,7 @@ class WatermarkStrategy:
             )
         return replace(self, timestamp_assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+    def with_idleness(self, idle_timeout: Duration | timedelta) -> WatermarkStrategy:
         """Return this strategy with splits idle after `idle_timeout` without a record, so that they hold back no watermark."""
         timeout = _milliseconds(idle_timeout, "idle_timeout")
         if timeout <= 0:
@@ -194,7 +195,10 @@ class WatermarkStrategy:
         return replace(self, idleness_ms=timeout)
 
     def with_watermark_alignment(
-        self, watermark_group: str, max_allowed_watermark_drift: Duration, update_interval: Duration | None = None
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration | timedelta,
+        update_interval: Duration | timedelta | None = None,
     ) -> WatermarkStrategy:
         """Return this strategy with reading held back while it is ahead of the slowest of its group by more than the drift.
 
@@ -247,10 +251,7 @@ class AssignerWithPeriodicWatermarksWrapper:
         )
 
 
-def _milliseconds(duration: Any, what: str) -> int:
-    if not isinstance(duration, Duration):
-        raise InvalidArgumentError(
-            f"{what} must be a Duration; got {duration!r} of type {type(duration).__name__}",
-            hint="write for example Duration.of_seconds(5).",
-        )
-    return duration.to_millis()
+def _milliseconds(duration: object, what: str) -> int:
+    return milliseconds_of(
+        duration, what, kinds=(Duration,), rule="must be a Duration", hint="write for example Duration.of_seconds(5)."
+    )

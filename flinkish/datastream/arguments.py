@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
-from flinkish.common.time import Duration, Time
+from flinkish.common.time import Time, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.function_wrappers import check_returns, describe
@@ -20,15 +22,8 @@ def check(condition: bool, message: str, *, hint: str | None = None) -> None:
 
 
 def milliseconds(value: object, argument: str) -> int:
-    """Return an amount of time in milliseconds; raises InvalidArgumentError for what is neither a Time nor a Duration."""
-    if isinstance(value, Time):
-        return value.to_milliseconds()
-    if isinstance(value, Duration):
-        return value.to_millis()
-    raise InvalidArgumentError(
-        f"{argument} must be a Time or a Duration; got {value!r} of type {type(value).__name__}.",
-        hint="for example Time.seconds(5), or Time.milliseconds(-100).",
-    )
+    """Return an amount of time in milliseconds; raises InvalidArgumentError for what is no Time, Duration or timedelta."""
+    return milliseconds_of(value, argument, hint="for example Time.seconds(5), or Time.milliseconds(-100).")
 
 
 def type_of(given: object, method: str, argument: str = "output_type") -> TypeInformation:
@@ -92,16 +87,13 @@ def int_of(value: object, argument: str) -> int:
 
 
 def size_in_ms(time: object, argument: str, method: str) -> int:
-    """Return a size in milliseconds; raises InvalidArgumentError for what is no Time."""
-    if not isinstance(time, Time):
-        raise InvalidArgumentError(
-            f"{argument} of {method}() must be a Time; got {time!r} of type {type(time).__name__}.",
-            hint="for example Time.seconds(5).",
-        )
-    return time.to_milliseconds()
+    """Return a size in milliseconds; raises InvalidArgumentError for what is no Time or timedelta."""
+    return milliseconds_of(
+        time, f"{argument} of {method}()", kinds=(Time,), rule="must be a Time", hint="for example Time.seconds(5)."
+    )
 
 
-def sizes_in_ms(method: str, **times: Time | None) -> list[int]:
+def sizes_in_ms(method: str, **times: Time | timedelta | None) -> list[int]:
     """Return sizes in milliseconds; no `offset` is 0."""
     return [0 if name == "offset" and time is None else size_in_ms(time, name, method) for name, time in times.items()]
 

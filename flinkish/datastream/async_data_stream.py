@@ -14,7 +14,7 @@ from flinkish.datastream.functions import AsyncFunction, AsyncRetryPredicate, As
 from flinkish.program.operators import AsyncWaitConfig
 
 if TYPE_CHECKING:
-    from flinkish.common.time import Time
+    from flinkish.common.time import AmountOfTime
     from flinkish.common.typeinfo import TypeInformation
 
 __all__ = ["AsyncDataStream"]
@@ -23,7 +23,7 @@ __all__ = ["AsyncDataStream"]
 class AsyncDataStream:
     """Calls services for each record, many at a time.
 
-    `timeout` is for a whole call, with all its tries; Time.milliseconds(0) means none. `capacity` is how many calls of one
+    `timeout` is for a whole call, with all its tries; an amount of 0 means none. `capacity` is how many calls of one
     subtask run at the same time. A call that times out gives what the function's `timeout()` returns. Calls are made again when
     the job goes on from a checkpoint that was taken before them.
 
@@ -47,7 +47,7 @@ class AsyncDataStream:
     def unordered_wait(
         data_stream: DataStream,
         async_function: AsyncFunction,
-        timeout: Time,
+        timeout: AmountOfTime,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
@@ -58,7 +58,7 @@ class AsyncDataStream:
     def unordered_wait_with_retry(
         data_stream: DataStream,
         async_function: AsyncFunction,
-        timeout: Time,
+        timeout: AmountOfTime,
         async_retry_strategy: AsyncRetryStrategy,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
@@ -70,7 +70,7 @@ class AsyncDataStream:
     def ordered_wait(
         data_stream: DataStream,
         async_function: AsyncFunction,
-        timeout: Time,
+        timeout: AmountOfTime,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream:
@@ -81,7 +81,7 @@ class AsyncDataStream:
     def ordered_wait_with_retry(
         data_stream: DataStream,
         async_function: AsyncFunction,
-        timeout: Time,
+        timeout: AmountOfTime,
         async_retry_strategy: AsyncRetryStrategy,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
@@ -93,7 +93,7 @@ class AsyncDataStream:
 def _wait(
     data_stream: DataStream,
     function: AsyncFunction,
-    timeout: Time,
+    timeout: AmountOfTime,
     strategy: AsyncRetryStrategy,
     capacity: int,
     output_type: TypeInformation | None,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.datastream.functions import AsyncRetryPredicate, AsyncRetryStrategy
 
 __all__ = [
@@ -61,12 +62,12 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy):
     def __init__(
         self,
         max_attempts: int,
-        backoff_time_millis: int,
+        backoff_time_millis: int | AmountOfTime,
         result_predicate: ResultPredicate,
         exception_predicate: ExceptionPredicate,
     ) -> None:
         self._max_attempts = _positive(max_attempts, "max_attempts")
-        self._backoff_time_millis = _positive(backoff_time_millis, "backoff_time_millis")
+        self._backoff_time_millis = _positive(_millis(backoff_time_millis, "backoff_time_millis"), "backoff_time_millis")
         self._predicate = RetryPredicate(result_predicate, exception_predicate)
 
     def can_retry(self, current_attempts: int) -> bool:
@@ -93,15 +94,15 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
     def __init__(
         self,
         max_attempts: int,
-        initial_delay: int,
-        max_retry_delay: int,
+        initial_delay: int | AmountOfTime,
+        max_retry_delay: int | AmountOfTime,
         multiplier: float,
         result_predicate: ResultPredicate,
         exception_predicate: ExceptionPredicate,
     ) -> None:
         self._max_attempts = _positive(max_attempts, "max_attempts")
-        self._initial_delay = _positive(initial_delay, "initial_delay")
-        self._max_retry_delay = _positive(max_retry_delay, "max_retry_delay")
+        self._initial_delay = _positive(_millis(initial_delay, "initial_delay"), "initial_delay")
+        self._max_retry_delay = _positive(_millis(max_retry_delay, "max_retry_delay"), "max_retry_delay")
         self._multiplier = _positive(multiplier, "multiplier")
         self._predicate = RetryPredicate(result_predicate, exception_predicate)
 
@@ -116,6 +117,11 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
 
     def get_retry_predicate(self) -> AsyncRetryPredicate:
         return self._predicate
+
+
+def _millis(value: object, argument: str) -> Any:
+    # Numbers, also fractions, are checked as all others are.
+    return value if isinstance(value, (int, float)) else milliseconds_of(value, argument, rule="must be milliseconds (int)")
 
 
 def _positive(value: float, argument: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.time import AmountOfTime
 from flinkish.datastream._support import refused
 from flinkish.datastream.connectors._cache import CacheFile, CacheSink, CacheSource, committed_files
 from flinkish.datastream.data_stream import DataStream
@@ -104,7 +105,7 @@ class CachedDataStream(DataStream):
     def force_non_parallel(self) -> Self: ...  # type: ignore[empty-body]
 
     @refused(_not_on_cached("The buffer timeout"), see=_ON_ORIGIN)
-    def set_buffer_timeout(self, timeout_millis: int) -> Self: ...  # type: ignore[empty-body]
+    def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self: ...  # type: ignore[empty-body]
 
     @refused(_not_on_cached("The chaining"), see=_ON_ORIGIN)
     def start_new_chain(self) -> Self: ...  # type: ignore[empty-body]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from flinkish.common import options
@@ -11,7 +12,7 @@ from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.limits import INT_MAX
-from flinkish.common.time import Duration
+from flinkish.common.time import AmountOfTime, Duration, milliseconds_of
 from flinkish.datastream.arguments import check
 from flinkish.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage, configuration_of_storage
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
@@ -72,9 +73,9 @@ class CheckpointConfig:
         interval = self._configuration.get(options.CHECKPOINTING_INTERVAL)
         return -1 if interval is None or interval <= 0 else interval
 
-    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """Set the time between the starts of two checkpoints, at least 10 ms; this switches checkpointing on."""
-        interval = _int(checkpoint_interval, "checkpoint_interval")
+    def set_checkpoint_interval(self, checkpoint_interval: int | AmountOfTime) -> CheckpointConfig:
+        """Set the time between the starts of two checkpoints (int: ms), at least 10 ms; this switches checkpointing on."""
+        interval = _millis(checkpoint_interval, "checkpoint_interval")
         check(
             interval >= _MINIMAL_CHECKPOINT_TIME,
             f"checkpoint_interval must be at least {_MINIMAL_CHECKPOINT_TIME} ms; got {interval} ms.",
@@ -86,9 +87,9 @@ class CheckpointConfig:
         """Return after what time a checkpoint that is not complete is given up."""
         return self._configuration.get(options.CHECKPOINTING_TIMEOUT)
 
-    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
-        """Set after what time a checkpoint that is not complete is given up; at least 10 ms."""
-        timeout = _int(checkpoint_timeout, "checkpoint_timeout")
+    def set_checkpoint_timeout(self, checkpoint_timeout: int | AmountOfTime) -> CheckpointConfig:
+        """Set after what time (int: ms) a checkpoint that is not complete is given up; at least 10 ms."""
+        timeout = _millis(checkpoint_timeout, "checkpoint_timeout")
         check(
             timeout >= _MINIMAL_CHECKPOINT_TIME,
             f"checkpoint_timeout must be at least {_MINIMAL_CHECKPOINT_TIME} ms; got {timeout} ms.",
@@ -99,12 +100,12 @@ class CheckpointConfig:
         """Return the least time between the end of one checkpoint and the start of the next."""
         return self._configuration.get(options.MIN_PAUSE_BETWEEN_CHECKPOINTS)
 
-    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """Set the least time between the end of one checkpoint and the start of the next.
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int | AmountOfTime) -> CheckpointConfig:
+        """Set the least time (int: ms) between the end of one checkpoint and the start of the next.
 
         With a pause there is never more than one checkpoint at a time.
         """
-        pause = _int(min_pause_between_checkpoints, "min_pause_between_checkpoints")
+        pause = _millis(min_pause_between_checkpoints, "min_pause_between_checkpoints")
         check(pause >= 0, f"min_pause_between_checkpoints must not be negative; got {pause} ms.")
         return self._set(options.MIN_PAUSE_BETWEEN_CHECKPOINTS, pause)
 
@@ -168,17 +169,17 @@ class CheckpointConfig:
         """Have barriers wait for the records before them."""
         return self.enable_unaligned_checkpoints(False)
 
-    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
         """Set how long alignment may take before an unaligned checkpoint is made instead; 0: unaligned at once."""
-        _instance(alignment_timeout, Duration, "alignment_timeout")
-        check(alignment_timeout.to_millis() >= 0, f"alignment_timeout must not be negative; got {alignment_timeout}.")
-        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
+        timeout = milliseconds_of(alignment_timeout, "alignment_timeout", kinds=(Duration,), rule="must be a Duration")
+        check(timeout >= 0, f"alignment_timeout must not be negative; got {timeout} ms.")
+        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         """Return how long alignment may take before an unaligned checkpoint is made instead."""
         return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
 
-    def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
+    def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
         """Do what `set_aligned_checkpoint_timeout` does; the older name."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
@@ -212,6 +213,10 @@ def _int(value: int, argument: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
     return value
+
+
+def _millis(value: object, argument: str) -> int:
+    return milliseconds_of(value, argument, rule="must be an int (milliseconds)", or_number=True)
 
 
 def _instance(value: object, kind: type, argument: str) -> None:

@@ -10,6 +10,7 @@ from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
+from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.arguments import check_function, check_kind, check_strategy, int_of, text_of, type_of
@@ -212,12 +213,12 @@ class DataStream(_OperatorSettings):
         """Have this operator run in one subtask, now and for ever."""
         return self._set("force_non_parallel", parallelism=1, max_parallelism=1, can_be_parallel=False)
 
-    def set_buffer_timeout(self, timeout_millis: int) -> Self:
-        """Set how long records may wait in a buffer, in milliseconds; -1: the environment's.
+    def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self:
+        """Set how long records may wait in a buffer (int: ms); -1: the environment's.
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
         """
-        timeout = int_of(timeout_millis, "timeout_millis")
+        timeout = milliseconds_of(timeout_millis, "timeout_millis", rule="must be an int (milliseconds)", or_number=True)
         if timeout < -1:
             raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
         return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)

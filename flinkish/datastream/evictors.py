@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.time import Time
+from flinkish.common.time import Time, milliseconds_of
 from flinkish.datastream.window import Window
 
 if TYPE_CHECKING:
@@ -127,16 +128,12 @@ class CountEvictor(_OneTimeEvictor):
 class TimeEvictor(_OneTimeEvictor):
     """Keeps the records that are younger than the newest minus a time; nothing is removed if records have no timestamps."""
 
-    def __init__(self, window_size: Time | int, do_evict_after: bool = False) -> None:
+    def __init__(self, window_size: Time | timedelta | int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
-        if isinstance(window_size, Time):
-            window_size = window_size.to_milliseconds()
-        if isinstance(window_size, bool) or not isinstance(window_size, int):
-            raise InvalidArgumentError(f"TimeEvictor.of() needs a Time; got {window_size!r}.")
-        self._window_size = window_size
+        self._window_size = milliseconds_of(window_size, "TimeEvictor.of()", kinds=(Time,), rule="needs a Time", or_number=True)
 
     @staticmethod
-    def of(window_size: Time, do_evict_after: bool = False) -> TimeEvictor:
+    def of(window_size: Time | timedelta, do_evict_after: bool = False) -> TimeEvictor:
         """Return an evictor that keeps the records of the last so much time."""
         return TimeEvictor(window_size, do_evict_after)
 

@@ -23,6 +23,7 @@ from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.timerservice import TimerService
 
 if TYPE_CHECKING:
+    from flinkish.common.time import AmountOfTime
     from flinkish.datastream.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -545,7 +546,7 @@ class AsyncRetryStrategy(ABC):
     @staticmethod
     def fixed_delay(
         max_attempts: int,
-        backoff_time_millis: int,
+        backoff_time_millis: int | AmountOfTime,
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
@@ -557,8 +558,8 @@ class AsyncRetryStrategy(ABC):
     @staticmethod
     def exponential_backoff(
         max_attempts: int,
-        initial_delay: int,
-        max_retry_delay: int,
+        initial_delay: int | AmountOfTime,
+        max_retry_delay: int | AmountOfTime,
         multiplier: float,
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,

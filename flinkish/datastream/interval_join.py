@@ -12,7 +12,7 @@ from flinkish.datastream.output_tag import OutputTag
 from flinkish.program.operators import IntervalJoinConfig
 
 if TYPE_CHECKING:
-    from flinkish.common.time import Duration, Time
+    from flinkish.common.time import AmountOfTime
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.datastream.data_stream import DataStream
     from flinkish.datastream.keyed_stream import KeyedStream
@@ -38,7 +38,7 @@ class IntervalJoin:
             hint="connect() the streams and keep what is to be joined in the state of a KeyedCoProcessFunction.",
         )
 
-    def between(self, lower_bound: Time | Duration, upper_bound: Time | Duration) -> IntervalJoined:
+    def between(self, lower_bound: AmountOfTime, upper_bound: AmountOfTime) -> IntervalJoined:
         """Join a record of the left stream with those of the right one that are at most so much earlier or later.
 
         A pair is joined if left + lower_bound <= right <= left + upper_bound; both bounds may be negative, and count themselves

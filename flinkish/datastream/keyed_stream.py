@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.time import AmountOfTime
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream._support import refused
@@ -204,7 +205,7 @@ class KeyedStream(DataStream):
     def force_non_parallel(self) -> Self: ...  # type: ignore[empty-body]
 
     @refused(_not_on_keyed("The buffer timeout"), see=_ON_RESULT)
-    def set_buffer_timeout(self, timeout_millis: int) -> Self: ...  # type: ignore[empty-body]
+    def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self: ...  # type: ignore[empty-body]
 
     @refused(_not_on_keyed("The chaining"), see=_ON_RESULT)
     def start_new_chain(self) -> Self: ...  # type: ignore[empty-body]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
-from flinkish.common.time import Duration, Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.function_wrappers import reduce_function as as_reduce_function
 from flinkish.datastream.functions import AggregateFunction, ReduceFunction
@@ -417,10 +418,18 @@ class StateTtlConfig:
         class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
             """Remove when the store compacts its files."""
 
-            def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None) -> None:
+            def __init__(
+                self, query_time_after_num_entries: int, periodic_compaction_time: Duration | timedelta | None = None
+            ) -> None:
                 self._query_time_after_num_entries = query_time_after_num_entries
                 self._periodic_compaction_time = (
-                    Duration.of_days(30) if periodic_compaction_time is None else periodic_compaction_time
+                    Duration.of_days(30)
+                    if periodic_compaction_time is None
+                    else Duration.of_millis(
+                        milliseconds_of(
+                            periodic_compaction_time, "periodic_compaction_time", kinds=(Duration,), rule="must be a Duration"
+                        )
+                    )
                 )
 
             def get_query_time_after_num_entries(self) -> int:
@@ -464,7 +473,7 @@ class StateTtlConfig:
     class Builder:
         """Makes a StateTtlConfig; by default writes prolong the life and expired values are never seen."""
 
-        def __init__(self, ttl: Time) -> None:
+        def __init__(self, ttl: Time | timedelta) -> None:
             self._ttl = _checked_ttl(ttl)
             self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
             self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
@@ -526,7 +535,7 @@ class StateTtlConfig:
             return self
 
         def cleanup_in_rocksdb_compact_filter(
-            self, query_time_after_num_entries: int, periodic_compaction_time: Duration | None = None
+            self, query_time_after_num_entries: int, periodic_compaction_time: Duration | timedelta | None = None
         ) -> Self:
             """Remove expired values when the store compacts its files; by default each file at least every 30 days."""
             strategies = StateTtlConfig.CleanupStrategies
@@ -540,7 +549,7 @@ class StateTtlConfig:
             self._is_cleanup_in_background = False
             return self
 
-        def set_ttl(self, ttl: Time) -> Self:
+        def set_ttl(self, ttl: Time | timedelta) -> Self:
             """Set how long values live."""
             self._ttl = _checked_ttl(ttl)
             return self
@@ -560,17 +569,17 @@ class StateTtlConfig:
         update_type: UpdateType,
         state_visibility: StateVisibility,
         ttl_time_characteristic: TtlTimeCharacteristic,
-        ttl: Time,
+        ttl: Time | timedelta,
         cleanup_strategies: CleanupStrategies,
     ) -> None:
         self._update_type = update_type
         self._state_visibility = state_visibility
         self._ttl_time_characteristic = ttl_time_characteristic
-        self._ttl = ttl
+        self._ttl = _checked_ttl(ttl)
         self._cleanup_strategies = cleanup_strategies
 
     @staticmethod
-    def new_builder(ttl: Time) -> StateTtlConfig.Builder:
+    def new_builder(ttl: Time | timedelta) -> StateTtlConfig.Builder:
         """Begin a configuration with the time that values live."""
         return StateTtlConfig.Builder(ttl)
 
@@ -608,12 +617,11 @@ class StateTtlConfig:
 EnumT = TypeVar("EnumT", bound=Enum)
 
 
-def _checked_ttl(ttl: Time) -> Time:
-    if not isinstance(ttl, Time):
-        raise InvalidArgumentError(f"A time-to-live must be a Time; got {ttl!r}.", hint="for example Time.hours(1).")
-    if ttl.to_milliseconds() <= 0:
-        raise InvalidArgumentError(f"A time-to-live must be longer than 0 ms; got {ttl.to_milliseconds()} ms.")
-    return ttl
+def _checked_ttl(ttl: Time | timedelta) -> Time:
+    millis = milliseconds_of(ttl, "A time-to-live", kinds=(Time,), rule="must be a Time", hint="for example Time.hours(1).")
+    if millis <= 0:
+        raise InvalidArgumentError(f"A time-to-live must be longer than 0 ms; got {millis} ms.")
+    return Time(millis)
 
 
 def _checked_member(value: EnumT, kind: type[EnumT], method: str) -> EnumT:

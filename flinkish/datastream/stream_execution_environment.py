@@ -20,6 +20,7 @@ from flinkish.common.io import InputFormat
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.arguments import check_kind, check_strategy, int_of, type_of
@@ -178,12 +179,12 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.RUNTIME_MODE, execution_mode.name)
         return self
 
-    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Set how long records may wait in a buffer, in milliseconds; -1: until it is full.
+    def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> StreamExecutionEnvironment:
+        """Set how long records may wait in a buffer (int: ms); -1: until it is full.
 
         Differs from Flink: kept, but records travel with the micro-batch they are read in.
         """
-        timeout = int_of(timeout_millis, "timeout_millis")
+        timeout = milliseconds_of(timeout_millis, "timeout_millis", rule="must be an int (milliseconds)", or_number=True)
         if timeout < -1:
             raise InvalidProgramError(f"timeout_millis must be at least -1; got {timeout}.")
         self._configuration.set(options.BUFFER_TIMEOUT, timeout)
@@ -236,8 +237,10 @@ class StreamExecutionEnvironment:
         """Return the checkpointing settings; changing them changes the environment."""
         return self._checkpoint_config
 
-    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
-        """Make checkpoints every `interval` milliseconds, at least 10."""
+    def enable_checkpointing(
+        self, interval: int | AmountOfTime, mode: CheckpointingMode | None = None
+    ) -> StreamExecutionEnvironment:
+        """Make a checkpoint after each interval (int: ms), at least 10 ms."""
         if mode is not None:
             self._checkpoint_config.set_checkpointing_mode(mode)
         self._checkpoint_config.set_checkpoint_interval(interval)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.records import ITERABLES, check_results
+from flinkish.common.time import AmountOfTime
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.arguments import check_function, type_of
@@ -129,7 +130,7 @@ class WithWindow(Generic[FunctionT]):
         self._windows.evictor(evictor)
         return self
 
-    def allowed_lateness(self, time_ms: int) -> Self:
+    def allowed_lateness(self, time_ms: int | AmountOfTime) -> Self:
         """Set for how long (ms) after its end a window is kept for late records, each of which fires it again."""
         self._windows.allowed_lateness(time_ms)
         return self

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
+from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.arguments import check_function, check_kind, int_of, type_of
+from flinkish.datastream.arguments import check_function, check_kind, type_of
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.evictors import Evictor
 from flinkish.datastream.function_wrappers import describe, reduce_function
@@ -78,15 +79,16 @@ class _Windowed:
         self._window_trigger = trigger
         return self
 
-    def allowed_lateness(self, time_ms: int) -> Self:
-        """Set for how long (ms) after its end a window is kept for late records, each of which fires it again.
+    def allowed_lateness(self, time_ms: int | AmountOfTime) -> Self:
+        """Set for how long (int: ms) after its end a window is kept for late records, each of which fires it again.
 
         Only for event-time windows; 0 by default. A record is late when the watermark has reached the last timestamp of its
         window plus this time.
         """
-        if int_of(time_ms, "time_ms") < 0:
-            raise InvalidProgramError(f"allowed_lateness() must not be negative; got {time_ms} ms.")
-        self._allowed_lateness = time_ms
+        lateness = milliseconds_of(time_ms, "time_ms", rule="must be an int (milliseconds)", or_number=True)
+        if lateness < 0:
+            raise InvalidProgramError(f"allowed_lateness() must not be negative; got {lateness} ms.")
+        self._allowed_lateness = lateness
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.limits import LONG_MIN
 from flinkish.common.serializer import TypeSerializer
-from flinkish.common.time import Time
+from flinkish.common.time import Time, milliseconds_of
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.arguments import record_count, size_in_ms, sizes_in_ms
 from flinkish.datastream.state import ValueStateDescriptor
@@ -106,8 +107,8 @@ class SessionWindowTimeGapExtractor(ABC):
     """Tells the gap of a session by the record."""
 
     @abstractmethod
-    def extract(self, element: Any) -> int:
-        """Return the session's gap in milliseconds; must be positive."""
+    def extract(self, element: Any) -> int | Time | timedelta:
+        """Return the session's gap in milliseconds, or as a Time or timedelta; must be positive."""
 
 
 class _CountAssigner(WindowAssigner[Any, CountWindow]):
@@ -220,7 +221,7 @@ class TumblingProcessingTimeWindows(_TumblingWindows, _ProcessingTimeAssigner):
     """Windows of one size by processing time, without gaps or overlaps."""
 
     @staticmethod
-    def of(size: Time, offset: Time | None = None) -> TumblingProcessingTimeWindows:
+    def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingProcessingTimeWindows:
         """Return an assigner of windows of a size, which begin at multiples of it plus the offset."""
         return TumblingProcessingTimeWindows(*sizes_in_ms("TumblingProcessingTimeWindows.of", size=size, offset=offset))
 
@@ -234,7 +235,7 @@ class TumblingEventTimeWindows(_TumblingWindows, _EventTimeAssigner):
     """Windows of one size by event time, without gaps or overlaps."""
 
     @staticmethod
-    def of(size: Time, offset: Time | None = None) -> TumblingEventTimeWindows:
+    def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingEventTimeWindows:
         """Return an assigner of windows of a size, which begin at multiples of it plus the offset.
 
         >>> TumblingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
@@ -274,7 +275,9 @@ class SlidingProcessingTimeWindows(_SlidingWindows, _ProcessingTimeAssigner):
     """Windows of one size by processing time, one beginning every slide."""
 
     @staticmethod
-    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingProcessingTimeWindows:
+    def of(
+        size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None
+    ) -> SlidingProcessingTimeWindows:
         """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
         return SlidingProcessingTimeWindows(
             *sizes_in_ms("SlidingProcessingTimeWindows.of", size=size, slide=slide, offset=offset)
@@ -290,7 +293,7 @@ class SlidingEventTimeWindows(_SlidingWindows, _EventTimeAssigner):
     """Windows of one size by event time, one beginning every slide."""
 
     @staticmethod
-    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingEventTimeWindows:
+    def of(size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None) -> SlidingEventTimeWindows:
         """Return an assigner of windows of a size, which begin at multiples of the slide plus the offset."""
         return SlidingEventTimeWindows(*sizes_in_ms("SlidingEventTimeWindows.of", size=size, slide=slide, offset=offset))
 
@@ -330,6 +333,8 @@ class _DynamicSessionWindows(_SessionWindows):
 
     def _window(self, element: Any, time: int) -> TimeWindow:
         gap = self._session_window_time_gap_extractor.extract(element)
+        if gap.__class__ is not int:
+            gap = milliseconds_of(gap, "the gap of a session", kinds=(Time,), rule="must be milliseconds (int)", or_number=True)
         if gap <= 0:
             raise InvalidProgramError(f"the gap of a session must be positive; got {gap} ms for {element!r}.")
         return TimeWindow(time, time + gap)
@@ -342,7 +347,7 @@ class ProcessingTimeSessionWindows(_StaticSessionWindows, _ProcessingTimeAssigne
     """Sessions by processing time: a window ends when no record came for the gap."""
 
     @staticmethod
-    def with_gap(size: Time) -> ProcessingTimeSessionWindows:
+    def with_gap(size: Time | timedelta) -> ProcessingTimeSessionWindows:
         """Return an assigner of sessions with one gap for all."""
         return ProcessingTimeSessionWindows(size_in_ms(size, "size", "ProcessingTimeSessionWindows.with_gap"))
 
@@ -362,7 +367,7 @@ class EventTimeSessionWindows(_StaticSessionWindows, _EventTimeAssigner):
     """Sessions by event time: a window ends where no record lies within the gap."""
 
     @staticmethod
-    def with_gap(size: Time) -> EventTimeSessionWindows:
+    def with_gap(size: Time | timedelta) -> EventTimeSessionWindows:
         """Return an assigner of sessions with one gap for all."""
         return EventTimeSessionWindows(size_in_ms(size, "size", "EventTimeSessionWindows.with_gap"))
 

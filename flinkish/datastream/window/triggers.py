@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -240,7 +241,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires at each interval of event time, aligned to the epoch, and at the end of the window."""
 
     @staticmethod
-    def of(interval: Time) -> ContinuousEventTimeTrigger:
+    def of(interval: Time | timedelta) -> ContinuousEventTimeTrigger:
         """Return a trigger with an interval."""
         return ContinuousEventTimeTrigger(size_in_ms(interval, "interval", "ContinuousEventTimeTrigger.of"))
 
@@ -286,7 +287,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires at each interval of processing time, aligned to the epoch, up to the end of the window."""
 
     @staticmethod
-    def of(interval: Time) -> ContinuousProcessingTimeTrigger:
+    def of(interval: Time | timedelta) -> ContinuousProcessingTimeTrigger:
         """Return a trigger with an interval."""
         return ContinuousProcessingTimeTrigger(size_in_ms(interval, "interval", "ContinuousProcessingTimeTrigger.of"))
 

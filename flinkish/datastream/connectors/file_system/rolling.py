@@ -9,6 +9,7 @@ from typing import Any
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.time import AmountOfTime, milliseconds_of
 
 
 @dataclass(slots=True)
@@ -40,10 +41,14 @@ class RollingPolicy(ABC):
 
     @staticmethod
     def default_rolling_policy(
-        part_size: int = 128 * 1024 * 1024, rollover_interval: int = 60 * 1000, inactivity_interval: int = 60 * 1000
+        part_size: int = 128 * 1024 * 1024,
+        rollover_interval: int | AmountOfTime = 60 * 1000,
+        inactivity_interval: int | AmountOfTime = 60 * 1000,
     ) -> DefaultRollingPolicy:
-        """Roll by size (bytes), age and time without records (milliseconds)."""
-        return DefaultRollingPolicy(part_size, rollover_interval, inactivity_interval)
+        """Roll by size (bytes), age and time without records (int: ms)."""
+        return DefaultRollingPolicy(
+            part_size, _millis(rollover_interval, "rollover_interval"), _millis(inactivity_interval, "inactivity_interval")
+        )
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
@@ -92,3 +97,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 
     def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
         return False
+
+
+def _millis(value: object, argument: str) -> int:
+    return milliseconds_of(value, f"{argument} of the rolling policy", rule="must be an int (milliseconds)", or_number=True)

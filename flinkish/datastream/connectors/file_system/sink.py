@@ -13,6 +13,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Si
 from flinkish.common.ids import random_id
 from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
+from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
 from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
@@ -118,13 +119,12 @@ class FileSink(Sink[Any, FileCommittable]):
         def __init__(self, settings: _Settings) -> None:
             self._settings = settings
 
-        def with_bucket_check_interval(self, interval: int) -> Self:
-            """Set how often the age of files is checked, in milliseconds; files of bulk formats do not grow old."""
-            if not isinstance(interval, int) or isinstance(interval, bool):
-                raise InvalidArgumentError(f"with_bucket_check_interval takes milliseconds as int; got {interval!r}")
-            if interval <= 0:
-                raise InvalidProgramError(f"the bucket check interval must be more than 0 milliseconds; got {interval}")
-            return self._with(bucket_check_interval=interval)
+        def with_bucket_check_interval(self, interval: int | AmountOfTime) -> Self:
+            """Set how often the age of files is checked (int: ms); files of bulk formats do not grow old."""
+            millis = milliseconds_of(interval, "with_bucket_check_interval", rule="takes milliseconds as int", or_number=True)
+            if millis <= 0:
+                raise InvalidProgramError(f"the bucket check interval must be more than 0 milliseconds; got {millis}")
+            return self._with(bucket_check_interval=millis)
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
             """Set what decides on a record's folder; the default is one for each hour of processing time."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final
 
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
-from flinkish.common.time import Duration
+from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._sequences import OwnedSplits
 from flinkish.datastream.connectors.file_system.enumerator import (
@@ -154,15 +155,18 @@ class FileSourceBuilder:
     def __init__(self, settings: FileSourceSettings) -> None:
         self._settings = settings
 
-    def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
+    def monitor_continuously(self, discovery_interval: Duration | timedelta) -> FileSourceBuilder:
         """Keep running, and look for new files after each interval."""
-        if not isinstance(discovery_interval, Duration):
-            raise InvalidArgumentError(
-                f"monitor_continuously takes a Duration; got {discovery_interval!r}", hint="Duration.of_seconds(10)."
-            )
-        if discovery_interval.to_millis() <= 0:
+        interval = milliseconds_of(
+            discovery_interval,
+            "monitor_continuously",
+            kinds=(Duration,),
+            rule="takes a Duration",
+            hint="Duration.of_seconds(10).",
+        )
+        if interval <= 0:
             raise InvalidProgramError(f"discovery_interval must be at least a millisecond; got {discovery_interval!r}")
-        self._settings = replace(self._settings, discovery_interval=discovery_interval.to_millis())
+        self._settings = replace(self._settings, discovery_interval=interval)
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
