@@ -536,7 +536,7 @@ class CheckpointCoordinator:
         if not pending.is_complete:
             return
         assert pending.coordinator_state is not None
-        faults.reach("P7")
+        faults.reach(faults.Point.ALL_ACKNOWLEDGED)
         keys = [key for key in sorted(self._uncommitted) if key[0] <= pending.checkpoint_id]
         draft = CheckpointDraft(
             checkpoint_id=pending.checkpoint_id,
@@ -721,9 +721,9 @@ class CheckpointCoordinator:
         failure: CheckpointError | None = None
         try:
             if pending.kind.is_recovery_point:
-                faults.reach("P10")
+                faults.reach(faults.Point.SINKS_TO_COMMIT)
                 self._listener.checkpoint_completed(stored)
-                faults.reach("P11")
+                faults.reach(faults.Point.SINKS_COMMITTED)
             if pending.export is not None:
                 try:
                     with self._lock:
@@ -736,7 +736,7 @@ class CheckpointCoordinator:
             if future is not None:
                 future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self._job_id}: {_text(error)}"))
             raise
-        faults.reach("P16")
+        faults.reach(faults.Point.CHECKPOINT_ENDED)
         if self._history is not None:
             self._history.checkpoint_ended(record)
         with self._lock:

@@ -351,7 +351,7 @@ class DeltaCheckpointStorage:
 
     def commit(self, draft: CheckpointDraft) -> StoredCheckpoint:
         """See CheckpointStorage.commit."""
-        faults.reach("P8")
+        faults.reach(faults.Point.STATE_WRITTEN)
         log = self._current_handle()
         previous = self._retained[-(self._num_retained - 1) :] if self._num_retained > 1 else []
         references = tuple(
@@ -360,7 +360,7 @@ class DeltaCheckpointStorage:
         )
         manifest = self._manifest(draft, references)
         path, files = self._write_manifest(manifest, Path(draft.location.root))
-        faults.reach("P9")
+        faults.reach(faults.Point.MANIFEST_WRITTEN)
         transaction = self._generation * _IDS_PER_GENERATION + draft.checkpoint_id
         details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self._generation)}
         failure: Exception | None = None
@@ -382,7 +382,7 @@ class DeltaCheckpointStorage:
                 f"but it is not known whether the disk keeps it: {error}"
             ) from error
         self._note_latest(log)
-        faults.reach("P12")
+        faults.reach(faults.Point.CHECKPOINT_COMMITTED)
         return stored
 
     def _outcome(self, checkpoint_id: CheckpointId, transaction: int, manifest_path: str, failure: Exception | None) -> DeltaLog:
@@ -414,7 +414,7 @@ class DeltaCheckpointStorage:
 
     def commit_savepoint(self, draft: CheckpointDraft) -> StoredCheckpoint:
         """See CheckpointStorage.commit_savepoint."""
-        faults.reach("P8")
+        faults.reach(faults.Point.STATE_WRITTEN)
         self._current_handle()
         manifest = self._manifest(draft, ())
         return self._write_savepoint(Path(draft.location.root), manifest)
@@ -453,7 +453,7 @@ class DeltaCheckpointStorage:
 
     def _write_savepoint(self, root: Path, manifest: Manifest) -> StoredCheckpoint:
         path, files = self._write_manifest(manifest, root)
-        faults.reach("P9")
+        faults.reach(faults.Point.MANIFEST_WRITTEN)
         details = {"flinkish.savepoint": str(manifest.checkpoint_id), "flinkish.job": self._job_id}
         failure: Exception | None = None
         try:
@@ -641,7 +641,7 @@ class DeltaCheckpointStorage:
         """Delete files, by their paths relative to a table, and return how many."""
         deleted = 0
         for file in files:
-            faults.reach("P14")
+            faults.reach(faults.Point.DELETING)
             try:
                 safe_files.remove_file(root, file)
                 deleted += 1

@@ -168,7 +168,7 @@ class Attempt:
         restored = self._restored
         try:
             if restored is not None:
-                faults.reach("P15")
+                faults.reach(faults.Point.RESTORING)
             self._committers = Committers(program_parts.sinks(self._setup.plan.job_graph), self._setup.configuration)
             if restored is not None:
                 prepared = restored.manifest.coordinator.extra.get(_PREPARED)
@@ -369,7 +369,7 @@ class Attempt:
         self._command, self._trigger = command, trigger
         self.epochs_begun += 1
         if trigger is not None:
-            faults.reach("P2")
+            faults.reach(faults.Point.CHECKPOINT_BEGUN)
         self._began = self._clock.monotonic()
         self._metrics.credit = credit
         if first:
@@ -582,11 +582,11 @@ class Attempt:
     def _commit_prepared(self) -> None:
         """Commit at the end of the input of a job without checkpoints."""
         assert self._committers is not None
-        faults.reach("P10")
+        faults.reach(faults.Point.SINKS_TO_COMMIT)
         # A savepoint in passing had writers prepare what was before it; there is no checkpoint that would have committed that.
         prepared = [*self._checkpoints.coordinator.uncommitted(), *self._prepared]
         self._committers.commit(END_OF_INPUT_CHECKPOINT, prepared, self._setup.job_id, self._setup.lineage)
-        faults.reach("P11")
+        faults.reach(faults.Point.SINKS_COMMITTED)
 
 
 def _check_versions(report: EpochReport) -> None:

@@ -1,7 +1,7 @@
 """Named points in the protocol at which tests make a process fail. Off unless FLINKISH_FAULT is set.
 
-FLINKISH_FAULT=<point>:<action>[:nth=<n>][:once=<marker file>]; several are separated by ';'. Points are P1 to P16,
-the crash points of the recovery tests. Actions: kill9 (SIGKILL to this process), stop (SIGSTOP to it), raise (an
+FLINKISH_FAULT=<point>:<action>[:nth=<n>][:once=<marker file>]; several are separated by ';'. Points are values of `Point`, the
+crash points of the recovery tests. Actions: kill9 (SIGKILL to this process), stop (SIGSTOP to it), raise (an
 InjectedFaultError), sleep=<ms>.
 `nth` counts from 1 within the process; with `once` the fault happens only while the marker file does not exist, and makes it.
 Tests in the process of the driver may have something called at a point instead (`call_at`).
@@ -15,9 +15,41 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from flinkish.common.errors import ConfigurationError, FlinkishError
+
+
+class Point(StrEnum):
+    """All points; numbers that lack here are of moments within Spark's JVM, where only a kill from outside comes."""
+
+    #: Driver: a checkpoint has begun; no task has heard of it.
+    CHECKPOINT_BEGUN = "P2"
+    #: Task: a level is about to be run.
+    LEVEL_BEGINS = "P3"
+    #: Task: a level has been run; its state and its report are on their way.
+    LEVEL_RUN = "P4"
+    #: Task: a vertex has handled its input; what sinks have written is not closed.
+    INPUT_HANDLED = "P6"
+    #: Driver: all tasks have acknowledged a checkpoint; nothing of it is stored as such.
+    ALL_ACKNOWLEDGED = "P7"
+    #: Task or driver: files of state are written; no list holds them.
+    STATE_WRITTEN = "P8"
+    #: Driver: a checkpoint's list of files is written, but it is not committed.
+    MANIFEST_WRITTEN = "P9"
+    #: Driver: sinks are about to commit what a completed checkpoint holds.
+    SINKS_TO_COMMIT = "P10"
+    #: Driver: sinks have committed; that is not noted anywhere.
+    SINKS_COMMITTED = "P11"
+    #: Driver: a checkpoint is committed; nobody has learned of it.
+    CHECKPOINT_COMMITTED = "P12"
+    #: Driver: a file that is not needed any more is about to be deleted.
+    DELETING = "P14"
+    #: Driver: a job goes on from a checkpoint; nothing is restored.
+    RESTORING = "P15"
+    #: Driver: all that a completed checkpoint brings is done; whoever asked for it is not told.
+    CHECKPOINT_ENDED = "P16"
 
 
 class InjectedFaultError(FlinkishError, RuntimeError):
@@ -52,6 +84,8 @@ def _parse(text: str) -> dict[str, _Fault]:
     faults = {}
     for part in filter(None, text.split(";")):
         point, _, rest = part.partition(":")
+        if point not in set(Point):
+            raise ConfigurationError(f"FLINKISH_FAULT={text!r}: unknown point {point!r}", hint=f"one of {', '.join(Point)}.")
         action, *options = rest.split(":")
         fault = _Fault(action)
         for option in options:
@@ -75,7 +109,7 @@ _armed: dict[str, _Fault] | None = _parse(os.environ["FLINKISH_FAULT"]) if os.en
 _calls: dict[str, Callable[[], None]] = {}
 
 
-def reach(point: str) -> None:
+def reach(point: Point) -> None:
     """Say that the process is at a point; does nothing unless a fault is armed there."""
     if _armed is not None and point in _armed:
         _armed[point].reach(point)
@@ -86,7 +120,7 @@ def reach(point: str) -> None:
 
 
 @contextmanager
-def call_at(point: str, call: Callable[[], None]) -> Iterator[None]:
+def call_at(point: Point, call: Callable[[], None]) -> Iterator[None]:
     """Have `call` made the next time that this process is at a point, once, if that is within the `with`."""
     _calls[point] = call
     try:

@@ -211,7 +211,7 @@ class SlotTask:
         return result
 
     def _run(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
-        faults.reach("P3")
+        faults.reach(faults.Point.LEVEL_BEGINS)
         task = self._levels.get(level)
         if task is None or not task.state.matches(state):
             self._discard(level)
@@ -221,7 +221,7 @@ class SlotTask:
         notify = self._notified.get(level, -1) < command.epoch
         self._notified[level] = command.epoch
         out, blob = task.run(command, frames, notify=notify)
-        faults.reach("P4")
+        faults.reach(faults.Point.LEVEL_RUN)
         report = self._report(level, command, task, blob)
         return LevelResult(frames=tuple(out), state=blob, report=report)
 

@@ -236,7 +236,7 @@ class VertexTask:
         if not command.farewell:
             self._process(command, inputs)
         self._bytes_out = self._outflow()
-        faults.reach("P6")
+        faults.reach(faults.Point.INPUT_HANDLED)
         for operator in self.operators:
             operator.end_epoch()
         self._remember()
@@ -374,7 +374,7 @@ class VertexTask:
                 )
             )
         else:
-            faults.reach("P8")
+            faults.reach(faults.Point.STATE_WRITTEN)
             self.report.acknowledgements.append(
                 Acknowledgement(
                     checkpoint_id=barrier.checkpoint_id,

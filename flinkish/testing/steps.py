@@ -10,32 +10,34 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from flinkish.runtime.faults import Point
+
 #: Name of the source of steps that name none.
 SOURCE = "source"
 
 
 class CrashPoint(Enum):
-    """Where the process of a job's driver can be made to die; the value is the point's name in `flinkish.runtime.faults`.
+    """Where the process of a job's driver can be made to die; the value is the point of `flinkish.runtime.faults`.
 
     The first seven are those of one checkpoint, in their order.
     """
 
     #: A checkpoint has begun; no task has heard of it.
-    BEFORE_SNAPSHOT = "P2"
+    BEFORE_SNAPSHOT = Point.CHECKPOINT_BEGUN
     #: At least one task has written its state; nothing is acknowledged.
-    AFTER_SNAPSHOT = "P8"
+    AFTER_SNAPSHOT = Point.STATE_WRITTEN
     #: All tasks have acknowledged; nothing of the checkpoint is stored as such.
-    BEFORE_COMMIT = "P7"
+    BEFORE_COMMIT = Point.ALL_ACKNOWLEDGED
     #: The checkpoint's list of files is written, but it is not committed: it does not count.
-    DURING_COMMIT = "P9"
+    DURING_COMMIT = Point.MANIFEST_WRITTEN
     #: The checkpoint counts; nobody has learned of it, sinks have committed nothing of it.
-    AFTER_COMMIT = "P12"
+    AFTER_COMMIT = Point.CHECKPOINT_COMMITTED
     #: The same a moment later: sinks are about to commit.
-    BEFORE_SINK_COMMIT = "P10"
+    BEFORE_SINK_COMMIT = Point.SINKS_TO_COMMIT
     #: Sinks have committed what the checkpoint holds; that is not noted anywhere.
-    AFTER_SINK_COMMIT = "P11"
+    AFTER_SINK_COMMIT = Point.SINKS_COMMITTED
     #: The job is started anew, from the last checkpoint, and dies again before it has restored anything.
-    DURING_RESTORE = "P15"
+    DURING_RESTORE = Point.RESTORING
 
 
 @dataclass(frozen=True, slots=True)
