@@ -19,7 +19,7 @@ import click
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack
 from flinkish.cli.script import line_of, run_script, without_launcher
-from flinkish.common import options
+from flinkish.common import notices, options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import FlinkishError
@@ -185,6 +185,7 @@ def _run(
     short += [f"{options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
     short += [f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
     forgotten_programs()
+    told_before = notices.tell_always()
     try:
         _set_properties([*short, *properties, *behind])
         run_script(job, of_script)
@@ -206,6 +207,7 @@ def _run(
         traceback.print_exception(without_launcher(error, job))
         return 1
     finally:
+        notices.tell_always(told_before)
         forgotten_programs()
 
 

@@ -75,6 +75,12 @@ EPOCH_IDLE_INTERVAL = _option(
     45 * _SECOND,
     "Longest time between two micro-batches of an idle job; below the minute after which Spark ends idle Python workers.",
 )
+PROGRESS_INTERVAL = _option(
+    "execution.progress.interval",
+    in_range(DURATION, 0),
+    30 * _SECOND,
+    "How often a line says how a running job goes: records, watermark and what holds it back, last checkpoint; 0 for never.",
+)
 CHECKPOINT_HMAC_KEY_FILE = _unset(
     "security.checkpoint.hmac-key-file",
     STRING,

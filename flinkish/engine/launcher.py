@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
-from flinkish.common import options
+from flinkish.common import notices, options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, LineageId, random_id
@@ -257,6 +257,7 @@ def assemble(
             ids=surroundings.ids,
             rng=random.Random(surroundings.ids()),
             print_lines=print_lines,
+            tell=notices.tell,
             storage=place.storage,
             # As in Flink there are no savepoints of a batch: its tasks do not hold the same position of the input.
             open_storage=None if is_batch(configuration) else place.open_claimed,

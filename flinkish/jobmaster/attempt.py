@@ -371,7 +371,7 @@ class Attempt:
         if trigger is not None:
             faults.reach(faults.Point.CHECKPOINT_BEGUN)
         self._began = self._clock.monotonic()
-        self._metrics.credit = credit
+        self._metrics.epoch_begins(self._began, credit)
         if first:
             self._graph.transition_all(ExecutionState.INITIALIZING)
         return command

@@ -25,15 +25,18 @@ from flinkish.common.ids import AttemptId, IdSource
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.jobmaster import failures
+from flinkish.graph.runtime_mode import is_batch
+from flinkish.jobmaster import failures, telling
 from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Outcome
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery, Results, Taker
 from flinkish.jobmaster.epochs import Engine, TaskProgram
+from flinkish.jobmaster.event_time import EventTimeGraph
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
+from flinkish.jobmaster.progress import ProgressReporter
 from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_strategy
 from flinkish.jobmaster.setup import JobSetup
 
@@ -68,6 +71,8 @@ class Environment:
     notes: JobNotes | None = None
     #: Who takes what sinks send to the driver on other channels than those of print() and execute_and_collect().
     takers: Mapping[str, Taker] = field(default_factory=dict)
+    #: Takes sentences for the person who runs the job.
+    tell: Callable[[str], None] = lambda text: None
     #: Called before the checkpoints of a job that has ended for good are deleted, so that a next run is another job.
     retire: Callable[[], None] | None = None
     #: Called when everything is released, before whoever waits for the job learns that it has ended.
@@ -87,6 +92,7 @@ class JobMaster:
         self._task_plan = pickling.own_copy(setup.plan, "the program")
         self._bell = Bell(environment.clock)
         self.results.on_space = self._bell.ring
+        self._event_time = EventTimeGraph(setup.plan.job_graph)
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
         self._metrics = JobMetrics(setup.plan)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
@@ -156,9 +162,11 @@ class JobMaster:
         end: JobExecutionError | JobCancelledError | None = JobExecutionError(
             f"Job {self.setup.job_name!r} ({self.setup.job_id}) ended without an outcome: this is a bug in flinkish."
         )
+        reporter = self._start_reporter()
         # Whatever is raised, also what is no Exception: somebody waits for the answer.
         try:
             try:
+                self._environment.tell(telling.starts(self.setup, self.checkpoints.initial))
                 end = self._run_attempts()
             except BaseException as error:
                 _log.exception("The JobMaster of job %s failed.", self.setup.job_id)
@@ -167,6 +175,8 @@ class JobMaster:
         except BaseException:
             _log.exception("Ending job %s failed.", self.setup.job_id)
         finally:
+            if reporter is not None:
+                reporter.stop()
             self._answer(end)
 
     def _run_attempts(self) -> JobExecutionError | JobCancelledError | None:
@@ -322,7 +332,9 @@ class JobMaster:
 
     def _cancel_job(self) -> JobCancelledError:
         to = JobStatus.SUSPENDED if self._suspended else JobStatus.CANCELED
-        if not self._suspended:
+        if self._suspended:
+            self._tell_suspended(self._cancelled or "it was cancelled")
+        else:
             self._graph.transition_job(JobStatus.CANCELLING)
             self.checkpoints.end(JobEnd.CANCELED)
         self._graph.transition_job(to)
@@ -339,6 +351,13 @@ class JobMaster:
         self._try("closing its engine", self._engine.close)
         if self._environment.on_released is not None:
             self._try("releasing what it held", self._environment.on_released)
+
+    def _tell_suspended(self, why: str) -> None:
+        try:
+            text = telling.suspended(self.setup, why, self.checkpoints.restore_point())
+        except Exception as error:
+            text = telling.suspended_unread(self.setup, why, error)
+        self._environment.tell(text)
 
     def _try(self, what: str, call: Callable[[], None]) -> None:
         try:
@@ -374,3 +393,46 @@ class JobMaster:
     def _note(self, event: str, message: str) -> None:
         if self._environment.notes is not None:
             self._environment.notes.note(event, message)
+
+    # -- for people ----------------------------------------------------------------------------------------------------------
+
+    def progress(self, before: JobFigures | None, elapsed: int) -> tuple[str, JobFigures]:
+        """Return a line about how the job goes, with the figures it is made of; any thread.
+
+        `before` are the figures of `elapsed` milliseconds ago.
+        """
+        figures = self._metrics.figures()
+        # A batch has one watermark, at its end.
+        batch = is_batch(self.setup.configuration)
+        watermarks = {vertex.vertex: vertex.watermarks for vertex in figures.vertices}
+        text = telling.progress(
+            self.setup,
+            self.status,
+            figures,
+            None if batch else self._event_time.event_time(watermarks),
+            self.checkpoints.figures(),
+            before=before,
+            elapsed=elapsed,
+            wall=self._clock.wall_time(),
+            now=self._clock.monotonic(),
+        )
+        return text, figures
+
+    def _start_reporter(self) -> ProgressReporter | None:
+        interval = self.setup.progress_interval
+        if interval is None:
+            return None
+        before: JobFigures | None = None
+        last = self._started_at
+
+        def report() -> None:
+            nonlocal before, last
+            now = self._clock.monotonic()
+            text, before = self.progress(before, now - last)
+            last = now
+            if not self.result.done():
+                self._environment.tell(text)
+
+        reporter = ProgressReporter(self._clock, interval, report)
+        reporter.start(f"flinkish-progress-{self.setup.job_id[:8]}")
+        return reporter

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.graph.execution_plan import ExecutionPlan
-from flinkish.graph.job_graph import VertexId
+from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.metrics.registry import merge
+from flinkish.program.operators import SinkWriterConfig
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 
 
@@ -24,6 +25,10 @@ class VertexFigures:
     late_records: int
     busy_ms: float
     watermark: int
+    #: What its sinks took, over all attempts.
+    records_written: int
+    #: By subtask: the watermarks of the operators of its chain.
+    watermarks: Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +37,16 @@ class JobFigures:
 
     epochs: int
     restarts: int
-    #: Records that the sources read, over all attempts.
+    #: Records that the sources read, and that the sinks took, over all attempts.
     records_read: int
+    records_written: int
     #: What the last epoch took from command to reports, and the busiest slot of it.
     last_epoch_ms: float
     last_busy_ms: float
     #: How many records each source subtask may read in an epoch.
     credit: int
+    #: When the running epoch began, in monotonic milliseconds; None between two epochs.
+    epoch_began: int | None
     vertices: tuple[VertexFigures, ...]
     #: User metrics by name, those of the subtasks put together by `metrics.registry.merge`.
     user: Mapping[str, Any]
@@ -50,7 +58,9 @@ class _Totals:
     records_out: int = 0
     late_records: int = 0
     busy_ms: float = 0.0
+    records_written: int = 0
     watermarks: dict[int, int] = field(default_factory=dict)
+    chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 class JobMetrics:
@@ -64,6 +74,9 @@ class JobMetrics:
         self._epochs = 0
         self._restarts = 0
         self._read = 0
+        #: Vertices whose sinks are given what the first stage of a sink prepared: no records of the program.
+        self._second_stages = _second_stages(plan.job_graph)
+        self._epoch_began: int | None = None
         self._elapsed = 0.0
         self._busy = 0.0
         self.credit = 0
@@ -73,8 +86,15 @@ class JobMetrics:
         with self._lock:
             self._restarts += 1
             self._user.clear()
+            self._epoch_began = None
             for totals in self._totals.values():
                 totals.watermarks.clear()
+                totals.chains.clear()
+
+    def epoch_begins(self, now: int, credit: int) -> None:
+        """Note that a command goes out, at this time in monotonic milliseconds."""
+        with self._lock:
+            self._epoch_began, self.credit = now, credit
 
     def add(self, reports: Iterable[EpochReport], elapsed_ms: float) -> float:
         """Take the reports of an epoch; return how long the busiest slot was busy, over all levels."""
@@ -86,6 +106,7 @@ class JobMetrics:
                     busy[report.slot] = busy.get(report.slot, 0.0) + metrics.busy_ms
                     self._add_vertex(metrics)
             self._epochs += 1
+            self._epoch_began = None
             self._elapsed = elapsed_ms
             self._busy = max(busy.values(), default=0.0)
             return self._busy
@@ -96,6 +117,9 @@ class JobMetrics:
         totals.records_out += metrics.records_out
         totals.late_records += metrics.late_records
         totals.busy_ms += metrics.busy_ms
+        if metrics.vertex not in self._second_stages:
+            totals.records_written += metrics.records_written
+        totals.chains[metrics.subtask] = metrics.watermarks
         totals.watermarks[metrics.subtask] = metrics.watermark
         if metrics.user:
             self._user[metrics.vertex, metrics.subtask] = metrics.user
@@ -107,9 +131,11 @@ class JobMetrics:
                 epochs=self._epochs,
                 restarts=self._restarts,
                 records_read=self._read,
+                records_written=sum(totals.records_written for totals in self._totals.values()),
                 last_epoch_ms=self._elapsed,
                 last_busy_ms=self._busy,
                 credit=self.credit,
+                epoch_began=self._epoch_began,
                 vertices=tuple(self._vertex(vertex, totals) for vertex, totals in self._totals.items()),
                 user=merge(self._user.values()),
             )
@@ -128,4 +154,12 @@ class JobMetrics:
             late_records=totals.late_records,
             busy_ms=totals.busy_ms,
             watermark=min(totals.watermarks.values(), default=MIN_WATERMARK),
+            records_written=totals.records_written,
+            watermarks=dict(totals.chains),
         )
+
+
+def _second_stages(graph: JobGraph) -> frozenset[VertexId]:
+    nodes = (node for vertex in graph.vertices.values() for node in vertex.operators)
+    writers = {node.id for node in nodes if isinstance(node.operator, SinkWriterConfig)}
+    return frozenset(edge.target_vertex for edge in graph.edges if edge.source in writers)

@@ -39,6 +39,8 @@ class JobSetup:
     poll_interval: int
     #: Longest silence between two epochs; None where the engine does not mind.
     idle_interval: int | None
+    #: Between two lines about how the job goes; None = no lines.
+    progress_interval: int | None = None
     #: Files for user functions, and the interpreter that runs them; see TaskProgram.
     dependencies: Dependencies = NO_DEPENDENCIES
     python_executable: str | None = None
@@ -82,6 +84,7 @@ def job_setup(
         ),
         poll_interval=configuration.get(options.EPOCH_POLL_INTERVAL),
         idle_interval=None if engine.idle_limit is None else configuration.get(options.EPOCH_IDLE_INTERVAL),
+        progress_interval=configuration.get(options.PROGRESS_INTERVAL) or None,
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
         spill=spill,

@@ -232,6 +232,10 @@ class VertexMetrics:
     watermark: int
     #: About; on edges, and to the driver.
     bytes_out: int = 0
+    #: What the sinks of the chain took.
+    records_written: int = 0
+    #: Of all operators of the chain, in their order; `watermark` is that of the first one.
+    watermarks: tuple[int, ...] = ()
     late_records: int = 0
     #: All inputs have ended and everything was emitted.
     finished: bool = False

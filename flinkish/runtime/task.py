@@ -413,6 +413,8 @@ class VertexTask:
             watermark=self.head.current_watermark,
             bytes_out=self._bytes_out,
             late_records=late - late_before,
+            records_written=sum(sink.take_written() for sink in self._sinks),
+            watermarks=tuple(operator.current_watermark for operator in self.operators),
             finished=self._finished,
             user=user,
         )

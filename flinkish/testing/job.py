@@ -355,6 +355,7 @@ class JobHarness:
             "execution.checkpointing.savepoint-dir": self._folder / "savepoints",
             "execution.epoch.poll-interval": _NEVER,
             "execution.epoch.idle-interval": _NEVER,
+            "execution.progress.interval": 0,
             "restart-strategy.type": "none",
             "security.checkpoint.hmac-key-file": self._folder / "key",
             **self._settings,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql.streaming.query import StreamingQuery
 
-from flinkish.common import options, pickling
+from flinkish.common import notices, options, pickling
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
@@ -140,6 +140,9 @@ class SparkEngine:
             self._held = None
         if self._held is None:
             self._held = hold_session(self._settings)
+            page = self._held.session.sparkContext.uiWebUrl
+            if page is not None:
+                notices.tell(f"Spark's page: {page}")
             if "PYSPARK_GATEWAY_PORT" in os.environ:
                 silence_shutdown(self._held.session.sparkContext._gateway)
                 self._watchdog = Watchdog(self._held.jvm, self._clean_up_after_jvm)

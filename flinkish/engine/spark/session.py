@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 import flinkish
+from flinkish.common import notices
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
@@ -119,6 +120,7 @@ def hold_session(settings: SparkSettings) -> HeldSession:
             session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
             return HeldSession(session=session, jvm=_jvm_of(context), own=False, process=_process())
         if context is None:
+            notices.tell("Starting Spark ...")
             _made = _make_session(settings)
             _holders = 0
         assert _made is not None

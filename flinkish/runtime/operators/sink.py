@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ from flinkish.program.operators import SinkConfig, SinkWriterConfig
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.operators import checkpointed
-from flinkish.runtime.operators.base import Operator, OperatorContext
+from flinkish.runtime.operators.base import Operator, OperatorContext, Output
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
 from flinkish.runtime.protocol import Barrier
 
@@ -50,6 +50,10 @@ class _WriterContext(SinkWriterContext):
         self._context.to_driver(self._context.node.uid, channel, list(values))
 
 
+def _not_open(value: Any, context: WriteContext) -> None:
+    raise AssertionError("a record came before the sink was opened")
+
+
 class SinkOperator(Operator):
     """Gives records to a writer, cut loose from the objects that user code may still change."""
 
@@ -60,23 +64,57 @@ class SinkOperator(Operator):
         self._sink = config.sink
         self._writer: SinkWriter[Any, Any] | None = None
         self._owns = False
+        #: Returns how many records came since the last call.
+        self.take_written: Callable[[], int] = lambda: 0
+        self._bind: Callable[[Callable[[Any, WriteContext], None]], None] = lambda write: None
 
     def take_over(self) -> None:
         self._owns = True
 
+    def connect(self, output: Output) -> None:
+        super().connect(output)
+        # What each record needs is kept in variables of closures: counting costs no more than that saves.
+        written, owns = 0, False
+        context = WriteContext(timestamp=None, watermark=self.current_watermark)
+        write: Callable[[Any, WriteContext], None] = _not_open
+
+        def process(value: Any, timestamp: int | None) -> None:
+            nonlocal written, context
+            written += 1
+            if timestamp is not None:
+                own = WriteContext(timestamp=timestamp, watermark=self.current_watermark)
+                write(value if owns or value.__class__ in SCALARS else isolate(value), own)
+                return
+            if context.watermark != self.current_watermark:
+                context = WriteContext(timestamp=None, watermark=self.current_watermark)
+            write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+
+        def process_run(values: Iterable[Any]) -> None:
+            nonlocal written, context
+            count = 0
+            for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
+                if context.watermark != self.current_watermark:
+                    context = WriteContext(timestamp=None, watermark=self.current_watermark)
+                write(value if owns or value.__class__ in SCALARS else isolate(value), context)
+            written += count
+
+        def take_written() -> int:
+            nonlocal written
+            taken, written = written, 0
+            return taken
+
+        def bind(to: Callable[[Any, WriteContext], None]) -> None:
+            nonlocal write, owns
+            write, owns = to, self._owns
+
+        self.process = process  # type: ignore[method-assign]
+        self.process_run = process_run  # type: ignore[method-assign]
+        self.take_written, self._bind = take_written, bind
+
     def open(self) -> None:
         self._writer_context = _WriterContext(self.context)
         self._writer = self._sink.create_writer(self._writer_context)
-        self._write = self._writer.write
-        self._stateless_context = WriteContext(timestamp=None, watermark=self.current_watermark)
-
-    def process(self, value: Any, timestamp: int | None) -> None:
-        context = self._stateless_context
-        if timestamp is not None or context.watermark != self.current_watermark:
-            context = WriteContext(timestamp=timestamp, watermark=self.current_watermark)
-            if timestamp is None:
-                self._stateless_context = context
-        self._write(value if self._owns or value.__class__ in SCALARS else isolate(value), context)
+        self._bind(self._writer.write)
 
     def prepare_snapshot(self) -> None:
         assert self._writer is not None

@@ -1,0 +1,37 @@
+"""Sentences for the person who runs a job: that it starts, how it goes, how it can go on.
+
+They are log records of the logger "flinkish.job" at level INFO, so a program that sets up logging decides about them. Where
+nothing has set up logging, a terminal gets them on the standard error. `flinkish run` always writes them there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+
+_log = logging.getLogger("flinkish.job")
+_always = False
+
+
+def tell(text: str) -> None:
+    """Say one sentence; never raises."""
+    configured = _log.hasHandlers()
+    if configured and _log.isEnabledFor(logging.INFO):
+        _log.info("%s", text)
+    elif _always or (not configured and _is_terminal()):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None under pythonw
+            print(text, file=sys.stderr, flush=True)
+
+
+def tell_always(always: bool = True) -> bool:
+    """Write sentences to the standard error whatever the level of the log; returns what was set before."""
+    global _always
+    before, _always = _always, always
+    return before
+
+
+def _is_terminal() -> bool:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return sys.stderr.isatty()
+    return False

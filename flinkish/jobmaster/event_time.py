@@ -1,0 +1,102 @@
+"""How far event time has come in a job, and what holds it back: from the watermarks of all operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flinkish.graph.job_graph import JobGraph, VertexId
+from flinkish.graph.stream_graph import NodeId, StreamNode
+from flinkish.program.operators import SourceConfig, TimestampsAndWatermarksConfig
+from flinkish.program.sources import Source
+
+#: By vertex and subtask: the watermarks of the operators of the chain, in their order.
+Watermarks = Mapping[VertexId, Mapping[int, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTime:
+    """The watermark that has come through the whole job, in milliseconds, and the operator that holds it back.
+
+    `watermark` is MIN_WATERMARK where there is none yet, and MAX_WATERMARK when all input has ended.
+    """
+
+    watermark: int
+    operator: str
+    #: Which subtasks of the operator hold it back, counted from 0.
+    subtasks: tuple[int, ...]
+    parallelism: int
+
+
+class EventTimeGraph:
+    """The way of the watermarks through a job graph."""
+
+    def __init__(self, graph: JobGraph) -> None:
+        self._place: dict[NodeId, tuple[VertexId, int]] = {}
+        self._nodes: dict[NodeId, StreamNode] = {}
+        self._before: dict[NodeId, list[NodeId]] = {}
+        for vertex in graph.vertices.values():
+            for index, node in enumerate(vertex.operators):
+                self._place[node.id] = (vertex.id, index)
+                self._nodes[node.id] = node
+                self._before[node.id] = []
+            for chain_edge in vertex.chain_edges:
+                self._before[chain_edge.target].append(chain_edge.source)
+        for edge in graph.edges:
+            self._before[vertex_head(graph, edge.target_vertex)].append(edge.source)
+        timed: set[NodeId] = set()
+        for node_id in self._nodes:  # in topological order
+            if _generates(self._nodes[node_id]) or not timed.isdisjoint(self._before[node_id]):
+                timed.add(node_id)
+        read = {source for sources in self._before.values() for source in sources}
+        #: The ends of the ways: what nothing reads. Only behind something that generates watermarks, as others wait for none.
+        self._ends = tuple(node_id for node_id in self._nodes if node_id in timed and node_id not in read)
+
+    def event_time(self, watermarks: Watermarks) -> EventTime | None:
+        """Return how far event time has come.
+
+        None if the program has no watermarks, or not all ends have reported one. What holds it back is found by going upstream
+        from the slowest end, as long as something there has the very same watermark: idle inputs have another.
+        """
+        found = {node_id: self._least(node_id, watermarks) for node_id in self._ends}
+        least = {node_id: watermark for node_id, watermark in found.items() if watermark is not None}
+        if not least or len(least) < len(found):
+            return None
+        slowest = min(least, key=least.__getitem__)
+        watermark = least[slowest]
+        while not _generates(self._nodes[slowest]):
+            same = [node_id for node_id in self._before[slowest] if self._subtasks_at(node_id, watermark, watermarks)]
+            if not same:
+                break
+            slowest = same[0]
+        node = self._nodes[slowest]
+        return EventTime(
+            watermark=watermark,
+            operator=node.name,
+            subtasks=self._subtasks_at(slowest, watermark, watermarks),
+            parallelism=node.parallelism,
+        )
+
+    def _least(self, node_id: NodeId, watermarks: Watermarks) -> int | None:
+        vertex, index = self._place[node_id]
+        return min((subtask[index] for subtask in watermarks.get(vertex, {}).values()), default=None)
+
+    def _subtasks_at(self, node_id: NodeId, watermark: int, watermarks: Watermarks) -> tuple[int, ...]:
+        vertex, index = self._place[node_id]
+        return tuple(sorted(subtask for subtask, each in watermarks.get(vertex, {}).items() if each[index] == watermark))
+
+
+def vertex_head(graph: JobGraph, vertex: VertexId) -> NodeId:
+    """Return the operator of a chain that gets what comes over the network."""
+    return graph.vertices[vertex].head.id
+
+
+def _generates(node: StreamNode) -> bool:
+    match node.operator:
+        case TimestampsAndWatermarksConfig():
+            return True
+        case SourceConfig(source=source, watermarks=watermarks):
+            own = isinstance(source, Source) and source.emits_watermarks
+            return own or (watermarks is not None and watermarks.generates_watermarks)
+        case _:
+            return False

@@ -1,0 +1,154 @@
+"""What a person is told of a job, as sentences: pure functions of what is known."""
+
+from __future__ import annotations
+
+import datetime
+
+from flinkish.checkpoint.statistics import CheckpointFigures
+from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.job_status import JobStatus
+from flinkish.jobmaster.event_time import EventTime
+from flinkish.jobmaster.job_metrics import JobFigures
+from flinkish.jobmaster.setup import JobSetup
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+
+#: An epoch that has taken longer than this is worth a word.
+_LONG_EPOCH_MS = 10_000
+#: Event time that is further from the clock than this is that of an old recording: how far it is behind says nothing.
+_NEAR_MS = 24 * 3_600_000
+#: Most subtasks that are named.
+_NAMED = 3
+
+
+def starts(setup: JobSetup, restored: StoredCheckpoint | None) -> str:
+    """Say that a job starts: its id, from what, and where its checkpoints are."""
+    text = f"Job {setup.job_name!r} ({setup.job_id}) starts"
+    if restored is not None:
+        text += f" from {_checkpoint(restored)}"
+    directory = setup.configuration.get(options.CHECKPOINTS_DIRECTORY)
+    if setup.checkpointing and directory is not None:
+        text += f"; its checkpoints: {directory.rstrip('/')}/{setup.job_id}"
+    elif setup.checkpointing:
+        text += f"; its checkpoints end with it, as {options.CHECKPOINTS_DIRECTORY.key} is not set"
+    return text + "."
+
+
+def suspended(setup: JobSetup, why: str, latest: StoredCheckpoint | None) -> str:
+    """Say from where a job that was stopped from outside goes on.
+
+    `why` is a clause, `latest` what an attempt would start from now: a checkpoint of this job, or what it was started from.
+    """
+    job = f"Job {setup.job_name!r} ({setup.job_id})"
+    own = latest is not None and latest.manifest.job_id == setup.job_id
+    if setup.checkpointing and _outlives(setup.configuration) and latest is not None and own:
+        if setup.configuration.contains(options.HA_CLUSTER_ID):
+            return f"{job} is suspended at checkpoint {latest.checkpoint_id}, as {why}; start it again to go on."
+        return (
+            f"{job} is suspended at checkpoint {latest.checkpoint_id}, as {why}; to go on, start it again with "
+            f"{options.SAVEPOINT_PATH.key} = {latest.external_path} (flinkish run -s PATH)."
+        )
+    if not setup.checkpointing:
+        lost = "it takes no checkpoints"
+    elif not _outlives(setup.configuration):
+        lost = f"its checkpoints ended with it, as {options.CHECKPOINTS_DIRECTORY.key} is not set"
+    else:
+        lost = "it had not completed a checkpoint"
+    began = setup.configuration.get(options.SAVEPOINT_PATH)
+    origin = "the start" if began is None else began
+    return f"{job} has ended, as {why}; {lost}: started again, it begins from {origin}."
+
+
+def suspended_unread(setup: JobSetup, why: str, error: BaseException) -> str:
+    """Say of a job that was stopped from outside that its last checkpoint is not known."""
+    return f"Job {setup.job_name!r} ({setup.job_id}) is suspended, as {why}; its last checkpoint could not be read: {error}"
+
+
+def progress(
+    setup: JobSetup,
+    status: JobStatus,
+    figures: JobFigures,
+    event_time: EventTime | None,
+    checkpoints: CheckpointFigures,
+    *,
+    before: JobFigures | None,
+    elapsed: int,
+    wall: int,
+    now: int,
+) -> str:
+    """Say how a job goes.
+
+    `before` are the figures of `elapsed` milliseconds ago, `wall` and `now` the time by the wall clock and by the monotonic one.
+    """
+    read = figures.records_read - (0 if before is None else before.records_read)
+    rate = f"{round(read * 1000 / elapsed):,}/s" if elapsed > 0 else "0/s"
+    parts = [f"{figures.records_read:,} records in ({rate}), {figures.records_written:,} out"]
+    if event_time is not None:
+        parts.append(_event_time(event_time, wall))
+    if setup.checkpointing:
+        parts.append(_last_checkpoint(checkpoints, wall))
+    if status is not JobStatus.RUNNING:
+        parts.append(f"status {status.name}")
+    elif figures.epochs == 0:
+        parts.append("its tasks are starting")
+    elif figures.epoch_began is not None and now - figures.epoch_began > _LONG_EPOCH_MS:
+        parts.append(f"this epoch has taken {duration(now - figures.epoch_began)} so far")
+    if figures.restarts:
+        parts.append(f"{figures.restarts} restart{'' if figures.restarts == 1 else 's'}")
+    return f"Job {setup.job_name!r}: {'; '.join(parts)}."
+
+
+def duration(milliseconds: int) -> str:
+    """Return a duration for people, in the largest unit of which there are at least two: "90 s", "2 min", "3 h", "4 d"."""
+    seconds = max(0, milliseconds) // 1000
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _event_time(event_time: EventTime, wall: int) -> str:
+    holder = repr(event_time.operator)
+    if len(event_time.subtasks) < event_time.parallelism:
+        named = ", ".join(str(subtask + 1) for subtask in event_time.subtasks[:_NAMED])
+        more = ", ..." if len(event_time.subtasks) > _NAMED else ""
+        holder += f" (subtask {named}{more} of {event_time.parallelism})"
+    if event_time.watermark == MAX_WATERMARK:
+        return "all input has ended"
+    if event_time.watermark == MIN_WATERMARK:
+        return f"no watermark yet, waiting for {holder}"
+    return f"watermark {_time(event_time.watermark, wall)}, held back by {holder}"
+
+
+def _time(timestamp: int, wall: int) -> str:
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp / 1000, datetime.UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp)
+    text = f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
+    behind = wall - timestamp
+    return f"{text} ({duration(behind)} behind)" if 0 <= behind < _NEAR_MS else text
+
+
+def _last_checkpoint(checkpoints: CheckpointFigures, wall: int) -> str:
+    latest, failed = checkpoints.latest_completed, checkpoints.latest_failed
+    text = "no checkpoint yet"
+    if latest is not None:
+        kind = "savepoint" if latest.kind.is_savepoint else "checkpoint"
+        ago = duration(wall - latest.trigger_time - (latest.duration or 0))
+        text = f"last {kind} {latest.checkpoint_id} ({ago} ago)"
+    if failed is not None and (latest is None or failed.checkpoint_id > latest.checkpoint_id):
+        text += f", checkpoint {failed.checkpoint_id} failed: {failed.failure}"
+    return text
+
+
+def _checkpoint(checkpoint: StoredCheckpoint) -> str:
+    if checkpoint.manifest.kind.is_savepoint:
+        return f"savepoint {checkpoint.external_path}"
+    return f"checkpoint {checkpoint.checkpoint_id} ({checkpoint.external_path})"
+
+
+def _outlives(configuration: Configuration) -> bool:
+    """Return whether checkpoints stay when the process ends."""
+    return configuration.contains(options.CHECKPOINTS_DIRECTORY)
