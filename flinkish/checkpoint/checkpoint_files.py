@@ -6,10 +6,9 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -18,19 +17,21 @@ import pyarrow.parquet as pq
 
 from flinkish.checkpoint import manifest as manifests
 from flinkish.checkpoint import paths
-from flinkish.checkpoint.delta_log import STATE_SCHEMA, DeltaLog
+from flinkish.checkpoint.delta_log import STATE_SCHEMA
 from flinkish.checkpoint.manifest import Manifest
 from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
-from flinkish.common import safe_files
+from flinkish.checkpoint.table_log import TableLog
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
+from flinkish.common.files.schemes import files_at
 from flinkish.runtime.protocol import StateFile
 
 _DAMAGED = "the table was damaged; restore from another checkpoint (path@id) or from a savepoint."
 _KIND = "coordinator"
 #: Read at once, so it is limited: positions of some millions of splits.
 MANIFEST_LIMIT = 1 << 30
-_COPY_CHUNK = 1 << 20
+#: Bytes of a state file that are read at a time.
+_CHUNK = 1 << 20
 #: Some numbers as JSON.
 _LATEST_LIMIT = 1 << 16
 
@@ -75,7 +76,7 @@ def count_rows(manifest: Manifest) -> int:
     return 2 + sum(len(source.splits) for source in manifest.coordinator.sources)
 
 
-def read_checkpoint(root: Path, log: DeltaLog, key: SigningKey) -> StoredCheckpoint | None:
+def read_checkpoint(root: PurePath, log: TableLog, key: SigningKey) -> StoredCheckpoint | None:
     """Read and check the checkpoint that a version of a table holds; None if it holds none.
 
     Checks everything but the content of state files: those are read by the tasks, which check them (or see `verify_files`).
@@ -110,14 +111,14 @@ def read_checkpoint(root: Path, log: DeltaLog, key: SigningKey) -> StoredCheckpo
     return stored
 
 
-def read_manifest(root: Path, path: str, key: SigningKey, *, size: int | None, where: str) -> tuple[Manifest, bool]:
+def read_manifest(root: PurePath, path: str, key: SigningKey, *, size: int | None, where: str) -> tuple[Manifest, bool]:
     """Read a manifest's file, check it against its name and decode it; also tells whether our key signed it."""
     name = paths.parse_manifest(path)
     if name is None:
         raise CorruptCheckpointError(f"{where}: {path[:200]!r} is no name of a manifest", hint=_DAMAGED)
     paths.check_inside(root, path)
     try:
-        content = safe_files.read_file(root, path, limit=MANIFEST_LIMIT)
+        content = files_at(root).read(path, limit=MANIFEST_LIMIT)
     except OSError as error:
         raise CorruptCheckpointError(f"{where}: {path} cannot be read: {error}", hint=_DAMAGED) from error
     if size is not None and len(content) != size:
@@ -153,11 +154,11 @@ def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:
 
 def check_sizes(checkpoint: StoredCheckpoint) -> None:
     """Raise CorruptCheckpointError unless every state file is there with its length."""
+    files = files_at(checkpoint.root)
     for file in checkpoint.manifest.files:
         paths.check_inside(checkpoint.root, file.path)
         try:
-            with safe_files.open_file(checkpoint.root, file.path) as stream:
-                size = os.fstat(stream.fileno()).st_size
+            size = files.size(file.path)
         except OSError as error:
             raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
         if size != file.size:
@@ -167,29 +168,31 @@ def check_sizes(checkpoint: StoredCheckpoint) -> None:
 def verify_files(checkpoint: StoredCheckpoint) -> None:
     """Raise CorruptCheckpointError unless every state file has its length and SHA-256; reads all of them."""
     check_sizes(checkpoint)
+    files = files_at(checkpoint.root)
     for file in checkpoint.manifest.files:
         try:
-            with safe_files.open_file(checkpoint.root, file.path) as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            with files.open(file.path) as stream:
+                while chunk := stream.read(_CHUNK):
+                    digest.update(chunk)
         except OSError as error:
             raise _damaged(checkpoint, file, f"cannot be read: {error.strerror}") from error
-        if digest != file.sha256:
-            raise _damaged(checkpoint, file, f"has SHA-256 {digest}, expected {file.sha256}")
+        if digest.hexdigest() != file.sha256:
+            raise _damaged(checkpoint, file, f"has SHA-256 {digest.hexdigest()}, expected {file.sha256}")
 
 
-def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, root: Path) -> None:
+def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, root: PurePath) -> None:
     """Copy a state file into another table and make it durable.
 
     Raises CorruptCheckpointError if what was read is not what the manifest says.
     """
     digest = hashlib.sha256()
     paths.check_inside(checkpoint.root, file.path)
-    with safe_files.open_file(checkpoint.root, file.path) as source, safe_files.create_file(root, file.path) as copy:
-        while chunk := source.read(_COPY_CHUNK):
+    with files_at(checkpoint.root).open(file.path) as source, files_at(root).create(file.path) as copy:
+        while chunk := source.read(_CHUNK):
             digest.update(chunk)
             copy.write(chunk)
-        copy.flush()
-        os.fsync(copy.fileno())
+        copy.sync()
     if digest.hexdigest() != file.sha256:
         raise _damaged(checkpoint, file, f"has SHA-256 {digest.hexdigest()}, expected {file.sha256}")
 
@@ -200,19 +203,19 @@ def _damaged(checkpoint: StoredCheckpoint, file: StateFile, what: str) -> Corrup
     )
 
 
-def write_latest(root: Path, latest: Latest, *, sync: bool) -> None:
+def write_latest(root: PurePath, latest: Latest, *, sync: bool) -> None:
     """Note the newest version of a table."""
     body = msgspec.to_builtins(latest)
     content = json.dumps({**body, "sha256": _digest(body)}).encode()
     # The generation in the draft's name tells whose it is, should it be left behind.
-    safe_files.replace_file(root, paths.LATEST, content, sync=sync, draft=f".{latest.generation}")
+    files_at(root).replace(paths.LATEST, content, sync=sync, draft=f".{latest.generation}")
 
 
-def read_latest(root: Path) -> Latest | None:
+def read_latest(root: PurePath) -> Latest | None:
     """Return the newest version that a table must have; None if that was never noted (a savepoint, a table copied by hand)."""
     file = root / paths.LATEST
     try:
-        content = safe_files.read_file(root, paths.LATEST, limit=_LATEST_LIMIT)
+        content = files_at(root).read(paths.LATEST, limit=_LATEST_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -232,7 +235,7 @@ def _digest(body: dict[str, Any]) -> str:
     return manifests.sha256(json.dumps(body, sort_keys=True).encode())
 
 
-def read_newest(root: Path, open_log: Callable[[], DeltaLog], key: SigningKey) -> tuple[DeltaLog, StoredCheckpoint | None]:
+def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKey) -> tuple[TableLog, StoredCheckpoint | None]:
     """Open the newest version of a table and read its checkpoint; also if a driver commits and cleans up at the same time.
 
     Raises CorruptCheckpointError as `read_checkpoint`, and if the log ends earlier than it once did.
@@ -252,7 +255,7 @@ def read_newest(root: Path, open_log: Callable[[], DeltaLog], key: SigningKey) -
                 raise
 
 
-def _check_latest(root: Path, log: DeltaLog, checkpoint: StoredCheckpoint | None, latest: Latest) -> None:
+def _check_latest(root: PurePath, log: TableLog, checkpoint: StoredCheckpoint | None, latest: Latest) -> None:
     got = 0 if checkpoint is None else checkpoint.checkpoint_id
     if log.version < latest.version or got < latest.checkpoint_id:
         raise CorruptCheckpointError(

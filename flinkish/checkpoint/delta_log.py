@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
@@ -36,12 +36,12 @@ class DeltaLog:
 
     @staticmethod
     @panics_as_errors()
-    def open(root: Path, version: int | None = None) -> DeltaLog | None:
+    def open(root: PurePath, version: int | None = None) -> DeltaLog | None:
         """Open the newest or the given version; None if there is no table.
 
         Raises what deltalake raises if it is damaged, and CorruptCheckpointError if the log is a link or has links in it.
         """
-        paths.check_log(root)
+        paths.check_log(Path(root))
         try:
             return DeltaLog(DeltaTable(str(root), version=version))
         except TableNotFoundError:
@@ -49,7 +49,7 @@ class DeltaLog:
 
     @staticmethod
     @panics_as_errors()
-    def create(root: Path, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
+    def create(root: PurePath, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
         """Make a table with these files (relative path to size and rows) in one commit; an error if there is one already."""
         create_table_with_add_actions(
             str(root),

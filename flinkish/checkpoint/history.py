@@ -59,7 +59,8 @@ class JobHistory:
     """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises for trouble with the storage."""
 
     def __init__(self, directory: str | Path, job_id: str, *, generation: Generation, clock: Clock) -> None:
-        self._root = paths.job_folder(paths.table_path(str(directory), key="execution.checkpointing.dir"), job_id) / "history"
+        directory = paths.table_path(str(directory), key="execution.checkpointing.dir")
+        self._root = Path(paths.job_folder(directory, job_id)) / "history"
         self._generation = generation
         self._clock = clock
         self._lock = threading.Lock()
@@ -112,7 +113,7 @@ class JobHistory:
     def _append(self, notes: list[_Note]) -> None:
         rows = [{**asdict(note), "generation": self._generation} for note in notes]
         table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-        paths.refuse_links(self._root.parent, self._root)
+        safe_files.refuse_links(self._root.parent, self._root)
         paths.check_log(self._root)
         self._root.parent.mkdir(parents=True, exist_ok=True)
         write_deltalake(str(self._root), table, mode="append", name="flinkish history", configuration=_PROPERTIES)

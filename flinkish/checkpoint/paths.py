@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from flinkish.common import safe_files
 from flinkish.common.delta_calls import unusable_name
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
+from flinkish.common.files.schemes import is_reference, root_of
 from flinkish.common.ids import CheckpointId, Generation
 
 LATEST = "_latest.json"
@@ -82,10 +84,10 @@ def is_safe(path: str) -> bool:
     return _RELATIVE.fullmatch(path) is not None and not any(set(part) == {"."} for part in path.split("/"))
 
 
-def check_inside(root: Path, path: str) -> None:
+def check_inside(root: PurePath, path: str) -> None:
     """Raise CorruptCheckpointError if a file that a manifest names would lie outside of its table.
 
-    That no link leads it there is seen to by whoever opens it (`safe_files.open_file`).
+    That no link leads it there is seen to by whoever opens it (`CheckpointFiles`).
     """
     if not is_safe(path):
         raise CorruptCheckpointError(
@@ -94,28 +96,18 @@ def check_inside(root: Path, path: str) -> None:
         )
 
 
-def refuse_links(*folders: Path) -> None:
-    """Raise CorruptCheckpointError if one of some folders of the storage is a link: deletions would go where it leads."""
-    for folder in folders:
-        if folder.is_symlink():
-            raise CorruptCheckpointError(
-                f"{folder} is a link, which is not followed in a folder of checkpoints",
-                hint="if you put it there, name what it leads to in the setting instead; else the storage was tampered with.",
-            )
-
-
 def check_log(root: Path) -> None:
     """Raise CorruptCheckpointError if the log of a table is a link or has links, pipes or devices in it.
 
     delta-rs would follow them.
     """
     log = root / LOG
-    refuse_links(log)
+    safe_files.refuse_links(log)
     if not log.is_dir():
         return
     with os.scandir(log) as entries:
         for entry in entries:
-            refuse_links(log / entry.name)
+            safe_files.refuse_links(log / entry.name)
             if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
                 raise CorruptCheckpointError(
                     f"{log / entry.name} is not an ordinary file", hint="the storage was tampered with; remove it."
@@ -155,7 +147,12 @@ def table_path(text: str, *, key: str) -> Path:
     return path
 
 
-def job_folder(directory: Path, job_id: str) -> Path:
+def table_root(text: str, *, key: str) -> PurePath:
+    """Return what a value names as the place of a table: a root in a store that is no folder, else as `table_path`."""
+    return root_of(text) if is_reference(text) else table_path(text, key=key)
+
+
+def job_folder(directory: PurePath, job_id: str) -> PurePath:
     """Return the folder of a job below the checkpoint directory."""
     if _JOB_ID.fullmatch(job_id) is None:
         raise ConfigurationError(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.checkpoint_files import check_sizes, read_checkpoint, read_manifest, read_newest
-from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.manifest import Manifest, OperatorShape
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.checkpoint.table_log import TableLog, log_at
 from flinkish.common.errors import CorruptCheckpointError, FlinkishError, ForeignCheckpointError
+from flinkish.common.files.schemes import files_at, is_reference
 from flinkish.common.ids import OperatorUid
 
 KEY = "execution.state-recovery.path"
@@ -24,7 +25,7 @@ _SELECTOR = re.compile(r"(?P<path>.+)[@#](?P<version>v?)(?P<number>[0-9]{1,18})"
 class Selection:
     """What execution.state-recovery.path names: a table, and a checkpoint or a version of it; neither: its newest checkpoint."""
 
-    path: Path
+    path: PurePath
     checkpoint_id: int | None = None
     version: int | None = None
 
@@ -35,13 +36,13 @@ def parse_selection(text: str) -> Selection:
     A folder whose own name ends like that comes first.
     """
     match = _SELECTOR.fullmatch(text)
-    if match is None or paths.local_path(text, key=KEY).is_dir():
-        return Selection(paths.table_path(text, key=KEY))
-    path, number = paths.table_path(match["path"], key=KEY), int(match["number"])
+    if match is None or (not is_reference(text) and paths.local_path(text, key=KEY).is_dir()):
+        return Selection(paths.table_root(text, key=KEY))
+    path, number = paths.table_root(match["path"], key=KEY), int(match["number"])
     return Selection(path, version=number) if match["version"] else Selection(path, checkpoint_id=number)
 
 
-def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[DeltaLog] = DeltaLog) -> StoredCheckpoint:
+def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[TableLog] | None = None) -> StoredCheckpoint:
     """Open the checkpoint that execution.state-recovery.path names; see `parse_selection` for its forms.
 
     The path may be a savepoint, a job's folder below the checkpoint directory, its `state` table, or one checkpoint's folder
@@ -50,6 +51,7 @@ def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[Delta
     """
     selection = _into_table(parse_selection(text))
     root = selection.path
+    delta_log = delta_log or log_at(root)
     if selection.checkpoint_id is None and selection.version is None:
         log, newest = read_newest(root, lambda: _open(root, None, delta_log, text), signing_key)
     else:
@@ -87,19 +89,21 @@ def _into_table(selection: Selection) -> Selection:
     folder = paths.parse_folder(path.name)
     if (
         folder is not None
-        and (path.parent / paths.LOG).is_dir()
+        and files_at(path.parent).is_folder(paths.LOG)
         and selection.checkpoint_id is None
         and selection.version is None
     ):
         return Selection(path.parent, checkpoint_id=folder.checkpoint_id)
-    if not (path / paths.LOG).is_dir() and (path / "state").is_dir():
+    files = files_at(path)
+    if not files.is_folder(paths.LOG) and files.is_folder("state"):
         return Selection(path / "state", selection.checkpoint_id, selection.version)
     return selection
 
 
-def _open(root: Path, version: int | None, delta_log: type[DeltaLog], text: str) -> DeltaLog:
+def _open(root: PurePath, version: int | None, delta_log: type[TableLog], text: str) -> TableLog:
+    files = files_at(root)
     try:
-        log = delta_log.open(root, version) if root.is_dir() else None
+        log = delta_log.open(root, version) if files.is_folder() else None
     except FlinkishError:
         raise
     except Exception as error:
@@ -116,19 +120,19 @@ def _open(root: Path, version: int | None, delta_log: type[DeltaLog], text: str)
         ) from error
     if log is not None:
         return log
-    if (root / paths.LATEST).exists() or (root.is_dir() and any(paths.parse_folder(entry.name) for entry in root.iterdir())):
+    if files.exists(paths.LATEST) or (files.is_folder() and any(map(paths.parse_folder, files.names()))):
         raise CorruptCheckpointError(
             f"{KEY} = {text!r}: {root} was a checkpoint table, but its {paths.LOG} is missing",
             hint="restore from another checkpoint or savepoint.",
         )
-    what = "there is no such folder" if not root.exists() else "it is not a checkpoint or savepoint of flinkish (no Delta table)"
+    what = "it is not a checkpoint or savepoint of flinkish (no Delta table)" if files.exists("") else "there is no such folder"
     raise ForeignCheckpointError(
         f"{KEY} = {text!r}: {what}",
         hint="give the path of a savepoint, of a job's folder below execution.checkpointing.dir, or `path@<checkpoint id>`.",
     )
 
 
-def _newest_version(root: Path, delta_log: type[DeltaLog]) -> int | None:
+def _newest_version(root: PurePath, delta_log: type[TableLog]) -> int | None:
     try:
         log = delta_log.open(root)
     except Exception:

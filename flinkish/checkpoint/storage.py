@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Protocol
 
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState, Manifest
@@ -53,8 +53,8 @@ class StoredCheckpoint:
     """A checkpoint that is durable, and from where it can be restored."""
 
     manifest: Manifest
-    #: Folder of the Delta table that holds it.
-    root: Path
+    #: The table that holds it: a folder, or a reference to a store that is none.
+    root: PurePath
     #: Version of that table.
     version: int
     #: Relative path of the file with the manifest.

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from flinkish.common.errors import CorruptCheckpointError
 from flinkish.common.ids import random_id
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,6 +137,16 @@ def make_folders(root: str | Path, inside: str) -> None:
         made = os.path.join(made, name)
     with open_folder(root, made):
         pass
+
+
+def refuse_links(*folders: Path) -> None:
+    """Raise CorruptCheckpointError if one of some folders of the storage is a link: deletions would go where it leads."""
+    for folder in folders:
+        if folder.is_symlink():
+            raise CorruptCheckpointError(
+                f"{folder} is a link, which is not followed in a folder of checkpoints",
+                hint="if you put it there, name what it leads to in the setting instead; else the storage was tampered with.",
+            )
 
 
 def leads_outside(path: str | Path, base: str | Path) -> bool:

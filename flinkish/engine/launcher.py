@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import notices, options
@@ -306,7 +306,7 @@ def _set_up(checked: CheckedProgram, resources: Resources, place: Place, restore
     )
 
 
-def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[Path, str] | None:
+def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[PurePath, str] | None:
     return None if checkpoint is None else (checkpoint.root, checkpoint.manifest_path)
 
 

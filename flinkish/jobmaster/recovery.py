@@ -15,6 +15,7 @@ from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, ForeignCheckpointError
+from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import IdSource, LineageId, OperatorUid
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.runtime_mode import is_batch
@@ -67,6 +68,8 @@ def open_storage(
     from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
+    if directory is not None:
+        paths.local_path(directory, key=options.CHECKPOINTS_DIRECTORY.key)  # not in memory: it is to outlive the process
     return DeltaCheckpointStorage(
         directory or temporary,
         job_id,
@@ -97,6 +100,7 @@ def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | N
         )
     from flinkish.checkpoint.recovery import open_checkpoint
 
+    paths.local_path(path, key=options.SAVEPOINT_PATH.key)  # not in memory: nothing is left there of another process
     key = signing_key(configuration)
     checkpoint = open_checkpoint(path, signing_key=key)
     if not checkpoint.trusted and not configuration.get(options.SAVEPOINT_ALLOW_UNTRUSTED):
@@ -158,7 +162,8 @@ def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> s
     for file in manifest.files:
         if uids.isdisjoint(file.operator_uids):
             continue
-        table = pq.read_table(checkpoint.root / file.path, columns=["operator_uid", "state_name", "state_kind"])
+        with files_at(checkpoint.root).open(file.path) as stream:
+            table = pq.read_table(stream, columns=["operator_uid", "state_name", "state_kind"])
         distinct = table.group_by(["operator_uid", "state_name", "state_kind"]).aggregate([]).to_pylist()
         found |= {
             row["operator_uid"] for row in distinct if row["state_name"] not in RUNTIME_STATES and row["state_kind"] != SCHEMA

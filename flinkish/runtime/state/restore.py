@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
+from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import OperatorUid
 from flinkish.runtime.key_groups import PLAIN, CanonicalKey, as_key, key_group_range, may_be_wrapped, original_key
 from flinkish.runtime.protocol import Restore, StateFile
@@ -124,16 +124,15 @@ def _overlaps(file: StateFile, request: RestoreRequest) -> bool:
 
 
 def _open_checked(restore: Restore, file: StateFile) -> pq.ParquetFile:
-    root = Path(restore.root).resolve()
-    path = (root / file.path).resolve()
-    if not path.is_relative_to(root):
+    if file.path.startswith("/") or not {"", ".", ".."}.isdisjoint(file.path.split("/")):
         raise CorruptCheckpointError(
             f"checkpoint {restore.checkpoint_id} names the state file {file.path!r}, which is outside of it"
         )
+    files = files_at(restore.root)
     try:
-        size = path.stat().st_size
+        size = files.size(file.path)
         # The size is compared first, so that a wrong file is not read into memory.
-        data = path.read_bytes() if size == file.size else b""
+        data = files.read(file.path, limit=size) if size == file.size else b""
     except OSError as error:
         raise CorruptCheckpointError(
             f"the state file {file.path} of checkpoint {restore.checkpoint_id} cannot be read: {error.strerror or error}",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -19,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flinkish.common import safe_files
-from flinkish.common.disk import sync
 from flinkish.common.errors import StateError
+from flinkish.common.files.checkpoint_files import NewFile
+from flinkish.common.files.schemes import files_at, root_of
 from flinkish.common.ids import IdSource
 from flinkish.common.typeinfo import Types
 from flinkish.runtime.key_groups import may_be_wrapped, original_key
@@ -89,7 +87,7 @@ class Rows:
 class _HashingFile:
     """A file that is hashed and counted while it is written."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: NewFile) -> None:
         self._file = file
         self._hash = hashlib.sha256()
         self.size = 0
@@ -108,7 +106,7 @@ class _HashingFile:
         return self.size
 
     def flush(self) -> None:
-        self._file.flush()
+        pass
 
     def close(self) -> None:
         self.closed = True
@@ -136,8 +134,10 @@ class SnapshotWriter:
     def __init__(self, barrier: Barrier, label: str, ids: IdSource) -> None:
         self._barrier = barrier
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", label)
-        self._path = Path(barrier.directory) / f"state-{barrier.checkpoint_id}-{name}-{ids()}.parquet"
-        self._file: IO[bytes] | None = None
+        self._files = files_at(barrier.root)
+        self._folder = root_of(barrier.directory).relative_to(self._files.root).as_posix()
+        self._path = f"{self._folder}/state-{barrier.checkpoint_id}-{name}-{ids()}.parquet"
+        self._file: NewFile | None = None
         self._rows = 0
         self._uids: dict[str, None] = {}
         self._groups: set[int] = set()
@@ -151,12 +151,14 @@ class SnapshotWriter:
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._parquet.close()
             self._file.close()
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                self._files.remove(self._path)
 
     def _open(self) -> None:
         # Not its parents: a table that was deleted, by a driver that took over and ended the job, is not made anew.
-        self._path.parent.mkdir(exist_ok=True)
-        self._file = safe_files.create_file(self._barrier.root, os.path.relpath(self._path, self._barrier.root))
+        if not self._files.is_folder(self._folder):
+            self._files.make_folders(self._folder)
+        self._file = self._files.create(self._path)
         self._sink = _HashingFile(self._file)
         # Keys and values are mostly different from row to row: a dictionary of them would be built in vain.
         repeated = ["operator_uid", "state_name", "state_kind", "key_group", "checkpoint_id"]
@@ -243,13 +245,12 @@ class SnapshotWriter:
         if self._file is None:
             return ()
         self._parquet.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._file.sync()
         self._file.close()
-        sync(self._path.parent)
+        self._files.sync(self._folder)
         return (
             StateFile(
-                path=os.path.relpath(self._path, self._barrier.root),
+                path=self._path,
                 size=self._sink.size,
                 sha256=self._sink.sha256,
                 rows=self._rows,

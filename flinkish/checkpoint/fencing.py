@@ -1,0 +1,133 @@
+"""Decides who owns a job's checkpoints and what became of a commit; reads and writes nothing.
+
+Each commit of a checkpoint table carries a transaction of the job: generation * 10^9 + checkpoint id. A driver process that takes
+over the job commits a higher generation, and every earlier one stops as soon as it looks. The storage gathers facts (what the
+table holds now), hands them to these functions, and carries out what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flinkish.checkpoint.paths import Folder
+from flinkish.common.ids import CheckpointId, Generation
+
+#: Both fit into the 63 bits of a Delta transaction.
+_IDS_PER_GENERATION = 10**9
+#: Drivers that start at once get in each other's way when they claim; each try of one of them succeeds.
+CLAIM_TRIES = 20
+#: So many tries in a row that fail although nobody else was quicker: then it is the storage.
+_LONELY_TRIES = 3
+
+
+class Transaction(NamedTuple):
+    """The newest transaction of a job: who committed last, and the highest checkpoint id that was committed by then.
+
+    >>> Transaction(Generation(2), CheckpointId(7)).number, Transaction.of(2_000_000_007), Transaction.of(None)
+    (2000000007, Transaction(generation=2, checkpoint_id=7), Transaction(generation=0, checkpoint_id=0))
+    """
+
+    generation: Generation
+    checkpoint_id: CheckpointId
+
+    @staticmethod
+    def of(number: int | None) -> Transaction:
+        """Read what a table holds; None: no driver has claimed the job yet."""
+        generation, checkpoint_id = divmod(number or 0, _IDS_PER_GENERATION)
+        return Transaction(Generation(generation), CheckpointId(checkpoint_id))
+
+    @property
+    def number(self) -> int:
+        """What the table holds."""
+        return self.generation * _IDS_PER_GENERATION + self.checkpoint_id
+
+
+def claim(found: int | None) -> Transaction:
+    """Return the transaction with which a driver takes over a job whose table has transaction `found`."""
+    generation, checkpoint_id = Transaction.of(found)
+    return Transaction(Generation(generation + 1), checkpoint_id)
+
+
+def storage_is_to_blame(versions: Sequence[int], version: int) -> bool:
+    """Tell whether a claim that failed will go on failing: nobody else was quicker in the last tries.
+
+    `versions` are those at which each try so far began, `version` is the one at which the last ended.
+    """
+    return list(versions[-_LONELY_TRIES:]) == [version] * _LONELY_TRIES
+
+
+def log_is_damaged(found: int | None, newest: Transaction) -> bool:
+    """Tell whether a table has lost a transaction: it is behind that of the newest checkpoint that the table holds."""
+    return found is None or found < newest.number
+
+
+def newer_generation(found: int | None, own: Generation) -> Generation | None:
+    """Return the generation that has taken over the job, None if that is still our own."""
+    generation = Transaction.of(found).generation
+    return None if generation == own else generation
+
+
+def highest_id(last: CheckpointId, current: CheckpointId | None, folders: Iterable[Folder]) -> CheckpointId:
+    """Return the highest checkpoint id that a job has ever used, by its transaction, its checkpoint and its folders."""
+    return CheckpointId(max(last, current or 0, *(folder.checkpoint_id for folder in folders), 0))
+
+
+# -- what became of a commit -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The table stands at our transaction and names our manifest. `in_spite`: an error had come back."""
+
+    in_spite: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Another generation has the job; ours ends."""
+
+    by: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """It did not happen, and the table is ours: the next checkpoint may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """There is no table any more."""
+
+
+Outcome = Committed | TakenOver | Refused | Gone
+
+
+def outcome(*, exists: bool, found: int | None, named: bool, own: Transaction, failed: bool) -> Outcome:
+    """Judge a commit by the table as it stands after it.
+
+    `exists`: there is a table; `found` is its transaction of the job; `named`: it lists our manifest; `failed`: the commit gave
+    an error, which alone proves nothing: the answer may have been lost.
+    """
+    if not exists:
+        return Gone()
+    if found == own.number and named:
+        return Committed(in_spite=failed)
+    other = newer_generation(found, own.generation)
+    return Refused() if other is None else TakenOver(other)
+
+
+def may_discard(
+    folder: Folder | None, *, own: Generation, unknown: Collection[CheckpointId], retained: Collection[CheckpointId]
+) -> bool:
+    """Tell whether the files of a checkpoint may go: it is ours, was never committed, and that is known.
+
+    `folder` is what its folder's name says; `unknown` are the checkpoints that may have been committed.
+    """
+    return (
+        folder is not None
+        and folder.generation == own
+        and folder.checkpoint_id not in unknown
+        and folder.checkpoint_id not in retained
+    )

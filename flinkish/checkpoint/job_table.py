@@ -1,0 +1,278 @@
+"""The table of a job's checkpoints: opening and reading it, refusing what is damaged or not ours, deleting files in it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import PurePath
+
+from flinkish.checkpoint import cleaning, fencing, paths
+from flinkish.checkpoint.checkpoint_files import read_manifest, read_newest
+from flinkish.checkpoint.fencing import Transaction
+from flinkish.checkpoint.paths import Folder
+from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
+from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.checkpoint.table_log import TableLog
+from flinkish.common.errors import (
+    CheckpointError,
+    CorruptCheckpointError,
+    FlinkishError,
+    ForeignCheckpointError,
+    StaleGenerationError,
+)
+from flinkish.common.files.checkpoint_files import CheckpointFiles
+from flinkish.common.files.schemes import files_at
+from flinkish.common.ids import CheckpointId, Generation
+from flinkish.runtime import faults
+
+_log = logging.getLogger(__name__)
+
+#: A summary of the log is written after so many versions, and the log before the last needed one is deleted.
+_VERSIONS_PER_SUMMARY = 10
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_LONGEST_ERROR = 500
+
+
+class JobTable:
+    """The table of one job's checkpoints; who may write to it is decided by others."""
+
+    def __init__(self, root: PurePath, job_id: str, key: SigningKey, log: type[TableLog]) -> None:
+        self.root = root
+        self.files: CheckpointFiles = files_at(root)
+        self.job_id = job_id
+        self._key = key
+        self._log = log
+
+    # -- opening -----------------------------------------------------------------------------------------------------------
+
+    def open(self) -> TableLog | None:
+        """Open the newest version of the table; None if there is none."""
+        try:
+            self.files.refuse_links()
+            return self._log.open(self.root)
+        except FlinkishError:
+            raise
+        except OSError as error:
+            raise self._unusable(error) from error
+        except Exception as error:
+            raise CorruptCheckpointError(
+                f"checkpoint table {self.root}: its Delta log cannot be read: {brief(error)}",
+                hint="restore from a savepoint, or remove the table to start from nothing.",
+            ) from error
+
+    def reopen(self) -> TableLog:
+        """Open a table that was there a moment ago."""
+        log = self.open()
+        if log is None:
+            raise CheckpointError(f"checkpoint table {self.root} was removed while it was read")
+        return log
+
+    def open_or_create(self, own: Generation, *, time: int, sync: bool) -> TableLog:
+        """Open the newest version, of a table made now if there is none; but not once it was claimed as generation `own`."""
+        log = self.open()
+        if log is not None:
+            return log
+        self.refuse_gone(own)
+        try:
+            self.files.make_root(sync=sync)
+        except OSError as error:
+            raise self._unusable(error) from error
+        self.refuse_lost_log()
+        failure: Exception | None = None
+        try:
+            self._log.create(self.root, {}, {}, time=time)
+        except Exception as error:  # made by somebody else meanwhile: then it opens now
+            failure = error
+        log = self.open()
+        if log is not None:
+            return log
+        if isinstance(failure, OSError):
+            raise self._unusable(failure) from failure
+        if failure is not None:
+            raise CheckpointError(f"checkpoint table {self.root} cannot be made: {brief(failure)}") from failure
+        raise CheckpointError(f"checkpoint table {self.root} was removed while it was opened")
+
+    def _unusable(self, error: OSError) -> CheckpointError:
+        return CheckpointError(
+            f"execution.checkpointing.dir: {self.root} cannot be used: {error}", hint="check the folder's permissions and space."
+        )
+
+    def refuse_lost_log(self) -> None:
+        """Raise CorruptCheckpointError if there was a table whose log is missing now."""
+        if self.files.exists(paths.LATEST):
+            raise CorruptCheckpointError(
+                f"checkpoint table {self.root}: its folder {paths.LOG} is missing",
+                hint="restore from a savepoint, or remove the table to start from nothing.",
+            )
+
+    def refuse_gone(self, own: Generation) -> None:
+        """Refuse to make the table anew after it was claimed: the job would begin from nothing, and repeat what it did."""
+        self.files.refuse_links(paths.LOG)
+        if own > 0 and not self.files.is_folder(paths.LOG):
+            raise StaleGenerationError(
+                f"job {self.job_id}: its checkpoints in {self.root} are gone, this driver process is generation {own}",
+                hint="another driver process has taken over the job and ended it, or the folder was removed; this one must end.",
+            )
+
+    def refuse_stale(self, log: TableLog, own: Generation) -> None:
+        """Raise StaleGenerationError if another generation than our own has the job."""
+        other = fencing.newer_generation(log.transaction(self.job_id), own)
+        if other is not None:
+            raise self.taken_over(other, own)
+
+    def taken_over(self, by: Generation, own: Generation) -> StaleGenerationError:
+        """Return the error of a driver whose job belongs to another one now."""
+        return StaleGenerationError(
+            f"job {self.job_id}: {self.root} belongs to generation {by} now, this driver process is generation {own}",
+            hint="another driver process has taken over the job; this one must end.",
+        )
+
+    # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def read_current(self, open_log: Callable[[], TableLog]) -> tuple[TableLog, StoredCheckpoint | None]:
+        """Read the newest checkpoint. Raises CorruptCheckpointError, and ForeignCheckpointError if another key signed it."""
+        log, current = read_newest(self.root, open_log, self._key)
+        if current is not None and current.manifest.job_id != self.job_id:
+            raise CorruptCheckpointError(
+                f"checkpoint table {self.root}: it holds a checkpoint of job {current.manifest.job_id}, not of {self.job_id}",
+                hint="start from it with execution.state-recovery.path and let the job have a folder of its own.",
+            )
+        if current is not None and not current.trusted:
+            raise ForeignCheckpointError(
+                f"checkpoint table {self.root}: its newest checkpoint {current.checkpoint_id} was signed by another key than "
+                f"ours ({self._key.path or 'no file'}); the job does not go on from it",
+                hint=f"give the job the key that it had, in {KEY_OPTION}. If that one is lost, start another job, with another "
+                f"high-availability.cluster-id, from {current.external_path} with execution.state-recovery.path and "
+                "execution.state-recovery.allow-untrusted. If nobody changed the key, the storage was tampered with.",
+            )
+        return log, current
+
+    def check_transaction(self, log: TableLog, current: StoredCheckpoint | None) -> None:
+        """Raise CorruptCheckpointError if the log has lost the transaction of the newest checkpoint."""
+        if current is None:
+            return
+        got, newest = log.transaction(self.job_id), Transaction(current.manifest.generation, current.checkpoint_id)
+        if fencing.log_is_damaged(got, newest):
+            raise CorruptCheckpointError(
+                f"checkpoint table {self.root}: its log has transaction {got} of job {self.job_id}, "
+                f"expected at least {newest.number}",
+                hint="the Delta log was damaged; restore from a savepoint.",
+            )
+
+    def read_previous(self, current: StoredCheckpoint, count: int) -> list[StoredCheckpoint]:
+        """Read the last `count` checkpoints before the newest that are retained, oldest first."""
+        previous = []
+        for reference in current.manifest.previous[max(0, len(current.manifest.previous) - count) :]:
+            where = f"checkpoint table {self.root} checkpoint {reference.checkpoint_id}"
+            manifest, trusted = read_manifest(self.root, reference.manifest_path, self._key, size=None, where=where)
+            previous.append(
+                StoredCheckpoint(
+                    manifest=manifest,
+                    root=self.root,
+                    version=reference.version,
+                    manifest_path=reference.manifest_path,
+                    trusted=trusted,
+                )
+            )
+        return previous
+
+    def folders(self) -> list[Folder]:
+        """Return what the names of the folders of checkpoints say."""
+        return [folder for name in self.files.names() if (folder := paths.parse_folder(name)) is not None]
+
+    # -- removing ----------------------------------------------------------------------------------------------------------
+
+    def delete(self, files: Iterable[str]) -> int:
+        """Delete files and return how many; what cannot be deleted is logged and stays."""
+        return delete(self.files, files)
+
+    def discard_folder(self, name: str) -> None:
+        """Delete the files of a checkpoint; its empty folder stays: its name says that the id was used."""
+        with contextlib.suppress(OSError, CorruptCheckpointError):
+            self.files.refuse_links()
+            self.delete(list(self.files.files_below(name)))
+
+    def clean_up(self, retained: Sequence[StoredCheckpoint], in_use: Collection[CheckpointId], own: Generation) -> int:
+        """Delete what `cleaning.plan` says, and drafts of killed drivers; return how many files of checkpoints were deleted."""
+        self.files.refuse_links()
+        names = sorted(self.files.names())
+        removal = cleaning.plan(
+            {folder: tuple(self.files.files_below(name)) for name in names if (folder := paths.parse_folder(name)) is not None},
+            retained=[(old.checkpoint_id, {old.manifest_path, *(file.path for file in old.manifest.files)}) for old in retained],
+            in_use=in_use,
+            generation=own,
+        )
+        deleted = self.delete(removal.files)
+        for folder in removal.folders:
+            self._remove_empty(paths.folder_name(*folder))
+        # What a killed driver was about to name `_latest.json`; none of ours is being written now.
+        drafts = {name: paths.parse_draft(name) for name in self.files.names()}
+        self.delete([name for name, generation in drafts.items() if generation is not None and generation <= own])
+        return deleted
+
+    def _remove_empty(self, folder: str) -> None:
+        try:
+            self.files.remove_empty_folders(folder)
+        except OSError:  # a late task has written into it: the next clean-up finds that
+            _log.debug("%s is not empty yet.", self.root / folder)
+
+    def clean_log(self, log: TableLog, *, summarized: int, oldest_needed: int, sync: bool) -> int:
+        """Delete the entries of the log that are not needed, now and then.
+
+        `summarized` is the version that this was last done at; returns that for the next time.
+        """
+        if log.version - summarized < _VERSIONS_PER_SUMMARY:
+            return summarized
+        log.write_checkpoint()
+        if sync:
+            self.files.sync_log(log.version - 1)
+        obsolete = cleaning.obsolete_log_entries(self.files.names(paths.LOG), oldest_needed=oldest_needed)
+        self.delete([f"{paths.LOG}/{name}" for name in obsolete])
+        return log.version
+
+    def withdraw_lone_entry(self, version: int) -> None:
+        """Remove a log that holds only the entry of a version: on its way when the table was deleted, it made the folder anew."""
+        entry = f"{paths.LOG}/{version:020}.json"
+        with contextlib.suppress(OSError):
+            if list(self.files.files_below(paths.LOG)) == [entry]:
+                self.files.remove(entry)
+                self.files.remove_empty_folders(paths.LOG)
+                self.files.remove_empty_folders("")
+
+    def delete_all(self, own: Generation, gone: str) -> None:
+        """Delete the table, if it is still our own; `gone` is a name for its log meanwhile."""
+        self.files.refuse_links()
+        log = self._log.open(self.root)
+        if log is not None:
+            self.refuse_stale(log, own)
+        with contextlib.suppress(FileNotFoundError):
+            self.files.remove(paths.LATEST)
+        # in one step from a whole table to none: half a table would look like a damaged one
+        if log is not None:
+            self.files.rename(paths.LOG, gone)
+        self.files.remove_all()
+
+
+def delete(files: CheckpointFiles, names: Iterable[str]) -> int:
+    """Delete files of a table and return how many; what cannot be deleted is logged and stays."""
+    deleted = 0
+    for name in names:
+        faults.reach(faults.Point.DELETING)
+        try:
+            files.remove(name)
+            deleted += 1
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _log.warning("%s could not be deleted and stays for the next clean-up: %s", files.root / name, error)
+    return deleted
+
+
+def brief(error: BaseException | None) -> str:
+    """Return an error on one line; delta-rs puts what is at the bottom of it on lines of their own, behind coloured arrows."""
+    if error is None:
+        return ""
+    lines = (line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines())
+    return f"{type(error).__name__}: {': '.join(line for line in lines if line)[:_LONGEST_ERROR]}"

@@ -1,0 +1,102 @@
+"""The log of a state table in memory: what delta-rs does for tables in folders, with the same rules of commits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePath
+
+import msgspec
+
+from flinkish.checkpoint import paths
+from flinkish.common.files.memory import MemoryFiles
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """All that a version of the table holds; each entry of the log is one, so that none needs the one before."""
+
+    number: int
+    files: dict[str, int]
+    transactions: dict[str, int]
+    metadata: dict[str, str]
+
+
+class MemoryLog:
+    """See TableLog. A version that came in between refuses a commit: entries are made only if they are not there."""
+
+    has_state_schema = True
+
+    def __init__(self, root: PurePath, at: _Version) -> None:
+        self._root = root
+        self._at = at
+
+    @staticmethod
+    def open(root: PurePath, version: int | None = None) -> MemoryLog | None:
+        """See TableLog.open."""
+        files = MemoryFiles(root)
+        if not files.is_folder(paths.LOG):
+            return None
+        numbers = [int(name.removesuffix(".json")) for name in files.names(paths.LOG) if name.endswith(".json")]
+        if not numbers:
+            return None
+        content = files.read(_entry(max(numbers) if version is None else version), limit=1 << 30)
+        return MemoryLog(root, msgspec.json.decode(content, type=_Version))
+
+    @staticmethod
+    def create(root: PurePath, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
+        """See TableLog.create."""
+        if MemoryLog.open(root) is not None:
+            raise FileExistsError(f"there is a table in {root}")
+        MemoryFiles(root).make_folders(paths.LOG)
+        _put(root, _Version(0, _sizes(files), {}, dict(metadata)))
+
+    @property
+    def version(self) -> int:
+        """See TableLog.version."""
+        return self._at.number
+
+    def refresh(self) -> None:
+        """See TableLog.refresh."""
+        newest = MemoryLog.open(self._root)
+        if newest is None:
+            raise FileNotFoundError(f"there is no table in {self._root}")
+        self._at = newest._at
+
+    def transaction(self, application: str) -> int | None:
+        """See TableLog.transaction."""
+        return self._at.transactions.get(application)
+
+    def files(self) -> dict[str, int]:
+        """See TableLog.files."""
+        return dict(self._at.files)
+
+    def replace_files(
+        self, files: Mapping[str, tuple[int, int]], application: str, transaction: int, metadata: Mapping[str, str], *, time: int
+    ) -> None:
+        """See TableLog.replace_files."""
+        self._commit(_sizes(files), application, transaction, metadata)
+
+    def note_transaction(self, application: str, transaction: int, metadata: Mapping[str, str]) -> None:
+        """See TableLog.note_transaction."""
+        self._commit(self._at.files, application, transaction, metadata)
+
+    def _commit(self, files: dict[str, int], application: str, transaction: int, metadata: Mapping[str, str]) -> None:
+        transactions = {**self._at.transactions, application: transaction}
+        _put(self._root, _Version(self._at.number + 1, files, transactions, dict(metadata)))
+
+    def write_checkpoint(self) -> None:
+        """See TableLog.write_checkpoint: a marker alone, by which the entries before it are known to be obsolete."""
+        marker = f"{paths.LOG}/{self._at.number:020}.checkpoint.parquet"
+        MemoryFiles(self._root).replace(marker, b"", sync=False)
+
+
+def _entry(version: int) -> str:
+    return f"{paths.LOG}/{version:020}.json"
+
+
+def _put(root: PurePath, version: _Version) -> None:
+    MemoryFiles(root).put_new(_entry(version.number), json.dumps(msgspec.to_builtins(version)).encode())
+
+
+def _sizes(files: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    return {path: size for path, (size, _) in files.items()}
