@@ -1,7 +1,7 @@
 """Interfaces that sinks are written against: FLIP-143, in Python.
 
 A sink has writers in the tasks and, for two-phase commit, a committer on the driver, which gets what the writers prepared once
-the checkpoint that holds it is complete.
+the checkpoint that holds it is complete. Programs import these names from `flinkish.datastream.connectors.base`.
 """
 
 from __future__ import annotations

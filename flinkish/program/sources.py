@@ -3,6 +3,7 @@
 A source has an enumerator on the driver, which finds splits and hands them out, and readers in the tasks. A reader must be
 deterministic: given the same splits (which carry their position) and asked for the same number of records, it emits the same
 records. That is what lets a task run again after a lost process, and a job restart from a checkpoint, with exact results.
+Programs import these names from `flinkish.datastream.connectors.base`.
 """
 
 from __future__ import annotations
