@@ -3,7 +3,8 @@
 The handlers only put the signal's number into a queue. A thread stops the jobs; when they have ended it sends the signal again,
 and now the handler, which runs in the main thread, ends the program as the signal would have, without a stack trace. So the main
 thread may be anywhere: in `execute()`, in `next()` of results, or in the program's own code. A second signal that comes while
-the jobs are being stopped takes its course at once.
+the jobs are being stopped takes its course at once, unless it is an echo of the first: timeout(1) sends each signal to the
+process and to its group.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _GRACE_S = 8.0
 #: How long the end of a job waits for the main thread to take the signal before it tells those who wait for the job.
 _HAND_OVER_S = _GRACE_S + 5.0
 
+#: A signal that comes again within this time is the same one.
+_ECHO_MS = 300
+
 _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
@@ -45,14 +49,17 @@ class JobInterrupted(KeyboardInterrupt, SystemExit):
 class SignalWatch:
     """Stands between the signals and the running jobs of this process; is a listener of their list."""
 
-    def __init__(self, jobs: JobList, clock: Clock) -> None:
+    def __init__(self, jobs: JobList, clock: Clock, send: Callable[[int], None] | None = None) -> None:
+        """`send` sends a signal again when the jobs have ended; None = to this process."""
         self._jobs = jobs
         self._clock = clock
+        self._send = send or (lambda number: os.kill(os.getpid(), number))
         self._lock = threading.Lock()
         self._received: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._before: dict[int, _Handler] = {}
         self._pending: int | None = None
+        self._pending_since = 0
         self._passing_on = False
         self._handed_over = threading.Event()
         #: Jobs that did not end in their grace, such as one on the local engine whose user code does not return.
@@ -96,25 +103,29 @@ class SignalWatch:
     def _install(self) -> None:
         for number in _SIGNALS:
             current = signal.getsignal(number)
-            if current == self._handle:
+            if current == self.handle:
                 continue
             # A program that ignores a signal, as nohup does with others, keeps doing so.
             if current is signal.SIG_IGN:
                 continue
             self._before[number] = current
-            signal.signal(number, self._handle)
+            signal.signal(number, self.handle)
 
     def _restore(self) -> None:
         before, self._before = self._before, {}
         for number, handler in before.items():
-            if signal.getsignal(number) == self._handle:
+            if signal.getsignal(number) == self.handle:
                 signal.signal(number, handler)
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal; runs in the main thread."""
         # No lock is taken here: the main thread may hold it.
+        now = self._clock.monotonic()
         if self._jobs.running() and self._pending is None and not self._passing_on:
-            self._pending = number
+            self._pending, self._pending_since = number, now
             self._received.put(number)
+            return
+        if self._pending == number and not self._passing_on and now - self._pending_since < _ECHO_MS:
             return
         before = self._before.get(number, signal.SIG_DFL)
         self._passing_on = False
@@ -138,7 +149,7 @@ class SignalWatch:
                 _log.exception("Not all jobs could be stopped for %s.", name)
             if self._pending is not None:
                 self._passing_on = True
-                os.kill(os.getpid(), number)
+                self._send(number)
 
 
 def _take_course(number: int, frame: FrameType | None, before: _Handler) -> None:
