@@ -98,7 +98,7 @@ def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | N
             f"{options.SAVEPOINT_PATH.key} is set, but the job runs in batch mode, which always starts from the beginning",
             hint="leave the key out, or set execution.runtime-mode to STREAMING.",
         )
-    from flinkish.checkpoint.recovery import open_checkpoint
+    from flinkish.checkpoint.opening import open_checkpoint
 
     paths.local_path(path, key=options.SAVEPOINT_PATH.key)  # not in memory: nothing is left there of another process
     key = signing_key(configuration)
@@ -129,7 +129,7 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
     may come and go.
     """
     from flinkish.checkpoint.checkpoint_files import verify_files
-    from flinkish.checkpoint.recovery import check_fits as check
+    from flinkish.checkpoint.opening import check_operators
 
     shapes = {
         node.uid: OperatorShape(
@@ -138,7 +138,7 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
         for vertex, node in program_parts.operators(graph)
     }
     manifest, where = checkpoint.manifest, checkpoint.external_path
-    unclaimed = check(manifest, shapes, allow_unclaimed=True, where=where)
+    unclaimed = check_operators(manifest, shapes, allow_unclaimed=True, where=where)
     if not unclaimed:
         return
     if allow_unclaimed:
@@ -149,7 +149,7 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
     files = tuple(
         replace(file, operator_uids=tuple(uid for uid in file.operator_uids if uid not in stateless)) for file in manifest.files
     )
-    check(replace(manifest, files=files), shapes, allow_unclaimed=False, where=where)
+    check_operators(replace(manifest, files=files), shapes, allow_unclaimed=False, where=where)
 
 
 def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> set[OperatorUid]:

@@ -19,7 +19,7 @@ from flinkish.checkpoint import manifest as manifests
 from flinkish.checkpoint.checkpoint_files import Latest, manifest_rows
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.manifest import Manifest
-from flinkish.checkpoint.recovery import open_checkpoint
+from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError

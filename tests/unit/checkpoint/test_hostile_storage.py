@@ -18,7 +18,7 @@ from flinkish.checkpoint.checkpoint_files import Latest, write_latest
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.checkpoint.history import JobHistory
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, SourceState
-from flinkish.checkpoint.recovery import open_checkpoint
+from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.checkpoint.storage import CheckpointLocation
 from flinkish.common import Configuration, Encoder, Row, Types, WatermarkStrategy, safe_files

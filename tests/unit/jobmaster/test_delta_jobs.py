@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.checkpoint.recovery import open_checkpoint
+from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.errors import JobCancelledError, JobExecutionError

@@ -140,7 +140,7 @@ def _newest_version(root: PurePath, delta_log: type[TableLog]) -> int | None:
     return None if log is None else log.version
 
 
-def check_fits(
+def check_operators(
     manifest: Manifest, operators: Mapping[OperatorUid, OperatorShape], *, allow_unclaimed: bool, where: str
 ) -> tuple[OperatorUid, ...]:
     """Check that a program can take over a checkpoint's state, before anything is restored.

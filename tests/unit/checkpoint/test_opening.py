@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from flinkish.checkpoint.manifest import CheckpointKind, OperatorShape
-from flinkish.checkpoint.recovery import Selection, check_fits, open_checkpoint, parse_selection
+from flinkish.checkpoint.opening import Selection, check_operators, open_checkpoint, parse_selection
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
 from flinkish.common.ids import OperatorUid
@@ -137,31 +137,31 @@ def checkpoint(tmp_path: Path) -> StoredCheckpoint:
 
 
 def test_the_same_program_fits(checkpoint: StoredCheckpoint) -> None:
-    assert check_fits(checkpoint.manifest, shapes(), allow_unclaimed=False, where="here") == ()
+    assert check_operators(checkpoint.manifest, shapes(), allow_unclaimed=False, where="here") == ()
 
 
 def test_another_parallelism_fits(checkpoint: StoredCheckpoint) -> None:
     rescaled = {uid: dataclasses.replace(shape, parallelism=7) for uid, shape in shapes().items()}
-    assert check_fits(checkpoint.manifest, rescaled, allow_unclaimed=False, where="here") == ()
+    assert check_operators(checkpoint.manifest, rescaled, allow_unclaimed=False, where="here") == ()
 
 
 def test_a_new_operator_fits(checkpoint: StoredCheckpoint) -> None:
     new = OperatorShape(uid=OperatorUid("new"), name="new", parallelism=1, max_parallelism=128)
-    assert check_fits(checkpoint.manifest, {**shapes(), new.uid: new}, allow_unclaimed=False, where="here") == ()
+    assert check_operators(checkpoint.manifest, {**shapes(), new.uid: new}, allow_unclaimed=False, where="here") == ()
 
 
 @pytest.mark.parametrize("uid", [COUNT, SOURCE, SINK])
 def test_state_of_an_operator_that_is_gone_is_refused_unless_allowed(checkpoint: StoredCheckpoint, uid: OperatorUid) -> None:
     operators = shapes(**{uid: 0})
     with pytest.raises(ForeignCheckpointError, match=f"does not have: {uid}"):
-        check_fits(checkpoint.manifest, operators, allow_unclaimed=False, where="here")
-    assert check_fits(checkpoint.manifest, operators, allow_unclaimed=True, where="here") == (uid,)
+        check_operators(checkpoint.manifest, operators, allow_unclaimed=False, where="here")
+    assert check_operators(checkpoint.manifest, operators, allow_unclaimed=True, where="here") == (uid,)
 
 
 def test_another_max_parallelism_of_keyed_state_is_refused(checkpoint: StoredCheckpoint) -> None:
     with pytest.raises(ForeignCheckpointError, match="max parallelism 64, its keyed state was written with 128"):
-        check_fits(checkpoint.manifest, shapes(count=64), allow_unclaimed=True, where="here")
+        check_operators(checkpoint.manifest, shapes(count=64), allow_unclaimed=True, where="here")
 
 
 def test_another_max_parallelism_without_keyed_state_fits(checkpoint: StoredCheckpoint) -> None:
-    assert check_fits(checkpoint.manifest, shapes(source=64), allow_unclaimed=False, where="here") == ()
+    assert check_operators(checkpoint.manifest, shapes(source=64), allow_unclaimed=False, where="here") == ()
