@@ -35,7 +35,7 @@ from flinkish.datastream.functions import Partitioner as PartitionerFunction
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.program import operators
-from flinkish.program.program_builder import VIRTUAL
+from flinkish.program.program_builder import WITHOUT_OPERATOR
 from flinkish.program.transformations import (
     CacheTransformation,
     ChainingStrategy,
@@ -175,7 +175,7 @@ class DataStream(_OperatorSettings):
                 input=self._id,
                 operator=operators.MapConfig(function=_Identity()),
             )
-        elif isinstance(transformation, VIRTUAL):
+        elif isinstance(transformation, WITHOUT_OPERATOR):
             raise InvalidProgramError(
                 f"{method}() needs an operator to work on, but {transformation.name} runs none.",
                 hint=f"call {method}() on the operator before or after it.",
@@ -390,7 +390,7 @@ class DataStream(_OperatorSettings):
         """
         from flinkish.datastream.cached_stream import CachedDataStream, StreamCache
 
-        if isinstance(self._transformation, VIRTUAL) and not isinstance(self._transformation, SideOutputTransformation):
+        if isinstance(self._transformation, WITHOUT_OPERATOR) and not isinstance(self._transformation, SideOutputTransformation):
             raise InvalidProgramError(
                 f"cache() needs the result of an operator or a side output; {self._transformation.name} runs no operator.",
                 hint="call cache() before it, or behind the operator after it.",

@@ -12,10 +12,11 @@ from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.graph.runtime_mode import runtime_mode
 from flinkish.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, NodeId, StreamEdge, StreamGraph, StreamNode
-from flinkish.graph.translators import VIRTUAL, NodeInput, Output, translate
+from flinkish.graph.translators import NodeInput, Output, translate
 from flinkish.graph.uids import InputIdentity, UidAssigner
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import (
+    VIRTUAL,
     Partitioner,
     Partitioning,
     SourceTransformation,

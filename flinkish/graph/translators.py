@@ -168,6 +168,3 @@ TRANSLATORS: Mapping[type[Transformation], Translator[Transformation]] = dict(
         _entry(SideOutputTransformation, _translate_side_output),
     ]
 )
-
-#: Kinds that stand for no operator.
-VIRTUAL = (UnionTransformation, PartitionTransformation, SideOutputTransformation)

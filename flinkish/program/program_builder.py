@@ -10,19 +10,18 @@ from flinkish.common.errors import InvalidProgramError
 from flinkish.common.pickling import own_copy
 from flinkish.program.forgotten import Reminder
 from flinkish.program.transformations import (
+    VIRTUAL,
     CacheTransformation,
-    PartitionTransformation,
     SideOutputTransformation,
     SourceTransformation,
     Transformation,
     TransformationId,
-    UnionTransformation,
 )
 
 #: Fields that hold user functions. Sources and sinks are configurations; what they make in the tasks is their own.
 _WITH_FUNCTIONS = ("operator", "key_selector", "first_key_selector", "second_key_selector", "partitioner", "watermarks")
-#: Transformations that add no operator.
-VIRTUAL = (CacheTransformation, PartitionTransformation, SideOutputTransformation, UnionTransformation)
+#: Kinds that add no operator that a program could name or set: virtual ones, and caching, whose operator is flinkish's own.
+WITHOUT_OPERATOR = (CacheTransformation, *VIRTUAL)
 
 
 class ProgramBuilder:
@@ -50,7 +49,7 @@ class ProgramBuilder:
         identifier = TransformationId(len(self.transformations) + 1)
         self.transformations[identifier] = kind(id=identifier, **fields)
         # As in Flink a source alone is nothing to execute.
-        if not issubclass(kind, (SourceTransformation, *VIRTUAL)):
+        if not issubclass(kind, (SourceTransformation, *WITHOUT_OPERATOR)):
             self._pending.append(identifier)
             self._reminder.add(fields["name"])
         return identifier
@@ -68,7 +67,7 @@ class ProgramBuilder:
     def fix_parallelism(self, parallelism: int) -> None:
         """Give the operators so far the parallelism that is the default now: a new default is for those to come, as in Flink."""
         for identifier, transformation in self.transformations.items():
-            if transformation.parallelism is None and not isinstance(transformation, VIRTUAL):
+            if transformation.parallelism is None and not isinstance(transformation, WITHOUT_OPERATOR):
                 self.replace(identifier, parallelism=parallelism)
 
     def to_execute(self) -> Mapping[TransformationId, Transformation]:

@@ -215,3 +215,7 @@ class SideOutputTransformation(Transformation):
     @property
     def inputs(self) -> tuple[TransformationId, ...]:
         return (self.input,)
+
+
+#: Kinds that are no node of the stream graph: what reads them reads what they read, in their way.
+VIRTUAL = (PartitionTransformation, SideOutputTransformation, UnionTransformation)
