@@ -47,7 +47,7 @@ from flinkish.common.types import Row, RowKind, make_row
 Function = Callable[[Any], Any]
 
 #: Classes of untyped values that are kept as they are between epochs: they cannot change. Not bytes: those are encodings there.
-SCALARS: frozenset[type] = frozenset(
+KEPT_AS_THEY_ARE: frozenset[type] = frozenset(
     {
         int,
         float,
@@ -511,7 +511,7 @@ class Codec:
 
 
 def _freeze_untyped(value: Any) -> Any:
-    return value if value.__class__ in SCALARS else encode_untyped(value)
+    return value if value.__class__ in KEPT_AS_THEY_ARE else encode_untyped(value)
 
 
 def codec_of(type_info: TypeInformation, *, ttl: bool = False, trusted: bool = True) -> Codec:

@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.runtime.state.backend import GroupedLists, GroupedTable, MapTable, PaneTable
-from flinkish.runtime.state.codec import SCALARS, Codec, codec_of
+from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec, codec_of
 from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.heap.tables import MISSING, HeapTable
 from flinkish.runtime.state.tables import Address, Frozen, Namespaced, TableMeta
@@ -59,7 +59,7 @@ class HeapGroupedTable(HeapTable, GroupedTable):
             if value is not MISSING:
                 return value
         value = self.codec.thaw(frozen)
-        if value.__class__ not in SCALARS:
+        if value.__class__ not in KEPT_AS_THEY_ARE:
             if hot is None:
                 hot = self.hot[group] = {}
             hot[member] = value

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from flinkish.datastream.state import ValueState
 from flinkish.runtime.state.backend import Convert, Scope
-from flinkish.runtime.state.codec import SCALARS, Codec
+from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec
 from flinkish.runtime.state.tables import Address, Frozen
 
 
@@ -84,7 +84,7 @@ class ObjectValueState(ValueState[Any]):
             return
         backend = self._backend
         address = backend.current_key if backend.current_namespace is None else backend.address()
-        if self._untyped and value.__class__ in SCALARS:
+        if self._untyped and value.__class__ in KEPT_AS_THEY_ARE:
             if self._hot:
                 self._hot.pop(address, None)
             self._data[address] = value

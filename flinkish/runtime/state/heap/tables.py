@@ -16,7 +16,7 @@ from typing import Any
 
 from flinkish.datastream.state import ValueState
 from flinkish.runtime.state.backend import Convert, ListTable, Scope, ValueTable
-from flinkish.runtime.state.codec import SCALARS, Codec, codec_of
+from flinkish.runtime.state.codec import KEPT_AS_THEY_ARE, Codec, codec_of
 from flinkish.runtime.state.heap.handles import FastValueState, ObjectValueState
 from flinkish.runtime.state.heap.packing import pack, pack_addresses, unpack, unpack_addresses
 from flinkish.runtime.state.tables import INTERNAL_META, Address, Frozen, TableMeta
@@ -95,7 +95,7 @@ class HeapValueTable(HeapTable, ValueTable):
         if frozen is MISSING:
             return None
         value = self.codec.thaw(frozen)
-        if value.__class__ not in SCALARS:
+        if value.__class__ not in KEPT_AS_THEY_ARE:
             self.hot[address] = value
         return value
 
@@ -103,7 +103,7 @@ class HeapValueTable(HeapTable, ValueTable):
         if self.codec.immutable:
             self.data[address] = value
             self.dirty[address] = None
-        elif self.codec.untyped and value.__class__ in SCALARS:
+        elif self.codec.untyped and value.__class__ in KEPT_AS_THEY_ARE:
             self.hot.pop(address, None)
             self.data[address] = value
             self.dirty[address] = None
