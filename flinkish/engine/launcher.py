@@ -64,7 +64,7 @@ class Surroundings:
     make_engine: Callable[[Configuration, Clock, IdSource], Engine]
     clock: Clock = field(default_factory=SystemClock)
     ids: IdSource = random_id
-    #: Who takes what sinks send to the driver on further channels.
+    #: Who takes what sinks send to further destinations on the driver.
     takers: Mapping[str, Taker] = field(default_factory=dict)
     #: The job's id, which makes it go on from its last checkpoint; None = what the configuration says.
     job_id: str | None = None

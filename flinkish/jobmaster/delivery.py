@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from flinkish.common.errors import FlinkishError, JobExecutionError
-from flinkish.program.sinks import COLLECT_CHANNEL, PRINT_CHANNEL
+from flinkish.program.sinks import COLLECT, PRINT
 from flinkish.runtime.protocol import DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")
 
-#: Takes what one subtask sent on a channel in one epoch; called in the job's thread.
+#: Takes what one subtask sent to a destination in one epoch; called in the job's thread.
 Taker = Callable[[DriverValues], None]
 
 #: Results that may wait for the client before the sources are held back; at 100 bytes each 10 MB.
@@ -132,7 +132,7 @@ class Results:
 
 
 class Delivery:
-    """Sorts what came with the reports of an epoch to where it belongs; `takers` are those of further channels, by name."""
+    """Sorts what came with the reports of an epoch to where it belongs; `takers` are those of further destinations, by name."""
 
     def __init__(
         self, results: Results, print_lines: Callable[[tuple[str, ...]], None], takers: Mapping[str, Taker] | None = None
@@ -150,17 +150,17 @@ class Delivery:
                 self._deliver(values)
 
     def _deliver(self, values: DriverValues) -> None:
-        match values.channel:
-            case channel if channel == PRINT_CHANNEL:
+        match values.destination:
+            case destination if destination == PRINT:
                 self._print(values.values)
-            case channel if channel == COLLECT_CHANNEL:
+            case destination if destination == COLLECT:
                 self.results.add(values.values)
-            case channel if channel in self._takers:
-                self._takers[channel](values)
-            case channel:
-                if channel not in self._unknown:
-                    self._unknown.add(channel)
-                    _log.warning("Operator %s sends values on channel %r, which nobody takes.", values.operator_uid, channel)
+            case destination if destination in self._takers:
+                self._takers[destination](values)
+            case destination:
+                if destination not in self._unknown:
+                    self._unknown.add(destination)
+                    _log.warning("Operator %s sends values on channel %r, which nobody takes.", values.operator_uid, destination)
 
 
 class PrintError(FlinkishError, OSError):

@@ -69,7 +69,7 @@ class Environment:
     storage: CheckpointStorage | None = None
     open_storage: Callable[[], CheckpointStorage] | None = None
     notes: JobNotes | None = None
-    #: Who takes what sinks send to the driver on other channels than those of print() and execute_and_collect().
+    #: Who takes what sinks send to other destinations on the driver than those of print() and execute_and_collect().
     takers: Mapping[str, Taker] = field(default_factory=dict)
     #: Takes sentences for the person who runs the job.
     tell: Callable[[str], None] = lambda text: None

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WriterCommitT = TypeVar("WriterCommitT")
 
-#: Channel of `SinkWriterContext.emit_to_driver` on which DataStream.print sends lines, without line ends.
-PRINT_CHANNEL: Final = "print"
-#: Channel on which execute_and_collect sends records.
-COLLECT_CHANNEL: Final = "collect"
+#: Destination of `SinkWriterContext.emit_to_driver` to which DataStream.print sends lines, without line ends.
+PRINT: Final = "print"
+#: Destination to which execute_and_collect sends records.
+COLLECT: Final = "collect"
 
 
 class DeliveryGuarantee(Enum):
@@ -87,8 +87,8 @@ class SinkWriterContext(Protocol):
         """Return the processing time of this epoch in milliseconds."""
         ...
 
-    def emit_to_driver(self, channel: str, values: Sequence[Any]) -> None:
-        """Send values to the driver with this epoch's report (print and collect are made of this)."""
+    def emit_to_driver(self, destination: str, values: Sequence[Any]) -> None:
+        """Send values to the driver with this epoch's report; who takes them there goes by the destination, such as PRINT."""
         ...
 
 

@@ -249,7 +249,8 @@ class DriverValues:
 
     operator_uid: OperatorUid
     subtask: int
-    channel: str
+    #: What the driver does with them; see `SinkWriterContext.emit_to_driver`.
+    destination: str
     values: tuple[Any, ...]
 
 

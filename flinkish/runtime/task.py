@@ -148,9 +148,9 @@ class VertexTask:
             spill=program.spill,
         )
 
-    def _to_driver(self, uid: OperatorUid, channel: str, values: list[Any]) -> None:
+    def _to_driver(self, uid: OperatorUid, destination: str, values: list[Any]) -> None:
         self.report.driver_values.append(
-            DriverValues(operator_uid=uid, subtask=self.subtask, channel=channel, values=tuple(values))
+            DriverValues(operator_uid=uid, subtask=self.subtask, destination=destination, values=tuple(values))
         )
 
     def _outflow(self) -> int:

@@ -83,7 +83,7 @@ class CollectingSink(Sink[Any, Prepared]):
     # -- the job -------------------------------------------------------------------------------------------------------------
 
     @property
-    def channel(self) -> str:
+    def destination(self) -> str:
         """Where writers send what they get, for the driver."""
         return f"flinkish.testing:{self.name}"
 
@@ -98,7 +98,7 @@ class CollectingSink(Sink[Any, Prepared]):
             self._committed.extend(StreamRecord(*record) for record in pickling.loads(prepared.records))
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, Prepared]:
-        return _Writer(context, self.channel)
+        return _Writer(context, self.destination)
 
     def create_committer(self, configuration: Configuration) -> Committer[Prepared]:
         return _Committer(self)
@@ -109,9 +109,9 @@ class CollectingSink(Sink[Any, Prepared]):
 
 
 class _Writer(SinkWriter[Any, Prepared]):
-    def __init__(self, context: SinkWriterContext, channel: str) -> None:
+    def __init__(self, context: SinkWriterContext, destination: str) -> None:
         self._context = context
-        self._channel = channel
+        self._destination = destination
         self._state = context.get_list_state(ListStateDescriptor("records", Types.PICKLED_BYTE_ARRAY()))
         self._records: list[tuple[Any, int | None]] = []
         self._sent = 0
@@ -129,7 +129,7 @@ class _Writer(SinkWriter[Any, Prepared]):
 
     def _send(self) -> None:
         if len(self._records) > self._sent:
-            self._context.emit_to_driver(self._channel, self._records[self._sent :])
+            self._context.emit_to_driver(self._destination, self._records[self._sent :])
             self._sent = len(self._records)
 
     def flush(self, end_of_input: bool) -> None:

@@ -338,7 +338,7 @@ class JobHarness:
             launcher.Surroundings(
                 clock=self._clock,
                 make_engine=_make_engine,
-                takers={sink.channel: sink.take for sink in self._sinks.values()},
+                takers={sink.destination: sink.take for sink in self._sinks.values()},
                 job_id=self._job_id,
                 checkpoints=self._folder / "checkpoints",
             ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from flinkish.common.conversion import shortest_floats
 from flinkish.common.sizes import rough_size
-from flinkish.program.sinks import COLLECT_CHANNEL, Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sinks import COLLECT, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 
 @dataclass(frozen=True)
@@ -38,5 +38,5 @@ class _CollectWriter(SinkWriter[Any, None]):
 
     def end_epoch(self) -> None:
         if self._values:
-            self._context.emit_to_driver(COLLECT_CHANNEL, self._values)
+            self._context.emit_to_driver(COLLECT, self._values)
             self._values = []

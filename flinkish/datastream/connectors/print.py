@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.text import print_function
-from flinkish.program.sinks import PRINT_CHANNEL, Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.program.sinks import PRINT, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,5 @@ class _PrintWriter(SinkWriter[Any, None]):
 
     def end_epoch(self) -> None:
         if self._lines:
-            self._context.emit_to_driver(PRINT_CHANNEL, self._lines)
+            self._context.emit_to_driver(PRINT, self._lines)
             self._lines = []

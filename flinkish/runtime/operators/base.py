@@ -78,7 +78,7 @@ class OperatorContext:
     side_outputs: tuple[OutputTag, ...]
     #: Global job parameters.
     job_parameters: Mapping[str, str]
-    #: Sends values to the driver: operator, channel, values.
+    #: Sends values to the driver: operator, destination, values.
     to_driver: Callable[[OperatorUid, str, list[Any]], None]
     #: Returns about how many bytes the task has emitted in this epoch so far: on edges, and to the driver.
     outflow: Callable[[], int]

@@ -254,8 +254,8 @@ class FakeWriterContext:
     def processing_time(self) -> int:
         return self._run.now
 
-    def emit_to_driver(self, channel: str, values: Sequence[Any]) -> None:
-        self.sent.append((channel, list(values)))
+    def emit_to_driver(self, destination: str, values: Sequence[Any]) -> None:
+        self.sent.append((destination, list(values)))
 
 
 @dataclass

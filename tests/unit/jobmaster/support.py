@@ -47,7 +47,7 @@ from flinkish.jobmaster.job_master import Environment, JobMaster
 from flinkish.jobmaster.restart_strategies import NoRestart, RestartConfig
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.program.operators import OperatorConfig, SinkConfig, SourceConfig
-from flinkish.program.sinks import COLLECT_CHANNEL
+from flinkish.program.sinks import COLLECT
 from flinkish.program.transformations import ChainingStrategy
 from flinkish.runtime.protocol import (
     Acknowledgement,
@@ -382,7 +382,7 @@ class FakeTasks:
                         committables={SINK: committables} if committables else {},
                     ),
                 )
-        sent = DriverValues(operator_uid=SINK, subtask=subtask, channel=COLLECT_CHANNEL, values=tuple(values))
+        sent = DriverValues(operator_uid=SINK, subtask=subtask, destination=COLLECT, values=tuple(values))
         return EpochReport(
             epoch=command.epoch,
             level=0,

@@ -8,7 +8,7 @@ from flinkish.common.errors import JobExecutionError
 from flinkish.common.ids import Epoch, OperatorUid
 from flinkish.jobmaster import delivery
 from flinkish.jobmaster.delivery import Delivery, Results
-from flinkish.program.sinks import COLLECT_CHANNEL, PRINT_CHANNEL
+from flinkish.program.sinks import COLLECT, PRINT
 from flinkish.runtime.protocol import DriverValues, EpochReport
 
 
@@ -17,12 +17,12 @@ def ended(results: Results, error: BaseException | None = None) -> list[Any]:
     return list(results)
 
 
-def sent(slot: int, channel: str, *values: Any) -> EpochReport:
+def sent(slot: int, destination: str, *values: Any) -> EpochReport:
     return EpochReport(
         epoch=Epoch(0),
         level=0,
         slot=slot,
-        driver_values=(DriverValues(operator_uid=OperatorUid("s"), subtask=slot, channel=channel, values=values),),
+        driver_values=(DriverValues(operator_uid=OperatorUid("s"), subtask=slot, destination=destination, values=values),),
     )
 
 
@@ -114,7 +114,7 @@ def test_sources_wait_for_a_slow_client_until_it_has_taken_half(monkeypatch: pyt
 def test_lines_are_printed_and_values_collected_in_the_order_of_the_slots() -> None:
     results, lines = Results(checkpointed=False), []
     delivered = Delivery(results, lines.extend)
-    delivered.deliver([sent(1, PRINT_CHANNEL, "b"), sent(0, PRINT_CHANNEL, "a"), sent(2, COLLECT_CHANNEL, 7)])
+    delivered.deliver([sent(1, PRINT, "b"), sent(0, PRINT, "a"), sent(2, COLLECT, 7)])
     assert lines == ["a", "b"]
     assert ended(results) == [7]
 
