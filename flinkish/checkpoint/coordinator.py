@@ -39,7 +39,7 @@ from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, deletes_che
 from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
 from flinkish.common.clock import Clock
-from flinkish.common.closing import Unwinding
+from flinkish.common.closing import raised_by
 from flinkish.common.errors import (
     CheckpointError,
     CommitOutcomeUnknownError,
@@ -706,13 +706,8 @@ class CheckpointCoordinator:
         """Make the calls that came due, oldest first; an error is raised after the others were made."""
         first: BaseException | None = None
         while self._outbox.calls:
-            call = self._outbox.calls.pop(0)
-            try:
-                call()
-            except Unwinding:
-                raise
-            except BaseException as error:
-                first = first or error
+            error = raised_by(self._outbox.calls.pop(0))
+            first = first or error
         if first is not None:
             raise first
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, Protocol
 
 
 class Unwinding(BaseException):
@@ -11,6 +11,20 @@ class Unwinding(BaseException):
 
     Every other BaseException out of user code is an error of that code: `sys.exit()`, KeyboardInterrupt, a Rust panic.
     """
+
+
+P = ParamSpec("P")
+
+
+def raised_by(function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> BaseException | None:
+    """Call a function and return what it raised, None if nothing; an Unwinding goes on."""
+    try:
+        function(*arguments, **named)
+    except Unwinding:
+        raise
+    except BaseException as error:
+        return error
+    return None
 
 
 class Closeable(Protocol):
@@ -25,14 +39,10 @@ def close_all(closeables: Iterable[Closeable]) -> None:
     """Close all of them, also if some fail; then raise the first error, with the others as its notes."""
     first: BaseException | None = None
     for closeable in closeables:
-        try:
-            closeable.close()
-        except Unwinding:
-            raise
-        except BaseException as error:
-            if first is None:
-                first = error
-            else:
-                first.add_note(f"{type(closeable).__qualname__}.close() failed as well: {type(error).__name__}: {error}")
+        error = raised_by(closeable.close)
+        if first is None:
+            first = error
+        elif error is not None:
+            first.add_note(f"{type(closeable).__qualname__}.close() failed as well: {type(error).__name__}: {error}")
     if first is not None:
         raise first

@@ -28,7 +28,7 @@ from flinkish.checkpoint.manifest import (
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.clock import Clock
-from flinkish.common.closing import Unwinding
+from flinkish.common.closing import Unwinding, raised_by
 from flinkish.common.errors import EngineError, SourceError
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, OperatorUid
 from flinkish.jobmaster import failures, program_parts
@@ -184,12 +184,8 @@ class Attempt:
         states = states_by_uid(restored.manifest.coordinator.sources) if restored is not None else {}
         trusted = restored is None or restored.trusted
         for uid, source in self._sources.items():
-            try:
-                source.start(states.get(uid), trusted=trusted)
-            except Unwinding:
-                raise
-            except BaseException as error:
-                self.fail(failures.from_error(error, f"starting {source.node.label}"))
+            if (raised := raised_by(source.start, states.get(uid), trusted=trusted)) is not None:
+                self.fail(failures.from_error(raised, f"starting {source.node.label}"))
                 return
 
     def _without_untrusted(self, restored: StoredCheckpoint) -> Manifest:
@@ -211,19 +207,10 @@ class Attempt:
         """Release what the attempt holds on the driver; errors are logged."""
         self._bell.drop_posted()
         for source in self._sources.values():
-            try:
-                source.close()
-            except Unwinding:
-                raise
-            except BaseException:
-                _log.warning("Closing %s failed.", source.node.label, exc_info=True)
-        if self._committers is not None:
-            try:
-                self._committers.close()
-            except Unwinding:
-                raise
-            except BaseException:
-                _log.warning("Closing a committer failed.", exc_info=True)
+            if (error := raised_by(source.close)) is not None:
+                _log.warning("Closing %s failed.", source.node.label, exc_info=error)
+        if self._committers is not None and (error := raised_by(self._committers.close)) is not None:
+            _log.warning("Closing a committer failed.", exc_info=error)
 
     def fail(self, failure: JobFailure) -> None:
         """End the attempt with a failure; the first outcome stays."""
@@ -255,11 +242,7 @@ class Attempt:
         """Take the reports of the epoch begun last."""
         if self.outcome is not None:
             return  # what a cancelled epoch did is not to be seen
-        try:
-            self._finish(reports)
-        except Unwinding:
-            raise
-        except BaseException as error:
+        if (error := raised_by(self._finish, reports)) is not None:
             self.fail(failures.from_error(error, "the driver"))
 
     # -- beginning -----------------------------------------------------------------------------------------------------------
@@ -291,21 +274,13 @@ class Attempt:
 
     def _run_posted(self) -> None:
         for call in self._bell.take_posted():
-            try:
-                call()
-            except Unwinding:
-                raise
-            except BaseException as error:
+            if (error := raised_by(call)) is not None:
                 self.fail(failures.from_error(error, "a handler that a source's enumerator gave to call_async"))
                 return
 
     def _refresh_sources(self) -> None:
         for source in self._sources.values():
-            try:
-                source.refresh()
-            except Unwinding:
-                raise
-            except BaseException as error:
+            if (error := raised_by(source.refresh)) is not None:
                 self.fail(failures.from_error(error, f"reading {source.node.label} on the driver"))
                 return
 
@@ -515,11 +490,7 @@ class Attempt:
         self._results.commit(manifest.checkpoint_id)
         self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         for source in self._sources.values():
-            try:
-                source.checkpoint_completed(manifest.checkpoint_id)
-            except Unwinding:
-                raise
-            except BaseException as error:
+            if (error := raised_by(source.checkpoint_completed, manifest.checkpoint_id)) is not None:
                 raise SourceError(
                     f"{source.node.label}: notify_checkpoint_complete of its enumerator failed: {error!r}"
                 ) from error
@@ -533,11 +504,7 @@ class Attempt:
 
     def _answer_readers(self) -> None:
         for source in self._sources.values():
-            try:
-                source.after_epoch()
-            except Unwinding:
-                raise
-            except BaseException as error:
+            if (error := raised_by(source.after_epoch)) is not None:
                 self.fail(failures.from_error(error, f"the enumerator of {source.node.label}"))
                 return
 
@@ -567,11 +534,7 @@ class Attempt:
             self._commit_prepared()
         self._results.commit_all()
         assert self._committers is not None
-        try:
-            self._committers.close()
-        except Unwinding:
-            raise
-        except BaseException as error:
+        if (error := raised_by(self._committers.close)) is not None:
             failure = failures.from_error(error, "the driver", recoverable=False)
             self.fail(replace(failure, why_final="all is committed, only close() failed"))
             return

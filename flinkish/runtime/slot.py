@@ -18,7 +18,7 @@ from typing import Any
 import flinkish
 from flinkish.common import pickling
 from flinkish.common.clock import Clock, SystemClock
-from flinkish.common.closing import Unwinding, close_all
+from flinkish.common.closing import Unwinding, close_all, raised_by
 from flinkish.common.ids import IdSource, OperatorUid, random_id
 from flinkish.runtime import faults
 from flinkish.runtime.channels import in_order
@@ -200,15 +200,13 @@ class SlotTask:
     def _say_farewell(self, level: int, result: LevelResult) -> LevelResult:
         """Close a level for good, and add to its result what a close() raised."""
         try:
-            self._levels[level].close()
-        except Unwinding:
-            raise
-        except BaseException as error:
+            error = raised_by(self._levels[level].close)
+            if error is None:
+                return result
             failure = replace(self._failure(level, error), in_close=True)
             return replace(result, report=replace(result.report, failure=failure))
         finally:
             del self._levels[level]
-        return result
 
     def _run(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
         faults.reach(faults.Point.LEVEL_BEGINS)
@@ -279,13 +277,8 @@ class SlotTask:
     def _discard(self, level: int) -> None:
         """Drop the operators of a level that starts anew or has failed; what they raise on closing is logged."""
         task = self._levels.pop(level, None)
-        if task is not None:
-            try:
-                task.close()
-            except Unwinding:
-                raise
-            except BaseException:
-                _log.warning("Slot %d, level %d: closing a user function failed.", self._slot, level, exc_info=True)
+        if task is not None and (error := raised_by(task.close)) is not None:
+            _log.warning("Slot %d, level %d: closing a user function failed.", self._slot, level, exc_info=error)
 
     def close(self) -> None:
         """Close all operators that are open: none after the last epoch of a job that came to its end.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flinkish.common import pickling
 from flinkish.common.clock import Clock, SystemClock
-from flinkish.common.closing import Unwinding, close_all
+from flinkish.common.closing import close_all, raised_by
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.scratch import make_folder, remove_orphans
@@ -67,12 +67,8 @@ class LocalEngine:
         finally:
             # After a normal end all is closed already. At a failure or a cancellation no error of a close() hides the first one.
             try:
-                with dependencies.working_folder(folder):
-                    close_all(slots)
-            except Unwinding:
-                raise
-            except BaseException:
-                _log.warning("Closing a user function of job %s failed.", program.job_name, exc_info=True)
+                if (error := raised_by(_close, slots, folder)) is not None:
+                    _log.warning("Closing a user function of job %s failed.", program.job_name, exc_info=error)
             finally:
                 program.remove_folders()
 
@@ -85,3 +81,8 @@ class LocalEngine:
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
             self._scratch = None
+
+
+def _close(slots: list[SlotTask], folder: Path | None) -> None:
+    with dependencies.working_folder(folder):
+        close_all(slots)
