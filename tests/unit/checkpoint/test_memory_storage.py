@@ -13,7 +13,7 @@ import pytest
 from flinkish.checkpoint import checkpoint_files, delta_storage, paths
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
 from flinkish.checkpoint.manifest import CheckpointKind
-from flinkish.checkpoint.recovery import open_checkpoint
+from flinkish.checkpoint.opening import open_checkpoint
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, StoredCheckpoint
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.clock import ManualClock
