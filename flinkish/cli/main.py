@@ -131,7 +131,8 @@ def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> 
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
     try:
-        run_statements(statements, properties, rows)
+        with notices.told_always():
+            run_statements(statements, properties, rows)
     except FlinkishError as error:
         _say(f"{type(error).__name__}: {error}")
         sys.exit(1)
@@ -163,6 +164,7 @@ def main() -> None:
     cli(prog_name="flinkish")
 
 
+@notices.told_always()
 def _run(
     job: Path,
     *,
@@ -185,7 +187,6 @@ def _run(
     short += [f"{options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
     short += [f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
     forgotten_programs()
-    told_before = notices.tell_always()
     try:
         _set_properties([*short, *properties, *behind])
         run_script(job, of_script)
@@ -207,7 +208,6 @@ def _run(
         traceback.print_exception(without_launcher(error, job))
         return 1
     finally:
-        notices.tell_always(told_before)
         forgotten_programs()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from collections.abc import Iterator
 
 _log = logging.getLogger("flinkish.job")
 _always = False
@@ -24,11 +25,15 @@ def tell(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
-def tell_always(always: bool = True) -> bool:
-    """Write sentences to the standard error whatever the level of the log; returns what was set before."""
+@contextlib.contextmanager
+def told_always() -> Iterator[None]:
+    """Write sentences to the standard error whatever the level of the log; for commands that people type."""
     global _always
-    before, _always = _always, always
-    return before
+    before, _always = _always, True
+    try:
+        yield
+    finally:
+        _always = before
 
 
 def _is_terminal() -> bool:

@@ -434,5 +434,8 @@ class JobMaster:
                 self._environment.tell(text)
 
         reporter = ProgressReporter(self._clock, interval, report)
-        reporter.start(f"flinkish-progress-{self.setup.job_id[:8]}")
+        try:
+            reporter.start(f"flinkish-progress-{self.setup.job_id[:8]}")
+        except RuntimeError:  # no thread can be started: the job itself may need none
+            _log.warning("The progress of job %s cannot be reported.", self.setup.job_id, exc_info=True)
         return reporter

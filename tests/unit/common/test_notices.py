@@ -52,12 +52,9 @@ def test_the_log_decides_and_without_one_a_terminal(
 
 @pytest.mark.parametrize("level", [None, "INFO", "WARNING"])
 def test_the_command_line_says_everything_and_nothing_twice(level: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = notices.tell_always()
-    try:
-        stderr = io.StringIO()
+    stderr = io.StringIO()
+    with notices.told_always():
         said(level, stderr, monkeypatch)
-    finally:
-        notices.tell_always(before)
     assert stderr.getvalue() == "The job starts.\n"
 
 

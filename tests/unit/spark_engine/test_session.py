@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from flinkish.common.errors import EngineError
+from flinkish.engine.processes import ProcessId
 from flinkish.engine.scratch import make_folder
 from flinkish.engine.spark import session
+from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.session import check_java, java_version, refuse_connect
 
 
@@ -71,3 +77,32 @@ def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_i
     made = session._make_socket_folder()
 
     assert (made.parent, long.exists(), killed.exists(), alive.exists()) == (short, False, False, True)
+
+
+@pytest.mark.parametrize(("page", "told"), [("http://host:4040", ["Spark's page: http://host:4040"]), (None, [])])
+def test_a_person_learns_that_spark_is_started_and_where_its_page_is(
+    page: str | None, told: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    contexts: list[Any] = []
+
+    def make(settings: object) -> Any:
+        contexts.append(SimpleNamespace(uiWebUrl=page, getConf=lambda: SimpleNamespace(getAll=list)))
+        return SimpleNamespace(sparkContext=contexts[-1])
+
+    process = ProcessId.of(os.getpid())
+    changes = {
+        "_made": None,
+        "_holders": 0,
+        "_running_context": lambda: contexts[-1] if contexts else None,
+        "_make_session": make,
+        "_jvm_of": lambda context: process,
+        "_process": lambda: None,
+        "silence_py4j": lambda: None,
+    }
+    for name, value in changes.items():
+        monkeypatch.setattr(session, name, value)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    caplog.set_level(logging.INFO, "flinkish.job")
+    for _ in range(2):
+        SparkEngine()._session()
+    assert [record.getMessage() for record in caplog.records] == ["Starting Spark ...", *told, *told]
