@@ -51,7 +51,11 @@ class RestoredRows:
 
     def untrusted(self) -> dict[str, pa.Table]:
         """Return the rows that are not trusted, by their kind."""
-        return {kind: table.filter(pc.invert(table[_TRUSTED])) for kind, table in self.by_kind.items()}
+        return {
+            # Mostly none is trusted or all are: rows that all stay need not be copied.
+            kind: table.filter(pc.invert(table[_TRUSTED])) if pc.any(table[_TRUSTED], min_count=0).as_py() else table
+            for kind, table in self.by_kind.items()
+        }
 
     def to_bytes(self) -> tuple[bytes, dict[str, bytes]]:
         """Return it as plain data for the log."""
@@ -206,7 +210,7 @@ def _uniform_parts(
     uid, name, kind = same
     if uid is not None and name is not None and kind is not None:
         if uid in requests:
-            yield uid, name, kind, _in_groups(_wide(parquet.read_row_group(group, columns=_READ)), requests[uid])
+            yield uid, name, kind, _in_groups(parquet.read_row_group(group, columns=_READ), requests[uid])
         return
     table = parquet.read_row_group(group)
     for values in table.group_by(list(_SAME)).aggregate([]).to_pylist():
@@ -215,11 +219,11 @@ def _uniform_parts(
             chosen = table
             for column, value in values.items():
                 chosen = chosen.filter(pc.equal(chosen[column], value))
-            yield uid, name, kind, _in_groups(_wide(chosen.select(_READ)), requests[uid])
+            yield uid, name, kind, _in_groups(chosen.select(_READ), requests[uid])
 
 
 def _wide(table: pa.Table) -> pa.Table:
-    """Return a table whose columns count bytes in 64 bits: those of many row groups together may have more than 2 GiB."""
+    """Return a table whose columns count bytes in 64 bits: `take` makes one piece of many row groups, perhaps of over 2 GiB."""
     fields = [field.with_type(pa.large_binary()) if field.type == pa.binary() else field for field in table.schema]
     return table.cast(pa.schema(fields))
 
@@ -272,7 +276,7 @@ def _redistribute(table: pa.Table, kind: str, request: RestoreRequest, paralleli
             order = [index for index in order if positions[index][0] == request.subtask]
         else:
             order = order[request.subtask :: request.parallelism]
-    return table.take(pa.array(order, pa.int64()))
+    return _wide(table).take(pa.array(order, pa.int64()))
 
 
 def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callable[[], int]) -> None:
