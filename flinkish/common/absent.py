@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType, MappingProxyType
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from flinkish.common.errors import AbsentImportError, AbsentMemberError, AbsentModuleError
 
@@ -88,7 +88,8 @@ class AbsentMember:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: object, owner: type) -> NoReturn:
+    def __get__(self, instance: object, owner: type) -> Absence:
+        # Never returns; to a type checker NoReturn would make all code after it unreachable, and so unchecked.
         text = _message(f"{owner.__qualname__}.{self._name}", self.absence)
         raise AbsentMemberError(text, hint=_hint(self.absence))
 

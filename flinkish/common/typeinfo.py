@@ -554,62 +554,62 @@ class Types:
     """
 
     @staticmethod
-    def STRING() -> TypeInformation:
+    def STRING() -> BasicTypeInfo:
         """Return the type of `str`."""
         return BasicTypeInfo.STRING_TYPE_INFO()
 
     @staticmethod
-    def BYTE() -> TypeInformation:
+    def BYTE() -> BasicTypeInfo:
         """Return the type of `int` from -128 to 127."""
         return BasicTypeInfo.BYTE_TYPE_INFO()
 
     @staticmethod
-    def BOOLEAN() -> TypeInformation:
+    def BOOLEAN() -> BasicTypeInfo:
         """Return the type of `bool`."""
         return BasicTypeInfo.BOOLEAN_TYPE_INFO()
 
     @staticmethod
-    def SHORT() -> TypeInformation:
+    def SHORT() -> BasicTypeInfo:
         """Return the type of `int` of 16 bits."""
         return BasicTypeInfo.SHORT_TYPE_INFO()
 
     @staticmethod
-    def INT() -> TypeInformation:
+    def INT() -> BasicTypeInfo:
         """Return the type of `int` of 32 bits."""
         return BasicTypeInfo.INT_TYPE_INFO()
 
     @staticmethod
-    def LONG() -> TypeInformation:
+    def LONG() -> BasicTypeInfo:
         """Return the type of `int` of 64 bits."""
         return BasicTypeInfo.LONG_TYPE_INFO()
 
     @staticmethod
-    def FLOAT() -> TypeInformation:
+    def FLOAT() -> BasicTypeInfo:
         """Return the type of `float` rounded to 32 bits."""
         return BasicTypeInfo.FLOAT_TYPE_INFO()
 
     @staticmethod
-    def DOUBLE() -> TypeInformation:
+    def DOUBLE() -> BasicTypeInfo:
         """Return the type of `float`."""
         return BasicTypeInfo.DOUBLE_TYPE_INFO()
 
     @staticmethod
-    def CHAR() -> TypeInformation:
+    def CHAR() -> BasicTypeInfo:
         """Return the type of `str` of one character."""
         return BasicTypeInfo.CHAR_TYPE_INFO()
 
     @staticmethod
-    def BIG_INT() -> TypeInformation:
+    def BIG_INT() -> BasicTypeInfo:
         """Return the type of `int` of any size."""
         return BasicTypeInfo.BIG_INT_TYPE_INFO()
 
     @staticmethod
-    def BIG_DEC() -> TypeInformation:
+    def BIG_DEC() -> BasicTypeInfo:
         """Return the type of `decimal.Decimal`."""
         return BasicTypeInfo.BIG_DEC_TYPE_INFO()
 
     @staticmethod
-    def INSTANT() -> TypeInformation:
+    def INSTANT() -> BasicTypeInfo:
         """Return the type of `Instant`."""
         return BasicTypeInfo.INSTANT_TYPE_INFO()
 

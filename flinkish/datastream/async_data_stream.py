@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import check_serializable
@@ -11,6 +11,7 @@ from flinkish.datastream.arguments import check_kind, int_of, milliseconds, type
 from flinkish.datastream.async_retry_strategies import NO_RETRY_STRATEGY, NoRetryStrategy
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from flinkish.datastream.shapes import Invokes, T, U
 from flinkish.program.operators import AsyncWaitConfig
 
 if TYPE_CHECKING:
@@ -45,54 +46,54 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream,
-        async_function: AsyncFunction,
+        data_stream: DataStream[T],
+        async_function: Invokes[T, U],
         timeout: AmountOfTime,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[U]:
         """Emit results as they come; none passes a watermark."""
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=False)
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: AsyncFunction,
+        data_stream: DataStream[T],
+        async_function: Invokes[T, U],
         timeout: AmountOfTime,
         async_retry_strategy: AsyncRetryStrategy,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[U]:
         """Emit results as they come, none passing a watermark; try again what the strategy says."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=False)
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream,
-        async_function: AsyncFunction,
+        data_stream: DataStream[T],
+        async_function: Invokes[T, U],
         timeout: AmountOfTime,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[U]:
         """Emit results in the order of the records."""
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=True)
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream,
-        async_function: AsyncFunction,
+        data_stream: DataStream[T],
+        async_function: Invokes[T, U],
         timeout: AmountOfTime,
         async_retry_strategy: AsyncRetryStrategy,
         capacity: int = 100,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[U]:
         """Emit results in the order of the records; try again what the strategy says."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=True)
 
 
 def _wait(
-    data_stream: DataStream,
-    function: AsyncFunction,
+    data_stream: DataStream[T],
+    function: object,
     timeout: AmountOfTime,
     strategy: AsyncRetryStrategy,
     capacity: int,
@@ -109,7 +110,7 @@ def _wait(
     if int_of(capacity, "capacity") < 1:
         raise InvalidArgumentError(f"capacity must be at least 1; got {capacity}.")
     config = AsyncWaitConfig(
-        function=function, timeout=max(milli, 0), capacity=capacity, retry_strategy=strategy, ordered=ordered
+        function=cast(AsyncFunction, function), timeout=max(milli, 0), capacity=capacity, retry_strategy=strategy, ordered=ordered
     )
     return data_stream._one_input("async wait operator", config, type_of(output_type, method), keyed=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Generic, cast
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
@@ -13,6 +13,7 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.function_wrappers import describe
 from flinkish.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from flinkish.datastream.keyed_stream import KeyedStream
+from flinkish.datastream.shapes import BroadcastProcesses, T2_co, T_co, U
 from flinkish.datastream.state import MapStateDescriptor
 from flinkish.program import operators
 from flinkish.program.transformations import BroadcastStateTransformation
@@ -20,13 +21,13 @@ from flinkish.program.transformations import BroadcastStateTransformation
 __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
-class BroadcastStream:
+class BroadcastStream(Generic[T_co]):
     """A stream of which each element goes to all subtasks, with the states that it fills; made by `DataStream.broadcast`.
 
     Attributes: `input_stream`, `broadcast_state_descriptors` (a list).
     """
 
-    def __init__(self, input_stream: DataStream, broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
+    def __init__(self, input_stream: DataStream[T_co], broadcast_state_descriptors: list[MapStateDescriptor]) -> None:
         self.input_stream = input_stream
         self.broadcast_state_descriptors = list(_checked(broadcast_state_descriptors))
 
@@ -49,7 +50,7 @@ def _checked(descriptors: Iterable[object]) -> tuple[MapStateDescriptor, ...]:
     return tuple(by_name.values())
 
 
-class BroadcastConnectedStream:
+class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """A stream, keyed or not, beside a broadcast one; made by `DataStream.connect`.
 
     Records and broadcast elements come in no particular order. In batch mode all broadcast elements come first.
@@ -73,17 +74,15 @@ class BroadcastConnectedStream:
 
     def __init__(
         self,
-        non_broadcast_stream: DataStream,
-        broadcast_stream: BroadcastStream,
+        non_broadcast_stream: DataStream[T_co],
+        broadcast_stream: BroadcastStream[T2_co],
         broadcast_state_descriptors: list[MapStateDescriptor],
     ) -> None:
         self.non_broadcast_stream = non_broadcast_stream
         self.broadcast_stream = broadcast_stream
         self.broadcast_state_descriptors = broadcast_state_descriptors
 
-    def process(
-        self, func: BroadcastProcessFunction | KeyedBroadcastProcessFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+    def process(self, func: BroadcastProcesses[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Handle the records of both streams.
 
         The function is a KeyedBroadcastProcessFunction if the stream beside the broadcast one is keyed, else a
@@ -100,7 +99,9 @@ class BroadcastConnectedStream:
                     hint="on a KeyedStream it is a KeyedBroadcastProcessFunction.",
                 )
             check_kind(func, KeyedBroadcastProcessFunction, "process")
-            keyed = operators.KeyedBroadcastProcessConfig(function=func, state_descriptors=descriptors)
+            keyed = operators.KeyedBroadcastProcessConfig(
+                function=cast(KeyedBroadcastProcessFunction, func), state_descriptors=descriptors
+            )
             return self._add("Keyed-Co-Process-Broadcast", keyed, result_type, stream._key_fields())
         if isinstance(func, KeyedBroadcastProcessFunction):
             raise InvalidArgumentError(
@@ -108,7 +109,7 @@ class BroadcastConnectedStream:
                 hint="call key_by() on it before connect().",
             )
         check_kind(func, BroadcastProcessFunction, "process")
-        operator = operators.BroadcastProcessConfig(function=func, state_descriptors=descriptors)
+        operator = operators.BroadcastProcessConfig(function=cast(BroadcastProcessFunction, func), state_descriptors=descriptors)
         return self._add("Co-Process-Broadcast", operator, result_type, {})
 
     def _add(

@@ -12,6 +12,7 @@ from flinkish.common.time import AmountOfTime
 from flinkish.datastream._support import refused
 from flinkish.datastream.connectors._cache import CacheFile, CacheSink, CacheSource, committed_files
 from flinkish.datastream.data_stream import DataStream
+from flinkish.datastream.shapes import T_co
 from flinkish.program.transformations import CacheTransformation
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _not_on_cached(what: str) -> str:
 _ON_ORIGIN = "call it on the stream before cache(), or on the result of the operator after it."
 
 
-class CachedDataStream(DataStream):
+class CachedDataStream(DataStream[T_co]):
     """A stream that is computed once, by the first job in batch mode that uses it; later jobs of its environment read it again.
 
     The records lie in files (below io.tmp.dirs, which all machines must reach, else in the folder of temporary files), with

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
+
+from flinkish.datastream.shapes import T_co
 
 if TYPE_CHECKING:
     from typing import Self
@@ -14,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["CloseableIterator"]
 
 
-class CloseableIterator:
+class CloseableIterator(Generic[T_co]):
     """Iterates over the records that a job emits while it runs; is a context manager.
 
     Ends when the job has finished; raises the job's error if it fails. Closing it before cancels the job.
     """
 
-    def __init__(self, client: JobClient, results: Iterator[Any]) -> None:
+    def __init__(self, client: JobClient, results: Iterator[T_co]) -> None:
         self._client = client
         self._results = results
         self._ended = False
@@ -28,7 +30,7 @@ class CloseableIterator:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T_co:
         return self.next()
 
     def __enter__(self) -> Self:
@@ -37,7 +39,7 @@ class CloseableIterator:
     def __exit__(self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None) -> None:
         self.close()
 
-    def next(self) -> Any:
+    def next(self) -> T_co:
         """Return the next record; waits for it. Raises StopIteration at the end."""
         if self._ended:
             raise StopIteration("No more data.")

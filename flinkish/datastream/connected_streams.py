@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, cast
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import TypeInformation
@@ -15,45 +15,47 @@ from flinkish.datastream.functions import (
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
-    KeySelector,
 )
 from flinkish.datastream.keyed_stream import KeyedStream
+from flinkish.datastream.shapes import CoFlatMaps, CoMaps, CoProcesses, K, SelectsKeys, T2_co, T_co, U
 from flinkish.program import operators
 from flinkish.program.transformations import TwoInputTransformation
 
 __all__ = ["ConnectedStreams"]
 
 
-class ConnectedStreams:
+class ConnectedStreams(Generic[T_co, T2_co]):
     """Two streams that one operator reads; with state and timers for each key if both are keyed.
 
     The records of the two come in no particular order.
     """
 
-    def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
+    def __init__(self, stream1: DataStream[T_co], stream2: DataStream[T2_co]) -> None:
         self.stream1 = stream1
         self.stream2 = stream2
 
     def key_by(
         self,
-        key_selector1: Callable[[Any], Any] | KeySelector,
-        key_selector2: Callable[[Any], Any] | KeySelector,
+        key_selector1: Callable[[T_co], K] | SelectsKeys[T_co, K],
+        key_selector2: Callable[[T2_co], K] | SelectsKeys[T2_co, K],
         key_type: TypeInformation | None = None,
-    ) -> ConnectedStreams:
+    ) -> ConnectedStreams[T_co, T2_co]:
         """Key both streams: records with the same key, of either stream, reach the same subtask."""
         return ConnectedStreams(self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type))
 
-    def map(self, func: CoMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def map(self, func: CoMaps[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Make at most one record of each; None emits nothing."""
         check_kind(func, CoMapFunction, "map")
-        return self._two_input("Co-Map", operators.CoMapConfig(function=func), type_of(output_type, "map"))
+        return self._two_input("Co-Map", operators.CoMapConfig(function=cast(CoMapFunction, func)), type_of(output_type, "map"))
 
-    def flat_map(self, func: CoFlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def flat_map(self, func: CoFlatMaps[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Make none, one or many records of each."""
         check_kind(func, CoFlatMapFunction, "flat_map")
-        return self._two_input("Co-Flat Map", operators.CoFlatMapConfig(function=func), type_of(output_type, "flat_map"))
+        return self._two_input(
+            "Co-Flat Map", operators.CoFlatMapConfig(function=cast(CoFlatMapFunction, func)), type_of(output_type, "flat_map")
+        )
 
-    def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def process(self, func: CoProcesses[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Handle each record with a CoProcessFunction, or a KeyedCoProcessFunction if both streams are keyed."""
         result_type = type_of(output_type, "process")
         if isinstance(func, KeyedCoProcessFunction):
@@ -66,7 +68,7 @@ class ConnectedStreams:
             return self._two_input("Keyed Co-Process", operators.KeyedCoProcessConfig(function=func), result_type)
         check_kind(func, CoProcessFunction, "process", hint="or a KeyedCoProcessFunction if both streams are keyed.")
         name = "Keyed Co-Process" if self._is_keyed_stream() else "Co-Process"
-        return self._two_input(name, operators.CoProcessConfig(function=func), result_type)
+        return self._two_input(name, operators.CoProcessConfig(function=cast(CoProcessFunction, func)), result_type)
 
     def _is_keyed_stream(self) -> bool:
         return isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
 from flinkish.common.absent import AbsentMember, names_of
 from flinkish.common.absent_names import JAVA_OBJECT
@@ -24,15 +24,13 @@ from flinkish.datastream.function_wrappers import (
 from flinkish.datastream.function_wrappers import key_selector as as_key_selector
 from flinkish.datastream.function_wrappers import partitioner as as_partitioner
 from flinkish.datastream.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    KeySelector,
     MapFunction,
     ProcessFunction,
     SinkFunction,
 )
 from flinkish.datastream.functions import Partitioner as PartitionerFunction
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.shapes import Filters, FlatMaps, K, Maps, Processes, SelectsKeys, T_co, U
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.program import operators
 from flinkish.program.program_builder import WITHOUT_OPERATOR
@@ -146,7 +144,7 @@ class _OperatorSettings:
         raise TypeError(f"a {type(self).__name__} is part of the program and cannot be used inside a function")
 
 
-class DataStream(_OperatorSettings):
+class DataStream(_OperatorSettings, Generic[T_co]):
     """A stream of records of one type.
 
     Functions may be given as objects of the Function classes or as callables. Where `output_type` is left out, the records are
@@ -229,30 +227,36 @@ class DataStream(_OperatorSettings):
 
     # Operators.
 
-    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def map(self, func: Callable[[T_co], U] | Maps[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Make one record of each."""
         function = map_function(func, "map")
         check_function(func, "map")
         return self._one_input("Map", operators.MapConfig(function=function), type_of(output_type, "map"))
 
-    def flat_map(self, func: Callable[[Any], Any] | FlatMapFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def flat_map(
+        self, func: Callable[[T_co], Iterable[U]] | FlatMaps[T_co, U], output_type: TypeInformation | None = None
+    ) -> DataStream[U]:
         """Make none, one or many records of each; the function returns, or yields, an iterable."""
         function = flat_map_function(func, "flat_map")
         check_function(func, "flat_map")
         return self._one_input("FlatMap", operators.FlatMapConfig(function=function), type_of(output_type, "flat_map"))
 
-    def filter(self, func: Callable[[Any], bool] | FilterFunction) -> DataStream:
+    def filter(self, func: Callable[[T_co], bool] | Filters[T_co]) -> DataStream[T_co]:
         """Keep the records for which the function returns something true."""
         function = filter_function(func, "filter")
         check_function(func, "filter")
         return self._one_input("Filter", operators.FilterConfig(function=function), self._record_type)
 
-    def process(self, func: ProcessFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def process(self, func: Processes[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Handle each record with a ProcessFunction, which may also emit to side outputs."""
         check_kind(func, ProcessFunction, "process", hint="call key_by() first to use a KeyedProcessFunction.")
-        return self._one_input("PROCESS", operators.ProcessConfig(function=func), type_of(output_type, "process"))
+        return self._one_input(
+            "PROCESS", operators.ProcessConfig(function=cast(ProcessFunction, func)), type_of(output_type, "process")
+        )
 
-    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None) -> KeyedStream:
+    def key_by(
+        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation | None = None
+    ) -> KeyedStream[T_co, K]:
         """Bring together the records of each key in one subtask, for state and timers of its own.
 
         The same number is one key whatever its type (1, 1.0 and True). Keys need not be hashable.
@@ -264,7 +268,7 @@ class DataStream(_OperatorSettings):
         partition = self._partition(Partitioner(partitioning=Partitioning.HASH, key_selector=selector), "key_by()")
         return KeyedStream(partition._environment, partition._id, self, selector, type_of(key_type, "key_by", "key_type"))
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[U]) -> DataStream[T_co | U]:
         """Merge streams of the same type into one; a stream given twice counts twice."""
         for stream in streams:
             self._check_other(stream, "union")
@@ -282,12 +286,12 @@ class DataStream(_OperatorSettings):
         return DataStream(self._environment, identifier)
 
     @overload
-    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+    def connect(self, ds: DataStream[U]) -> ConnectedStreams[T_co, U]: ...
 
     @overload
-    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+    def connect(self, ds: BroadcastStream[U]) -> BroadcastConnectedStream[T_co, U]: ...
 
-    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+    def connect(self, ds: DataStream[U] | BroadcastStream[U]) -> ConnectedStreams[T_co, U] | BroadcastConnectedStream[T_co, U]:
         """Connect two streams, of any types, so that one operator reads both."""
         from flinkish.datastream.broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from flinkish.datastream.connected_streams import ConnectedStreams
@@ -298,7 +302,7 @@ class DataStream(_OperatorSettings):
         self._check_other(ds, "connect")
         return ConnectedStreams(self, ds)
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T_co]:
         """Group the records of the whole stream into windows; one subtask does all the work."""
         from flinkish.datastream.windowed_stream import AllWindowedStream
 
@@ -318,7 +322,7 @@ class DataStream(_OperatorSettings):
         self._check_other(other_stream, "co_group")
         return CoGroupedStreams(self, other_stream)
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[tuple[Any, ...]]:
         """Keep some fields of tuples, in the given order; the stream must be of type TUPLE."""
         record_type = self._record_type
         if not isinstance(record_type, TupleTypeInfo):
@@ -339,7 +343,7 @@ class DataStream(_OperatorSettings):
             keyed=False,
         )
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
         """Give records event times, and generate watermarks from them, in place of those that there are.
 
         Watermarks are emitted every pipeline.auto-watermark-interval, except by generators that emit with each event.
@@ -358,7 +362,7 @@ class DataStream(_OperatorSettings):
             keyed=False,
         )
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
         """Return the stream of what this operator emits to a tag.
 
         Differs from Flink: what is emitted to a tag that nobody reads is dropped; PyFlink puts it into the main output.
@@ -383,7 +387,7 @@ class DataStream(_OperatorSettings):
         )
         return DataStream(self._environment, identifier)
 
-    def cache(self) -> CachedDataStream:
+    def cache(self) -> CachedDataStream[T_co]:
         """Keep the records of this stream, when a job in batch mode computes them, for the next jobs of this environment.
 
         For the result of an operator or its side output; raises InvalidProgramError for others.
@@ -402,35 +406,35 @@ class DataStream(_OperatorSettings):
 
     # Partitioning.
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> DataStream[T_co]:
         """Spread the records at random over the next operator's subtasks."""
         return self._partition(Partitioner(partitioning=Partitioning.SHUFFLE), "shuffle()")
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> DataStream[T_co]:
         """Spread the records round-robin over the next operator's subtasks."""
         return self._partition(Partitioner(partitioning=Partitioning.REBALANCE), "rebalance()")
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> DataStream[T_co]:
         """Spread the records round-robin over a part of the next operator's subtasks, each subtask over its own part."""
         return self._partition(Partitioner(partitioning=Partitioning.RESCALE), "rescale()")
 
-    def forward(self) -> DataStream:
+    def forward(self) -> DataStream[T_co]:
         """Send the records to the next operator's subtask of the same index; it must have the same parallelism."""
         return self._partition(Partitioner(partitioning=Partitioning.FORWARD), "forward()")
 
     @overload
-    def broadcast(self) -> DataStream: ...
+    def broadcast(self) -> DataStream[T_co]: ...
 
     @overload
     def broadcast(
         self, broadcast_state_descriptor: MapStateDescriptor, *other_broadcast_state_descriptors: MapStateDescriptor
-    ) -> BroadcastStream: ...
+    ) -> BroadcastStream[T_co]: ...
 
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> DataStream | BroadcastStream:
+    ) -> DataStream[T_co] | BroadcastStream[T_co]:
         """Send each record to all of the next operator's subtasks.
 
         With descriptors of broadcast state the result is what another stream's `connect` takes.
@@ -445,9 +449,9 @@ class DataStream(_OperatorSettings):
 
     def partition_custom(
         self,
-        partitioner: Callable[[Any, int], int] | PartitionerFunction,
-        key_selector: Callable[[Any], Any] | KeySelector,
-    ) -> DataStream:
+        partitioner: Callable[[K, int], int] | PartitionerFunction,
+        key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K],
+    ) -> DataStream[T_co]:
         """Send each record to the subtask that `partitioner` (key, number of subtasks) chooses for its key."""
         function = as_partitioner(partitioner, "partition_custom")
         selector = as_key_selector(key_selector, "partition_custom")
@@ -495,9 +499,18 @@ class DataStream(_OperatorSettings):
         sink.validate(stream._record_type)
         return stream._sink("Writer", sink)
 
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator[T_co]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[T_co]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T_co]: ...
+
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
+    ) -> CloseableIterator[T_co] | list[T_co]:
         """Run the whole program and return the records of this stream.
 
         Without a limit as an iterator, whose closing cancels the job; with one as a list of at most so many records, after which

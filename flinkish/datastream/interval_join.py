@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.datastream.arguments import check_kind, milliseconds, type_of
 from flinkish.datastream.connected_streams import ConnectedStreams
 from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.shapes import Joins, T2_co, T_co, U
 from flinkish.program.operators import IntervalJoinConfig
 
 if TYPE_CHECKING:
@@ -20,25 +21,25 @@ if TYPE_CHECKING:
 __all__ = ["IntervalJoin", "IntervalJoined"]
 
 
-class IntervalJoin:
+class IntervalJoin(Generic[T_co, T2_co]):
     """Two keyed streams to be joined; what is missing is the interval."""
 
-    def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
+    def __init__(self, left: KeyedStream[T_co, Any], right: KeyedStream[T2_co, Any]) -> None:
         self._left = left
         self._right = right
 
-    def in_event_time(self) -> IntervalJoin:
+    def in_event_time(self) -> IntervalJoin[T_co, T2_co]:
         """Join by event time, which is how it is done anyway."""
         return self
 
-    def in_processing_time(self) -> IntervalJoin:
+    def in_processing_time(self) -> IntervalJoin[T_co, T2_co]:
         """Raise UnsupportedError: as in Flink, intervals are of event time."""
         raise UnsupportedError(
             "an interval join in processing time is not supported: its intervals are of event time, as in Flink.",
             hint="connect() the streams and keep what is to be joined in the state of a KeyedCoProcessFunction.",
         )
 
-    def between(self, lower_bound: AmountOfTime, upper_bound: AmountOfTime) -> IntervalJoined:
+    def between(self, lower_bound: AmountOfTime, upper_bound: AmountOfTime) -> IntervalJoined[T_co, T2_co]:
         """Join a record of the left stream with those of the right one that are at most so much earlier or later.
 
         A pair is joined if left + lower_bound <= right <= left + upper_bound; both bounds may be negative, and count themselves
@@ -54,7 +55,7 @@ class IntervalJoin:
         return IntervalJoined(self._left, self._right, lower, upper)
 
 
-class IntervalJoined:
+class IntervalJoined(Generic[T_co, T2_co]):
     """Two keyed streams to be joined within an interval; ends with `process`.
 
     Example:
@@ -73,7 +74,7 @@ class IntervalJoined:
         'Interval Join'
     """
 
-    def __init__(self, left: KeyedStream, right: KeyedStream, lower: int, upper: int) -> None:
+    def __init__(self, left: KeyedStream[T_co, Any], right: KeyedStream[T2_co, Any], lower: int, upper: int) -> None:
         self._left = left
         self._right = right
         self._lower = lower
@@ -83,31 +84,31 @@ class IntervalJoined:
         self._left_late: OutputTag | None = None
         self._right_late: OutputTag | None = None
 
-    def lower_bound_exclusive(self) -> IntervalJoined:
+    def lower_bound_exclusive(self) -> IntervalJoined[T_co, T2_co]:
         """Leave out pairs that are exactly the lower bound apart."""
         self._lower_exclusive = True
         return self
 
-    def upper_bound_exclusive(self) -> IntervalJoined:
+    def upper_bound_exclusive(self) -> IntervalJoined[T_co, T2_co]:
         """Leave out pairs that are exactly the upper bound apart."""
         self._upper_exclusive = True
         return self
 
-    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined[T_co, T2_co]:
         """Emit records of the left stream that come behind the watermark to a side output; without it they are dropped."""
         self._left_late = _tag(output_tag, "side_output_left_late_data")
         return self
 
-    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined[T_co, T2_co]:
         """Emit records of the right stream that come behind the watermark to a side output; without it they are dropped."""
         self._right_late = _tag(output_tag, "side_output_right_late_data")
         return self
 
-    def process(self, process_join_function: ProcessJoinFunction, output_type: TypeInformation | None = None) -> DataStream:
+    def process(self, process_join_function: Joins[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Handle each pair with a ProcessJoinFunction; results have the later of the two timestamps."""
         check_kind(process_join_function, ProcessJoinFunction, "process")
         config = IntervalJoinConfig(
-            function=process_join_function,
+            function=cast(ProcessJoinFunction, process_join_function),
             lower_bound=self._lower + self._lower_exclusive,
             upper_bound=self._upper - self._upper_exclusive,
             left_late=self._left_late,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import INTERNAL
@@ -18,12 +18,11 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.function_wrappers import function_behind, reduce_function
 from flinkish.datastream.functions import (
     KeyedProcessFunction,
-    KeySelector,
     MapFunction,
-    ReduceFunction,
     RuntimeContext,
 )
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.shapes import K, K_co, KeyedProcesses, Reduces, SelectsKeys, T_co, U
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from flinkish.program import operators
@@ -32,6 +31,7 @@ from flinkish.program.transformations import OneInputTransformation, Transformat
 if TYPE_CHECKING:
     from typing import Self
 
+    from flinkish.datastream.closeable_iterator import CloseableIterator
     from flinkish.datastream.interval_join import IntervalJoin
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkish.datastream.window import WindowAssigner
@@ -49,7 +49,7 @@ def _not_on_keyed(what: str) -> str:
 _ON_RESULT = "call it on the stream before key_by(), or on the result of the operator after it."
 
 
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     """A stream of which all records with the same key reach the same subtask; its operators have state and timers for each key.
 
     Functions get the records themselves; `get_type()` is that of a row of key and record, as PyFlink shows it, and so are the
@@ -82,35 +82,39 @@ class KeyedStream(DataStream):
         return {"key_selector": self._key_selector, "key_type": self._key_type}
 
     def process(  # type: ignore[override]  # as in PyFlink: another kind of function than without keys
-        self, func: KeyedProcessFunction, output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, func: KeyedProcesses[T_co, U], output_type: TypeInformation | None = None
+    ) -> DataStream[U]:
         """Handle each record with a KeyedProcessFunction, which has state and timers of the record's key."""
         check_kind(func, KeyedProcessFunction, "process", hint="on a KeyedStream it is a KeyedProcessFunction.")
-        return self._one_input("KEYED PROCESS", operators.KeyedProcessConfig(function=func), type_of(output_type, "process"))
+        return self._one_input(
+            "KEYED PROCESS",
+            operators.KeyedProcessConfig(function=cast(KeyedProcessFunction, func)),
+            type_of(output_type, "process"),
+        )
 
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+    def reduce(self, func: Callable[[T_co, T_co], T_co] | Reduces[T_co]) -> DataStream[T_co]:
         """Combine the records of each key, emitting the combination so far with each record; in BATCH mode only the last."""
         function = reduce_function(func, "reduce")
         check_function(func, "reduce")
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
         """Add up a field (position, or name in rows) of each key's records; the other fields are those of the first."""
         return self._aggregate(Aggregation.SUM, position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
         """Keep the least value of a field of each key's records; the other fields are those of the first."""
         return self._aggregate(Aggregation.MIN, position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
         """Keep the greatest value of a field of each key's records; the other fields are those of the first."""
         return self._aggregate(Aggregation.MAX, position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
         """Keep each key's record with the least value of a field, the first of these."""
         return self._aggregate(Aggregation.MIN_BY, position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
         """Keep each key's record with the greatest value of a field, the first of these."""
         return self._aggregate(Aggregation.MAX_BY, position_to_max_by)
 
@@ -118,7 +122,7 @@ class KeyedStream(DataStream):
         function = aggregating_function(aggregation, position, self._record_type)
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
 
-    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
+    def interval_join(self, other_stream: KeyedStream[U, Any]) -> IntervalJoin[T_co, U]:
         """Join the records of this stream with those of another that have the same key and are near in event time."""
         from flinkish.datastream.interval_join import IntervalJoin
 
@@ -129,17 +133,19 @@ class KeyedStream(DataStream):
             )
         return IntervalJoin(self, other_stream)
 
-    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None) -> KeyedStream:
+    def key_by(
+        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation | None = None
+    ) -> KeyedStream[T_co, K]:
         """Key the original stream by something else; keys do not nest."""
         return self._origin.key_by(key_selector, key_type)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
         """Group the records of each key into windows."""
         from flinkish.datastream.windowed_stream import WindowedStream
 
         return WindowedStream(self, window_assigner)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, K_co]:
         """Group the records of each key into windows of `size` records, one beginning every `slide` records if that is given.
 
         Only full windows fire.
@@ -149,6 +155,21 @@ class KeyedStream(DataStream):
         if slide == 0:
             return WindowedStream(self, CountTumblingWindowAssigner(size))
         return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
+
+    if TYPE_CHECKING:
+        # The records are rows of key and record.
+        @overload  # type: ignore[override]
+        def execute_and_collect(self, job_execution_name: str | None = None, limit: None = None) -> CloseableIterator[Row]: ...
+
+        @overload
+        def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[Row]: ...
+
+        @overload
+        def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[Row]: ...
+
+        def execute_and_collect(
+            self, job_execution_name: str | None = None, limit: int | None = None
+        ) -> CloseableIterator[Row] | list[Row]: ...
 
     def _collected(self) -> None:
         rows = self._environment._builder.add(
@@ -163,22 +184,22 @@ class KeyedStream(DataStream):
         DataStream(self._environment, rows)._collected()
 
     @refused(_NO_PARTITIONING)
-    def shuffle(self) -> DataStream: ...  # type: ignore[empty-body]
+    def shuffle(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
 
     @refused(_NO_PARTITIONING)
-    def rebalance(self) -> DataStream: ...  # type: ignore[empty-body]
+    def rebalance(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
 
     @refused(_NO_PARTITIONING)
-    def rescale(self) -> DataStream: ...  # type: ignore[empty-body]
+    def rescale(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
 
     @refused(_NO_PARTITIONING)
-    def forward(self) -> DataStream: ...  # type: ignore[empty-body]
+    def forward(self) -> DataStream[T_co]: ...  # type: ignore[empty-body]
 
     @refused(_NO_PARTITIONING)
     def broadcast(self, *args: Any) -> Any: ...
 
     @refused(_NO_PARTITIONING)
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream: ...  # type: ignore[empty-body]
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream[T_co]: ...  # type: ignore[empty-body]
 
     @refused(_not_on_keyed("The name"), see=_ON_RESULT)
     def name(self, name: str) -> Self: ...  # type: ignore[empty-body]
@@ -217,7 +238,7 @@ class KeyedStream(DataStream):
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self: ...  # type: ignore[empty-body]
 
     @refused("A KeyedStream has no side outputs: key_by() runs no operator.", see=_ON_RESULT)
-    def get_side_output(self, output_tag: OutputTag) -> DataStream: ...  # type: ignore[empty-body]
+    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]: ...  # type: ignore[empty-body]
 
     @refused("A KeyedStream cannot be cached.")
     def cache(self) -> Any: ...

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
 from urllib.parse import urlsplit
 
 from flinkish.common import options
@@ -21,7 +21,7 @@ from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.time import AmountOfTime, milliseconds_of
-from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo import BasicTypeInfo, TupleTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.arguments import check_kind, check_strategy, int_of, type_of
 from flinkish.datastream.checkpoint import CheckpointedFunction, CheckpointListener
@@ -32,6 +32,7 @@ from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.datastream.function_wrappers import describe
 from flinkish.datastream.functions import SourceFunction
+from flinkish.datastream.shapes import DataFrame, T, TupleT
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.state_backend import (
     EmbeddedRocksDBStateBackend,
@@ -361,7 +362,19 @@ class StreamExecutionEnvironment:
 
     # Sources.
 
-    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+    @overload
+    def from_collection(self, collection: DataFrame, type_info: TypeInformation | None = None) -> DataStream[Any]: ...
+
+    @overload
+    def from_collection(self, collection: Iterable[T], type_info: BasicTypeInfo | None = None) -> DataStream[T]: ...
+
+    @overload
+    def from_collection(self, collection: Iterable[TupleT], type_info: TupleTypeInfo) -> DataStream[TupleT]: ...
+
+    @overload
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation) -> DataStream[Any]: ...
+
+    def from_collection(self, collection: Iterable[Any] | DataFrame, type_info: TypeInformation | None = None) -> DataStream[Any]:
         """Make a stream of the elements of a collection, emitted in order by one subtask.
 
         With a type the elements are converted to it, and a TypeMismatchError names what cannot be. Always of parallelism 1.
@@ -373,17 +386,17 @@ class StreamExecutionEnvironment:
         from flinkish.datastream.connectors.collection import CollectionSource
 
         record_type = type_of(type_info, "from_collection", "type_info")
-        source = CollectionSource(collection, None if type_info is None else record_type)
+        source = CollectionSource(cast("Iterable[Any]", collection), None if type_info is None else record_type)
         check_serializable(source, "the collection of from_collection()")
         return self._source(source, "Collection Source", record_type, None, single=True)
 
     def from_source(
         self,
-        source: Source[Any, Any, Any] | DriverSource[Any],
+        source: Source[T, Any, Any] | DriverSource[T],
         watermark_strategy: WatermarkStrategy,
         source_name: str,
         type_info: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[T]:
         """Make a stream of what a source reads. Without a type it is what the source says, else any object.
 
         Differs from Flink: a timestamp assigner of the strategy is honoured; PyFlink silently ignores one written in Python.
@@ -554,7 +567,7 @@ class StreamExecutionEnvironment:
         rocksdb = self._configuration.get(options.STATE_BACKEND) == "rocksdb"
         return EmbeddedRocksDBStateBackend() if rocksdb else HashMapStateBackend()
 
-    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
         """Make a stream of the lines of a file; Flink 1.x, now a FileSource."""
         from flinkish.datastream.connectors.file_system.formats import StreamFormat
         from flinkish.datastream.connectors.file_system.source import FileSource
@@ -562,7 +575,7 @@ class StreamExecutionEnvironment:
         source = FileSource.for_record_stream_format(StreamFormat.text_line_format(charset_name), file_path).build()
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Text File Source", Types.STRING())
 
-    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream:
+    def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream[str]:
         """Make a stream of the lines read from a socket; not replayable: what is in flight when the job fails is lost.
 
         `max_retry` is how often a lost connection is made again, one second apart; -1: without end.
@@ -572,7 +585,7 @@ class StreamExecutionEnvironment:
         source = SocketSource(hostname, port, delimiter=delimiter, max_retry=max_retry)
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Socket Stream", Types.STRING())
 
-    def generate_sequence(self, start: int, end: int) -> DataStream:
+    def generate_sequence(self, start: int, end: int) -> DataStream[int]:
         """Make a stream of the numbers from `start` to `end`, both inclusive; Flink 1.x, now a NumberSequenceSource."""
         from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast, overload
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
@@ -22,11 +22,21 @@ from flinkish.datastream.functions import (
     PassThroughWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
-    ReduceFunction,
     WindowFunction,
 )
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.datastream.shapes import (
+    Aggregates,
+    AppliesToAllWindows,
+    AppliesToWindows,
+    K_co,
+    ProcessesAllWindows,
+    ProcessesWindows,
+    Reduces,
+    T_co,
+    U,
+)
 from flinkish.datastream.window import MergingWindowAssigner, Trigger, WindowAssigner
 from flinkish.program.operators import WindowConfig
 
@@ -114,7 +124,7 @@ class _Windowed:
         self._evictor = evictor
         return self
 
-    def _reduce(self, function: object, window_function: Function | None, output_type: TypeInformation | None) -> DataStream:
+    def _reduce(self, function: object, window_function: object, output_type: TypeInformation | None) -> DataStream:
         reduce = reduce_function(function, "reduce")
         check_function(function, "reduce")
         input_type = self.get_input_type()
@@ -123,8 +133,8 @@ class _Windowed:
 
     def _aggregate(
         self,
-        function: AggregateFunction,
-        window_function: Function | None,
+        function: object,
+        window_function: object,
         accumulator_type: TypeInformation | None,
         output_type: TypeInformation | None,
     ) -> DataStream:
@@ -137,7 +147,7 @@ class _Windowed:
             fold_type=type_of(accumulator_type, "aggregate", "accumulator_type"),
         )
 
-    def _function(self, function: Function | None, method: str) -> Function:
+    def _function(self, function: object, method: str) -> Function:
         if function is None:
             return self._pass_through()
         if not isinstance(function, (self._apply_kind, self._process_kind)):
@@ -170,7 +180,7 @@ class _Windowed:
         return self._keyed_stream._one_input(type(assigner).__name__, config, output_type).set_description(description)
 
 
-class WindowedStream(_Windowed):
+class WindowedStream(_Windowed, Generic[T_co, K_co]):
     """The records of each key, grouped into windows.
 
     Example:
@@ -190,28 +200,62 @@ class WindowedStream(_Windowed):
     _pass_through = PassThroughWindowFunction
     _description = "Window"
 
-    def __init__(self, keyed_stream: KeyedStream, window_assigner: Assigner) -> None:
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: Assigner) -> None:
         super().__init__(keyed_stream, window_assigner, "window")
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
+        window_function: None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[T_co]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
+        window_function: AppliesToWindows[T_co, K_co, U] | ProcessesWindows[T_co, K_co, U],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[U]: ...
 
     def reduce(
         self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
+        window_function: AppliesToWindows[T_co, K_co, U] | ProcessesWindows[T_co, K_co, U] | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Combine the records of each window as they come, and emit the combination, or what a window function makes of it.
 
         The function must be associative: overlapping windows share parts that were combined once.
         """
         return self._reduce(reduce_function, window_function, output_type)
 
+    @overload
     def aggregate(
         self,
-        aggregate_function: AggregateFunction,
-        window_function: WindowFunction[Any, Any, Any, Any] | ProcessWindowFunction[Any, Any, Any, Any] | None = None,
+        aggregate_function: Aggregates[T_co, U],
+        window_function: None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[U]: ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: Aggregates[T_co, Any],
+        window_function: AppliesToWindows[Any, K_co, U] | ProcessesWindows[Any, K_co, U],
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[U]: ...
+
+    def aggregate(
+        self,
+        aggregate_function: Aggregates[T_co, Any],
+        window_function: AppliesToWindows[Any, K_co, U] | ProcessesWindows[Any, K_co, U] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Aggregate the records of each window as they come, and emit the result, or what a window function makes of it.
 
         With a working `merge`, overlapping windows share parts that were aggregated once; sessions need it.
@@ -219,21 +263,21 @@ class WindowedStream(_Windowed):
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(
-        self, window_function: WindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, window_function: AppliesToWindows[T_co, K_co, U], output_type: TypeInformation | None = None
+    ) -> DataStream[U]:
         """Emit what a WindowFunction makes of all records of each window."""
         check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
-        return self._window(window_function, type_of(output_type, "apply"), window_function)
+        return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
-        self, process_window_function: ProcessWindowFunction[Any, Any, Any, Any], output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, process_window_function: ProcessesWindows[T_co, K_co, U], output_type: TypeInformation | None = None
+    ) -> DataStream[U]:
         """Emit what a ProcessWindowFunction makes of all records of each window."""
         check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
-        return self._window(process_window_function, type_of(output_type, "process"), process_window_function)
+        return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)
 
 
-class AllWindowedStream(_Windowed):
+class AllWindowedStream(_Windowed, Generic[T_co]):
     """The records of a whole stream, grouped into windows; one subtask does all the work."""
 
     _apply_kind = AllWindowFunction
@@ -241,7 +285,7 @@ class AllWindowedStream(_Windowed):
     _pass_through = PassThroughAllWindowFunction
     _description = "AllWindow"
 
-    def __init__(self, data_stream: DataStream, window_assigner: Assigner) -> None:
+    def __init__(self, data_stream: DataStream[T_co], window_assigner: Assigner) -> None:
         super().__init__(data_stream.key_by(NullByteKeySelector()), window_assigner, "window_all")
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
@@ -254,36 +298,70 @@ class AllWindowedStream(_Windowed):
             )
         return super().trigger(trigger)
 
+    @overload
     def reduce(
         self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
+        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
+        window_function: None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[T_co]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
+        window_function: AppliesToAllWindows[T_co, U] | ProcessesAllWindows[T_co, U],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[U]: ...
+
+    def reduce(
+        self,
+        reduce_function: Callable[[T_co, T_co], T_co] | Reduces[T_co],
+        window_function: AppliesToAllWindows[T_co, U] | ProcessesAllWindows[T_co, U] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Combine the records of each window as they come, and emit the combination, or what a window function makes of it.
 
         The function must be associative: overlapping windows share parts that were combined once.
         """
         return self._reduce(reduce_function, window_function, output_type)
 
+    @overload
     def aggregate(
         self,
-        aggregate_function: AggregateFunction,
-        window_function: AllWindowFunction[Any, Any, Any] | ProcessAllWindowFunction[Any, Any, Any] | None = None,
+        aggregate_function: Aggregates[T_co, U],
+        window_function: None = None,
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
-    ) -> DataStream:
+    ) -> DataStream[U]: ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: Aggregates[T_co, Any],
+        window_function: AppliesToAllWindows[Any, U] | ProcessesAllWindows[Any, U],
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[U]: ...
+
+    def aggregate(
+        self,
+        aggregate_function: Aggregates[T_co, Any],
+        window_function: AppliesToAllWindows[Any, U] | ProcessesAllWindows[Any, U] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
         """Aggregate the records of each window as they come, and emit the result, or what a window function makes of it."""
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
-    def apply(self, window_function: AllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None) -> DataStream:
+    def apply(self, window_function: AppliesToAllWindows[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
         """Emit what an AllWindowFunction makes of all records of each window."""
         check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
-        return self._window(window_function, type_of(output_type, "apply"), window_function)
+        return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
-        self, process_window_function: ProcessAllWindowFunction[Any, Any, Any], output_type: TypeInformation | None = None
-    ) -> DataStream:
+        self, process_window_function: ProcessesAllWindows[T_co, U], output_type: TypeInformation | None = None
+    ) -> DataStream[U]:
         """Emit what a ProcessAllWindowFunction makes of all records of each window."""
         check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
-        return self._window(process_window_function, type_of(output_type, "process"), process_window_function)
+        return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)

@@ -1,0 +1,193 @@
+"""What type checkers know of functions and streams: the type variables, and the shapes of functions.
+
+`DataStream[T]` is a stream of records of type T; `DataStream` alone is one of any records. What comes out of an operator is
+taken from the annotations of the function's methods, so that subclasses of MapFunction and so on need no type parameters. Nothing
+of this has an effect at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    # Type checkers know it without a package, and the defaults of PEP 696 with it.
+    from typing_extensions import TypeVar
+
+    from flinkish.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessJoinFunction
+    from flinkish.datastream.output_tag import OutputTag
+
+    #: The records of a stream, of the second of two streams, and the keys of a keyed one.
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+    T2_co = TypeVar("T2_co", covariant=True, default=Any)
+    K_co = TypeVar("K_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+    T2_co = TypeVar("T2_co", covariant=True)
+    K_co = TypeVar("K_co", covariant=True)
+
+#: The records that a method is called with or makes: another stream's, or an operator's results.
+T = TypeVar("T")
+U = TypeVar("U")
+K = TypeVar("K")
+TupleT = TypeVar("TupleT", bound=tuple[Any, ...])
+
+_In = TypeVar("_In", contravariant=True)
+_In2 = TypeVar("_In2", contravariant=True)
+_Key = TypeVar("_Key", contravariant=True)
+_Out = TypeVar("_Out", covariant=True)
+
+if TYPE_CHECKING:
+    #: What process functions emit: records, and pairs for side outputs, which are no records of the stream.
+    Emitted: TypeAlias = Iterable[_Out | tuple[OutputTag, Any]] | None
+
+
+class DataFrame(Protocol):
+    """A pandas DataFrame, whose own iterator is over its columns."""
+
+    @property
+    def itertuples(self) -> Any:
+        """The method that iterates over its rows."""
+
+
+class Maps(Protocol[_In, _Out]):
+    """A MapFunction."""
+
+    def map(self, value: _In, /) -> _Out:
+        """Return the record to emit."""
+
+
+class FlatMaps(Protocol[_In, _Out]):
+    """A FlatMapFunction."""
+
+    def flat_map(self, value: _In, /) -> Iterable[_Out]:
+        """Return the records to emit."""
+
+
+class Filters(Protocol[_In]):
+    """A FilterFunction."""
+
+    def filter(self, value: _In, /) -> bool:
+        """Return whether to keep the record."""
+
+
+class SelectsKeys(Protocol[_In, _Out]):
+    """A KeySelector."""
+
+    def get_key(self, value: _In, /) -> _Out:
+        """Return the key."""
+
+
+class Reduces(Protocol[U]):
+    """A ReduceFunction."""
+
+    def reduce(self, value1: U, value2: U, /) -> U:
+        """Return the combination."""
+
+
+class Aggregates(Protocol[_In, _Out]):
+    """An AggregateFunction, whatever its accumulator is."""
+
+    def add(self, value: _In, accumulator: Any, /) -> Any:
+        """Return the accumulator with a record."""
+
+    def get_result(self, accumulator: Any, /) -> _Out:
+        """Return the result."""
+
+
+class Processes(Protocol[_In, _Out]):
+    """A ProcessFunction."""
+
+    def process_element(self, value: _In, ctx: ProcessFunction.Context, /) -> Emitted[_Out]:
+        """Return what to emit."""
+
+
+class KeyedProcesses(Protocol[_In, _Out]):
+    """A KeyedProcessFunction."""
+
+    def process_element(self, value: _In, ctx: KeyedProcessFunction.Context, /) -> Emitted[_Out]:
+        """Return what to emit."""
+
+
+class CoMaps(Protocol[_In, _In2, _Out]):
+    """A CoMapFunction."""
+
+    def map1(self, value: _In, /) -> _Out | None:
+        """Return the record to emit, if any."""
+
+    def map2(self, value: _In2, /) -> _Out | None:
+        """Return the record to emit, if any."""
+
+
+class CoFlatMaps(Protocol[_In, _In2, _Out]):
+    """A CoFlatMapFunction."""
+
+    def flat_map1(self, value: _In, /) -> Iterable[_Out] | None:
+        """Return the records to emit, if any."""
+
+    def flat_map2(self, value: _In2, /) -> Iterable[_Out] | None:
+        """Return the records to emit, if any."""
+
+
+class CoProcesses(Protocol[_In, _In2, _Out]):
+    """A CoProcessFunction or KeyedCoProcessFunction."""
+
+    def process_element1(self, value: _In, ctx: Any, /) -> Emitted[_Out]:
+        """Return what to emit."""
+
+    def process_element2(self, value: _In2, ctx: Any, /) -> Emitted[_Out]:
+        """Return what to emit."""
+
+
+class BroadcastProcesses(Protocol[_In, _In2, _Out]):
+    """A BroadcastProcessFunction or KeyedBroadcastProcessFunction."""
+
+    def process_element(self, value: _In, ctx: Any, /) -> Emitted[_Out]:
+        """Return what to emit."""
+
+    def process_broadcast_element(self, value: _In2, ctx: Any, /) -> Emitted[_Out]:
+        """Return what to emit."""
+
+
+class Joins(Protocol[_In, _In2, _Out]):
+    """A ProcessJoinFunction."""
+
+    def process_element(self, left: _In, right: _In2, ctx: ProcessJoinFunction.Context, /) -> Emitted[_Out]:
+        """Return what to emit for a pair."""
+
+
+class Invokes(Protocol[_In, _Out]):
+    """An AsyncFunction."""
+
+    def async_invoke(self, value: _In, /) -> Coroutine[Any, Any, Iterable[_Out]]:
+        """Return the records to emit."""
+
+
+class AppliesToWindows(Protocol[_In, _Key, _Out]):
+    """A WindowFunction."""
+
+    def apply(self, key: _Key, window: Any, inputs: Iterable[_In], /) -> Iterable[_Out]:
+        """Return the results of a window."""
+
+
+class ProcessesWindows(Protocol[_In, _Key, _Out]):
+    """A ProcessWindowFunction."""
+
+    def process(self, key: _Key, context: Any, elements: Iterable[_In], /) -> Emitted[_Out]:
+        """Return the results of a window."""
+
+
+class AppliesToAllWindows(Protocol[_In, _Out]):
+    """An AllWindowFunction."""
+
+    def apply(self, window: Any, inputs: Iterable[_In], /) -> Iterable[_Out]:
+        """Return the results of a window."""
+
+
+class ProcessesAllWindows(Protocol[_In, _Out]):
+    """A ProcessAllWindowFunction."""
+
+    def process(self, context: Any, elements: Iterable[_In], /) -> Emitted[_Out]:
+        """Return the results of a window."""

@@ -1,0 +1,30 @@
+"""Programs that mypy must refuse: the lines that end in E and a code, and no others; checked by test_types.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flinkish.datastream import DataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+
+
+class Show(MapFunction):
+    def map(self, value: int) -> str:
+        return str(value)
+
+
+class Count(KeyedProcessFunction):
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        yield 1
+
+
+def program(env: StreamExecutionEnvironment, numbers: DataStream[int], words: DataStream[str]) -> None:
+    numbers.map(lambda number: number.upper())  # E: attr-defined
+    words.map(Show())  # E: arg-type
+    numbers.flat_map(lambda number: number)  # E: arg-type, return-value
+    words.key_by("word")  # E: arg-type
+    numbers.process(Count())  # E: arg-type
+    numbers.key_by(lambda number: number).reduce(lambda one, other: str(one))  # E: arg-type, return-value
+    numbers.execute_and_collect(limit=3).close()  # E: attr-defined
+    env.set_stream_time_characteristic()  # E: operator
+    number: str = numbers.execute_and_collect("job", 1)[0]  # E: assignment
+    assert number
