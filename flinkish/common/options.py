@@ -81,6 +81,13 @@ PROGRESS_INTERVAL = _option(
     30 * _SECOND,
     "How often a line says how a running job goes: records, watermark and what holds it back, last checkpoint; 0 for never.",
 )
+SPARK_CLASS_ARCHIVE = _option(
+    "execution.spark.class-archive",
+    BOOLEAN,
+    True,
+    "Whether a Spark session that flinkish starts reads Java's classes from an archive in ~/.cache/flinkish (or below "
+    "XDG_CACHE_HOME; 170 MB), which the first one writes when it ends. Sessions and first jobs then start sooner.",
+)
 CHECKPOINT_HMAC_KEY_FILE = _unset(
     "security.checkpoint.hmac-key-file",
     STRING,

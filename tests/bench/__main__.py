@@ -21,7 +21,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import floor, keyed_count, naive, peer, slow_engine, windows
+from tests.bench import floor, keyed_count, naive, peer, slow_engine, start, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -76,6 +76,18 @@ def bench_shapes(report: Report, spark: Any, scale: float) -> None:
         report.add(f"keyed count over {shape} on Spark, from end to end", f"{records / least:,.0f}/s")
     ratio = took["tuples"] / took["rows"]
     report.add("rows / tuples", f"{ratio:.2f}", "0.80", ratio >= 0.8)
+
+
+def bench_start(report: Report, spark: Any, scale: float) -> None:
+    """The first job of a script, and a further small one, beside plain Spark: the least of three runs each, in turn."""
+    found = start.measure()
+    plain, ours = found["plain"], found["flinkish"]
+    report.add("plain Spark: session and first empty streaming query", f"{plain.first:.1f} s")
+    report.add("plain Spark: a further empty streaming query", f"{plain.further:.2f} s")
+    report.add("first job", f"{ours.first:.1f} s")
+    report.add("first job / plain Spark", f"{ours.first / plain.first:.2f}", "1.00", ours.first <= plain.first)
+    report.add("a further small job", f"{ours.further:.2f} s")
+    report.add("a further job / plain Spark", f"{ours.further / plain.further:.2f}", "1.50", ours.further <= 1.5 * plain.further)
 
 
 def bench_credit(report: Report, spark: Any, scale: float) -> None:
@@ -200,6 +212,7 @@ def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> N
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "count": bench_keyed_count,
     "shapes": bench_shapes,
+    "start": bench_start,
     "credit": bench_credit,
     "epoch": bench_epoch,
     "idle": bench_idle,

@@ -28,7 +28,9 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.scratch import make_folder, remove_orphans
+from flinkish.engine.spark import class_archive
 from flinkish.engine.spark import settings as spark_settings
+from flinkish.engine.spark.class_archive import ClassArchive
 from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
 from flinkish.engine.spark.scratch import make_scratch_folder
 from flinkish.engine.spark.settings import SparkSettings
@@ -57,6 +59,7 @@ logger.resolve.name = org.apache.spark.sql.execution.streaming
 logger.resolve.level = error
 """
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _lock = threading.Lock()
 #: How many holders use the session that flinkish made.
 _holders = 0
@@ -223,13 +226,14 @@ def _jvm_of(context: SparkContext) -> ProcessId:
 
 def _make_session(settings: SparkSettings) -> SparkSession:
     submitted: dict[str, str] = {}
+    java: Java | None = None
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # spark-submit: its JVM runs already and holds the settings it was given.
         SparkContext._ensure_initialized()
         submitted = dict(SparkConf().getAll())
         spark_settings.check_jars(settings, submitted, "the JVM of spark-submit runs")
     elif SparkContext._gateway is None:
-        check_java(os.environ)
+        java = check_java(os.environ)
     else:
         spark_settings.check_jars(settings, dict(SparkConf().getAll()), "Spark's JVM runs")
     defaults_file = spark_settings.find_spark_defaults()
@@ -244,21 +248,33 @@ def _make_session(settings: SparkSettings) -> SparkSession:
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         values.setdefault("spark.executorEnv.PYTHONPATH", path)
     values.setdefault("spark.python.unix.domain.socket.dir", str(_make_socket_folder()))
-    with _log_configuration(values):
-        builder = SparkSession.builder
-        for key, value in values.items():
-            builder.config(key, value)
-        try:
-            session = builder.getOrCreate()
-        except Exception as error:
+    archive = _class_archive(java, values) if java and settings.class_archive else None
+    if archive is not None:
+        values[_JAVA_OPTIONS] = f"{values.get(_JAVA_OPTIONS, '')} {archive.java_options()}".strip()
+    try:
+        session = _start_session(values)
+    except Exception as error:
+        if archive is None or SparkContext._gateway is not None or not archive.discard():
             raise EngineError(f"Spark did not start with master {values['spark.master']}: {error}") from error
-        finally:
-            _clear(builder)
+        return _make_session(settings)  # a damaged archive ends a JVM at once
+    if archive is not None:
+        archive.written_by(_jvm_of(session.sparkContext))
     _quiet_after_stop.close()
     silence_accumulators(session.sparkContext)
     if spark_settings.is_local(values["spark.master"]):
         _omit_checksum_files(session)
     return session
+
+
+def _start_session(values: dict[str, str]) -> SparkSession:
+    with _log_configuration(values):
+        builder = SparkSession.builder
+        for key, value in values.items():
+            builder.config(key, value)
+        try:
+            return builder.getOrCreate()
+        finally:
+            _clear(builder)
 
 
 def delta_jars() -> list[Path]:
@@ -303,13 +319,13 @@ def log_configuration(folder: Path) -> Path:
 @contextlib.contextmanager
 def _log_configuration(values: dict[str, str]) -> Iterator[None]:
     """Give a new JVM a log configuration: conf/log4j2.properties, else one of ours for as long as the JVM starts."""
-    options = values.get("spark.driver.extraJavaOptions", "")
+    options = values.get(_JAVA_OPTIONS, "")
     if SparkContext._gateway is not None or "log4j2.configurationFile" in options or "SPARK_CONF_DIR" in os.environ:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="flinkish-log4j-") as folder:
         path = log_configuration(Path(folder))
-        values["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
+        values[_JAVA_OPTIONS] = f"{options} -Dlog4j2.configurationFile={path.as_uri()}".strip()
         yield
 
 
@@ -320,8 +336,32 @@ def _omit_checksum_files(session: SparkSession) -> None:
     jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
-def check_java(environment: Mapping[str, str]) -> None:
-    """Raise EngineError, naming the package to install, unless there is a Java that Spark can use."""
+def _class_archive(java: Java, values: Mapping[str, str]) -> ClassArchive | None:
+    """Return the archive of classes for a JVM that is started with these settings; None if it is to do without."""
+    home = spark_home()
+    if not class_archive.usable(values.get(_JAVA_OPTIONS, ""), os.environ, home):
+        return None
+    folder = class_archive.cache_folder(os.environ)
+    if folder is None:
+        return None
+    class_path = values.get("spark.driver.extraClassPath", "")
+    try:
+        return ClassArchive(folder, class_archive.name_of(java.path, java.version_text, home, class_path))
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """The Java that Spark uses."""
+
+    path: str
+    #: What `java -version` prints.
+    version_text: str
+
+
+def check_java(environment: Mapping[str, str]) -> Java:
+    """Return the Java that Spark will use. Raises EngineError, which names the package to install, if it can use none."""
     home = environment.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else shutil.which("java", path=environment.get("PATH"))
     if java is None:
@@ -331,10 +371,12 @@ def check_java(environment: Mapping[str, str]) -> None:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"Spark needs Java, but {java} does not run: {error}", hint=_JAVA_HINT) from error
-    version = java_version(output.stderr + output.stdout)
+    text = output.stderr + output.stdout
+    version = java_version(text)
     if version is None or version < _OLDEST_JAVA:
         found = "an unknown version" if version is None else f"Java {version}"
         raise EngineError(f"Spark needs Java {_OLDEST_JAVA} or newer, but {java} is {found}.", hint=_JAVA_HINT)
+    return Java(path=java, version_text=text)
 
 
 def spark_home() -> Path:

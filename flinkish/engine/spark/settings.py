@@ -44,6 +44,8 @@ class SparkSettings:
     classpaths: tuple[str, ...] = ()
     #: `task.cancellation.timeout`: how long close() may take at the end of a job, in milliseconds; 0: without limit.
     close_timeout: int = 180_000
+    #: `execution.spark.class-archive`: a JVM of our own may read and write one.
+    class_archive: bool = True
 
     @classmethod
     def of(cls, configuration: Configuration | None) -> SparkSettings:
@@ -59,6 +61,7 @@ class SparkSettings:
             jars=tuple(jars or ()),
             classpaths=tuple(classpaths or ()),
             close_timeout=configuration.get(options.TASK_CANCELLATION_TIMEOUT),
+            class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
         )
 
 

@@ -1,0 +1,163 @@
+"""An archive of the Java classes that Spark loads (class data sharing): with it a session and the first job start a third sooner.
+
+The first JVM that flinkish starts with some Java and some Spark writes it, when it ends: the program has ended by then, the JVM
+goes on for some seconds. Later ones read it. A JVM that an archive does not fit, or that has no place for one, does without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from flinkish.common import disk
+from flinkish.engine.processes import ProcessId
+
+#: Archives of that many Javas and Sparks are kept; 170 MB each.
+_KEPT = 2
+#: Tries to write one: JVMs that are killed write none, and some Javas cannot.
+_TRIES = 3
+#: Settings of the JVM that say how it is to share classes, or that rule archives out.
+_OWN_WAYS = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-XX:DumpLoadedClassList", "-javaagent", "-agentlib")
+_JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+#: Without it a JVM says on stdout that an archive does not fit.
+_QUIET = "-Xlog:disable"
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the folder for archives, made if it is not there; None if there is none that this user alone can write to."""
+    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "")) / ".cache")
+    if not os.path.isabs(base):
+        return None
+    folder = Path(base) / "flinkish" / "classes"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    # Whoever can write an archive can run code in the JVM.
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return folder if own and os.access(folder, os.W_OK) else None
+
+
+def usable(options: str, environment: Mapping[str, str], spark_home: Path) -> bool:
+    """Return whether the JVM can have an archive: nothing else was decided, and its class path holds jars only."""
+    given = [options, *(environment.get(name, "") for name in _JAVA_OPTIONS)]
+    if any(way in text for way in _OWN_WAYS for text in given):
+        return False
+    # Java has no archives for class paths with folders that are not empty.
+    folders = [environment.get("SPARK_CONF_DIR") or str(spark_home / "conf")]
+    folders += [path for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH") if (path := environment.get(name))]
+    return not any(_has_something(folder) for folder in folders)
+
+
+def _has_something(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def name_of(java: str, version: str, spark_home: Path, class_path: str) -> str:
+    """Return what an archive is named after: all that must be the same for it to fit."""
+    jars = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in os.scandir(spark_home / "jars"))
+    parts = [os.path.realpath(java), version, str(spark_home), class_path, jars]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """Who writes an archive, and how often it was tried: kept beside it until it is there."""
+
+    pid: int
+    created: float
+    tries: int
+
+
+class ClassArchive:
+    """The archive of one name in a folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._archive = folder / f"{name}.jsa"
+        self._unfinished = folder / f"{name}.part"
+        self._note = folder / f"{name}.json"
+        self._writes = False
+
+    def java_options(self) -> str:
+        """Return the options of a JVM that reads the archive, or is the one that writes it; "" if it is to do neither."""
+        try:
+            if self._archive.exists() or self._take_over():
+                os.utime(self._archive)
+                return f'"-XX:SharedArchiveFile={self._archive}" {_QUIET}'
+            before = self._read_note()
+            if before is not None and (_lives(before) or before.tries >= _TRIES):
+                return ""
+            self._unfinished.unlink(missing_ok=True)
+            self._write_note(_this_process(), (before.tries if before else 0) + 1)
+        except OSError:
+            return ""
+        self._writes = True
+        return f'"-XX:ArchiveClassesAtExit={self._unfinished}" {_QUIET}'
+
+    def written_by(self, jvm: ProcessId) -> None:
+        """Note the JVM that was started with `java_options`: until it has ended, what it writes is not used."""
+        before = self._read_note()
+        if self._writes and before is not None:
+            with contextlib.suppress(OSError):
+                self._write_note(jvm, before.tries)
+
+    def discard(self) -> bool:
+        """Remove the archive, with which a JVM has not started; return whether there was one."""
+        try:
+            self._archive.unlink()
+        except OSError:
+            return False
+        return True
+
+    def _take_over(self) -> bool:
+        """Give a finished archive its name, and return whether there is one.
+
+        Java writes the header last and does without an archive that has none, so a JVM that was killed while it wrote does no
+        harm. After a loss of power any part of the file may be missing, and a JVM would crash: it is written anew.
+        """
+        before = self._read_note()
+        if before is None or _lives(before) or before.created < psutil.boot_time() or not self._unfinished.exists():
+            return False
+        disk.sync(self._unfinished)
+        self._unfinished.rename(self._archive)
+        self._note.unlink(missing_ok=True)
+        archives = sorted(self._folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in archives[_KEPT:]:
+            old.unlink(missing_ok=True)
+        return True
+
+    def _read_note(self) -> _Try | None:
+        try:
+            return _Try(**json.loads(self._note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _write_note(self, writer: ProcessId, tries: int) -> None:
+        new = self._note.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(asdict(_Try(writer.pid, writer.created, tries))), encoding="utf-8")
+        new.rename(self._note)
+
+
+def _this_process() -> ProcessId:
+    found = ProcessId.of(os.getpid())
+    assert found is not None
+    return found
+
+
+def _lives(writer: _Try) -> bool:
+    return ProcessId(pid=writer.pid, created=writer.created).is_alive()

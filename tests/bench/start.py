@@ -1,0 +1,100 @@
+"""How long a first job takes, and further ones, beside what plain Spark needs for a session and an empty streaming query.
+
+As a script: start.py plain|flinkish runs in a process of its own, as a user's script does, and prints its seconds as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+_FURTHER = 5
+
+
+class Seconds(NamedTuple):
+    """`first`: session and first query or job; `further`: the least of the further ones in the same session."""
+
+    first: float
+    further: float
+
+
+def _timed(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _plain() -> Seconds:
+    """A session of plain Spark, and an empty streaming query that is started, has a micro-batch, and is stopped."""
+    started = time.perf_counter()
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
+
+    def query() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = session.readStream.format("rate").load()
+            running = rows.writeStream.format("noop").option("checkpointLocation", folder).start()
+            while running.lastProgress is None:
+                time.sleep(0.005)
+            running.stop()
+
+    query()
+    first = time.perf_counter() - started
+    return Seconds(first, min(_timed(query) for _ in range(_FURTHER)))
+
+
+def _flinkish() -> Seconds:
+    """A job of one exchange, whose results come back, in a session that flinkish makes."""
+    started = time.perf_counter()
+    from flinkish.common import Types
+    from flinkish.datastream import StreamExecutionEnvironment
+
+    def job() -> None:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.set_parallelism(2)
+        numbers = env.from_collection(list(range(100)), Types.LONG())
+        sums = numbers.key_by(lambda number: number % 7, Types.LONG()).reduce(lambda a, b: a + b)
+        with sums.execute_and_collect() as results:
+            assert len(list(results)) == 100
+
+    job()
+    first = time.perf_counter() - started
+
+    from flinkish.engine.spark.session import hold_session, release_session
+    from flinkish.engine.spark.settings import SparkSettings
+
+    held = hold_session(SparkSettings.of(None))
+    try:
+        job()
+        return Seconds(first, min(_timed(job) for _ in range(_FURTHER)))
+    finally:
+        release_session(held)
+
+
+_WAYS = {"plain": _plain, "flinkish": _flinkish}
+
+
+def measure(repeats: int = 3) -> dict[str, Seconds]:
+    """Return the least of some runs of each way, in turn, each in a new process."""
+    _run("flinkish")  # leaves the archive of Java's classes
+    found: dict[str, list[Seconds]] = {way: [] for way in _WAYS}
+    for _ in range(repeats):
+        for way, seconds in found.items():
+            seconds.append(_run(way))
+    return {way: Seconds(*map(min, zip(*seconds, strict=True))) for way, seconds in found.items()}
+
+
+def _run(way: str) -> Seconds:
+    command = [sys.executable, "-m", "tests.bench.start", way]
+    output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    return Seconds(*json.loads(output.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    print(json.dumps(_WAYS[sys.argv[1]]()))
