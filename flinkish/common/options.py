@@ -49,7 +49,7 @@ ENGINE = _option(
     "execution.engine",
     one_of(*ENGINES),
     DEFAULT_ENGINE,
-    f"What runs the job: {', '.join(f'{name}: {record.runs_in}' for name, record in ENGINES.items())}.",
+    f"What runs the job: {' or '.join(f'{name} ({record.runs_in})' for name, record in ENGINES.items())}.",
 )
 EPOCH_TARGET_DURATION = _option(
     "execution.epoch.target-duration",

@@ -50,7 +50,7 @@ def test_what_each_entry_names_beside_the_factory_is_a_function_of_the_right_arg
 
 def test_options_and_default_are_those_of_the_table(record: EngineRecord) -> None:
     assert configuration(record.name).get(options.ENGINE) == record.name
-    assert f"{record.name}: {record.runs_in}" in options.ENGINE.description
+    assert f"{record.name} ({record.runs_in})" in options.ENGINE.description
     assert Configuration().get(options.ENGINE) == DEFAULT_ENGINE in ENGINES
 
 
