@@ -8,8 +8,6 @@ from typing import Protocol
 
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 
-__all__ = ["Engine", "EpochLoop", "TaskProgram"]
-
 
 class EpochLoop(Protocol):
     """The JobMaster, as an engine sees it. Both calls come from one thread, in turn."""

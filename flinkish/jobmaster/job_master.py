@@ -31,7 +31,7 @@ from flinkish.jobmaster.attempt import Attempt, Cancelled, Failed, Finished, Out
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery, Results, Taker
-from flinkish.jobmaster.epochs import Engine, TaskProgram
+from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.event_time import EventTimeGraph
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
 from flinkish.jobmaster.failures import JobFailure
@@ -39,6 +39,7 @@ from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
 from flinkish.jobmaster.progress import ProgressReporter
 from flinkish.jobmaster.restart_strategies import GiveUp, RestartAfter, restart_strategy
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.runtime.protocol import TaskProgram
 
 _log = logging.getLogger("flinkish.jobmaster")
 

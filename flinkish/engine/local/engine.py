@@ -15,8 +15,9 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.slots.in_process import run_levels
-from flinkish.jobmaster.epochs import EpochLoop, TaskProgram
+from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.runtime import dependencies
+from flinkish.runtime.protocol import TaskProgram
 from flinkish.runtime.slot import SlotTask
 
 _log = logging.getLogger("flinkish.engine.local")

@@ -42,7 +42,7 @@ from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import ChainEdge, JobGraph, JobVertex, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.jobmaster.admission import AdmissionSettings
-from flinkish.jobmaster.epochs import EpochLoop, TaskProgram
+from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.jobmaster.job_master import Environment, JobMaster
 from flinkish.jobmaster.restart_strategies import NoRestart, RestartConfig
 from flinkish.jobmaster.setup import JobSetup
@@ -59,6 +59,7 @@ from flinkish.runtime.protocol import (
     ReaderReport,
     SplitState,
     TaskFailure,
+    TaskProgram,
     VertexMetrics,
 )
 
