@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, Transaction, create_table_with_add_
 
 from flinkish.checkpoint import paths
 from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.files.schemes import files_at
 from flinkish.runtime.state.rows import state_schema
 
 STATE_SCHEMA = state_schema()
@@ -41,9 +42,10 @@ class DeltaLog:
 
         Raises what deltalake raises if it is damaged, and CorruptCheckpointError if the log is a link or has links in it.
         """
-        paths.check_log(Path(root))
+        if isinstance(root, Path):
+            paths.check_log(root)
         try:
-            return DeltaLog(DeltaTable(str(root), version=version))
+            return DeltaLog(DeltaTable(str(root), version=version, storage_options=_options(root)))
         except TableNotFoundError:
             return None
 
@@ -58,6 +60,7 @@ class DeltaLog:
             mode="error",
             name="flinkish state",
             configuration=_TABLE_PROPERTIES,
+            storage_options=_options(root),
             commit_properties=CommitProperties(custom_metadata=dict(metadata)),
             post_commithook_properties=_HOOKS,
         )
@@ -120,6 +123,10 @@ class DeltaLog:
     def write_checkpoint(self) -> None:
         """Write Delta's own summary of this version, so that the log before it is not needed any more."""
         self._table.create_checkpoint()
+
+
+def _options(root: PurePath) -> dict[str, str] | None:
+    return dict(files_at(root).delta_options) or None
 
 
 def _add_actions(files: Mapping[str, tuple[int, int]], time: int) -> list[AddAction]:

@@ -6,7 +6,7 @@ Driver and tasks name a root by a reference; `schemes.py` decides by it which fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath, PurePosixPath
 from types import TracebackType
 from typing import IO, Any, Protocol
@@ -56,6 +56,11 @@ class CheckpointFiles(Protocol):
     @property
     def root(self) -> PurePath:
         """What the files are below of."""
+        ...
+
+    @property
+    def delta_options(self) -> Mapping[str, str]:
+        """What delta-rs must be told besides the root to reach the table's log, such as credentials: never shown to anybody."""
         ...
 
     def refuse_links(self, *inside: str) -> None:

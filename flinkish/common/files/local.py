@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import IO
 
@@ -32,6 +32,11 @@ class LocalFiles:
     def root(self) -> Path:
         """The folder."""
         return self._root
+
+    @property
+    def delta_options(self) -> Mapping[str, str]:
+        """None for a folder."""
+        return {}
 
     def refuse_links(self, *inside: str) -> None:
         safe_files.refuse_links(self._root.parent, self._root, *(self._root / each for each in inside))

@@ -9,7 +9,7 @@ import errno
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from types import TracebackType
 from typing import IO, Any
@@ -74,6 +74,11 @@ class MemoryFiles:
         if {"", ".", ".."} & set(names):
             raise OSError(errno.EINVAL, "not a plain relative path", inside)
         return self._root.joinpath(*names)
+
+    @property
+    def delta_options(self) -> Mapping[str, str]:
+        """None: delta-rs does not come here."""
+        return {}
 
     def refuse_links(self, *inside: str) -> None:
         """There are none."""
