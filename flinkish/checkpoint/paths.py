@@ -16,13 +16,13 @@ import os
 import re
 from pathlib import Path, PurePath
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from flinkish.common import safe_files
 from flinkish.common.delta_calls import unusable_name
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
 from flinkish.common.files.schemes import is_reference, root_of
 from flinkish.common.ids import CheckpointId, Generation
+from flinkish.common.paths import location
 
 LATEST = "_latest.json"
 LOG = "_delta_log"
@@ -119,16 +119,13 @@ def local_path(text: str, *, key: str) -> Path:
 
     `key` names the value for messages. Raises ConfigurationError for other schemes and for what is no path.
     """
-    value = text
-    if "://" in text or text.startswith("file:"):
-        parts = urlsplit(text)
-        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-            raise ConfigurationError(
-                f"{key} = {text!r}: checkpoints are kept in folders, not at {parts.scheme}://{parts.netloc}",
-                hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster).",
-            )
-        # Not as the rest of a URL: '#' and '?' are part of the name, as in Hadoop's paths.
-        value = unquote(text[len("file:") :].removeprefix(f"//{parts.netloc}"))
+    place = location(text)
+    if not place.is_local:
+        raise ConfigurationError(
+            f"{key} = {text!r}: checkpoints are kept in folders, not at {place.scheme}://{place.host}",
+            hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster).",
+        )
+    value = place.file
     if not value.strip() or "\0" in value:
         raise ConfigurationError(f"{key} = {text!r}: expected the path of a folder", hint="such as /data/checkpoints.")
     return Path(os.path.abspath(os.path.expanduser(value)))

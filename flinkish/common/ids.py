@@ -26,3 +26,8 @@ IdSource = Callable[[], str]
 def random_id() -> str:
     """Return 32 random hexadecimal digits."""
     return uuid.uuid4().hex
+
+
+def random_uuid() -> str:
+    """Return a random UUID with its dashes, as Java writes one."""
+    return str(uuid.uuid4())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.paths import as_flink_shows, location
 from flinkish.datastream.arguments import check
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
@@ -136,14 +136,17 @@ def configuration_of_storage(storage: CheckpointStorage) -> Configuration:
 def _checked_path(path: Any) -> str:
     if not isinstance(path, str):
         raise InvalidArgumentError(f"checkpoint_path must be a str; got {path!r} of type {type(path).__name__}.")
-    parts = urlsplit(path)
+    path = path.strip()
+    place = location(path)
     check(
-        bool(parts.scheme) or path.startswith("/"),
+        place.path.startswith("/") or bool(place.host),
         f"checkpoint_path must be absolute, best with a scheme (file://, s3://, ...); got {path!r}.",
         hint=f'for a local folder write "file:///{path.lstrip("/")}" with its full path.',
     )
-    if parts.scheme == "file":
-        # Hadoop's Path writes file:/tmp/x for file:///tmp/x, and Flink shows that.
-        path = "file:" + parts.path
-    checked: str = path if path in ("/", "file:/") else path.rstrip("/")
-    return checked
+    shown = as_flink_shows(path)
+    check(
+        shown not in ("/", "file:/", "file:"),
+        f"checkpoint_path must not be the root directory; got {path!r}.",
+        hint="name a folder below it, such as file:///var/checkpoints.",
+    )
+    return shown

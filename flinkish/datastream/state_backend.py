@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import re
 from abc import ABC
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from flinkish.common import options
 from flinkish.common.absent import names_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.paths import as_flink_shows, location
 from flinkish.datastream.arguments import check
 
 __all__ = ["CustomStateBackend", "EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
@@ -56,14 +58,20 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def set_db_storage_paths(self, *paths: str) -> None:
         """Set the folders of the database; without an argument go back to the default."""
+        folders = []
         for path in paths:
             if not isinstance(path, str):
                 raise InvalidArgumentError(f"a storage path must be a str; got {path!r} of type {type(path).__name__}.")
+            place = location(path)
             check(
-                os.path.isabs(path.removeprefix("file:")),
-                f"a storage path must be absolute; got {path!r}.",
+                place.scheme in ("", "file"),
+                f"a storage path must be a folder of the machines that run the tasks; got {path!r}.",
+                hint="name a local folder, such as /var/rocksdb.",
             )
-        self._paths = list(paths)
+            check(os.path.isabs(place.path), f"a storage path must be absolute; got {path!r}.")
+            # As in Flink, which shows Java's File: of a URL the path in normal form, of a path with its dots.
+            folders.append(location(as_flink_shows(path)).path if place.scheme else re.sub("/+", "/", path).rstrip("/") or "/")
+        self._paths = folders
 
     def get_db_storage_paths(self) -> list[str]:
         """Return the folders of the database; empty for the default."""

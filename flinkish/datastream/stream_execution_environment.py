@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
-from urllib.parse import urlsplit
 
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember
@@ -18,6 +17,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Un
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.io import InputFormat
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
+from flinkish.common.paths import location
 from flinkish.common.pickling import check_serializable, own_copy
 from flinkish.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -618,7 +618,7 @@ def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> 
 def _existing(path: object, method: str) -> str:
     if not isinstance(path, str) or not path:
         raise InvalidArgumentError(f"{method}() needs a path; got {path!r}.")
-    if not urlsplit(path).scheme and not os.path.exists(path):
+    if not location(path).scheme and not os.path.exists(path):
         raise InvalidProgramError(f"{method}({path!r}): there is no such file or folder ({os.path.abspath(path)}).")
     return path
 

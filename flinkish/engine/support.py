@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from urllib.parse import unquote, urlsplit
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.common.paths import location
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.program.program import Program
 
@@ -44,18 +44,23 @@ def _check_jars(configuration: Configuration) -> None:
     engine = ENGINES[configuration.get(options.ENGINE)]
     for option in (options.JARS, options.CLASSPATHS):
         for url in configuration.get(option) or ():
-            parts = urlsplit(url)
+            place = location(url)
             if not engine.jvm:
                 raise UnsupportedError(
                     f"{option.key} (add_jars, add_classpaths) names {url}, but with execution.engine {engine.name} there "
                     "is no JVM.",
                     hint="leave it out; connectors of flinkish need no jars.",
                 )
-            if parts.scheme not in ("", "file"):
+            if place.scheme not in ("", "file"):
                 if option is options.CLASSPATHS:
                     raise UnsupportedError(
                         f"{option.key} names {url}: class paths of Spark are of the machines' file systems.",
                         hint=f"use {options.JARS.key} (add_jars), which Spark fetches.",
                     )
-            elif not os.path.exists(unquote(parts.path)):
+            elif not place.is_local or not os.path.exists(place.file):
                 raise InvalidProgramError(f"{option.key} names {url}, which is not there.")
+            elif option is options.JARS and "#" in url:
+                raise InvalidProgramError(
+                    f"{option.key} names {url}: Spark takes what follows '#' for a name to call it by.",
+                    hint="rename the file.",
+                )

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
-from urllib.parse import unquote, urlsplit
 
 from flinkish.common import options, safe_files
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
+from flinkish.common.paths import location
 from flinkish.program.program import CachedFile, Program, PythonArchive, PythonRequirements
 
 _FOLDER: Final = "dependencies"
@@ -237,15 +237,13 @@ def _requirements(given: PythonRequirements | None) -> PythonRequirements | None
 
 
 def _local(path: str, what: str) -> str:
-    parts = urlsplit(path)
-    if parts.scheme == "file":
-        path = unquote(parts.path)
-    elif parts.scheme and parts.netloc:
+    place = location(path)
+    if not place.is_local:
         raise UnsupportedError(
-            f"the {what} {path} is on {parts.scheme}://; only files of the driver's file system are sent to the tasks",
-            hint="download it first.",
+            f"the {what} {path} is on {place.scheme}://{place.host}; only files of the driver's file system are sent to tasks",
+            hint="write file:///, with three slashes." if place.scheme == "file" else "download it first.",
         )
-    absolute = os.path.abspath(path)
+    absolute = os.path.abspath(place.file)
     if not os.path.exists(absolute):
         raise InvalidProgramError(f"the {what} {path} is not there ({absolute})")
     return absolute

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from flinkish.common import options
 from flinkish.common.errors import ConfigurationError, EngineError
+from flinkish.common.paths import location
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -175,8 +175,8 @@ def check_jars(wanted: SparkSettings, present: Mapping[str, str], what_runs: str
 
 def local_path(url: str) -> str:
     """Return the path in a file URL, or what is none as it is."""
-    parts = urlsplit(url)
-    return unquote(parts.path) if parts.scheme == "file" else url
+    place = location(url)
+    return place.file if place.is_local else url
 
 
 def with_delta(settings: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:

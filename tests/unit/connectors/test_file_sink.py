@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.ids import random_id
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
@@ -86,6 +88,41 @@ def test_nothing_is_visible_before_a_checkpoint_and_the_file_is_finished_after_i
     assert finished.name.startswith("out-")
     assert finished.name.endswith("-0.txt")
     assert (lines(tmp_path), hidden(tmp_path)) == (["a", "b", "c"], [])
+
+
+def test_names_are_those_of_flink(tmp_path: Path) -> None:
+    """As PyFlink 2.3.0 writes them: `.part-040eac50-b0fe-4e05-954e-205c0d111bfc-0.inprogress.1876108d-fb20-4ca4-...`."""
+    uuid = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    for name, sink in (("out", text_sink(tmp_path / "text")), ("part", parquet_sink(tmp_path / "parquet"))):
+        run = SinkRun(sink, Types.STRING() if name == "out" else PAIR)
+        checkpoint = run.checkpoint(["a"] if name == "out" else [Row(k="a", v=1)], commit=False)
+        (in_progress,) = hidden(tmp_path)
+        run.commit(checkpoint)
+        run.checkpoint([], end_of_input=True)
+
+        suffix = r"\.txt" if name == "out" else ""
+        assert re.fullmatch(rf"\.{name}-{uuid}-0{suffix}\.inprogress\.{uuid}", in_progress.name)
+        assert any(re.fullmatch(rf"{name}-{uuid}-0{suffix}", file.name) for file in visible(tmp_path))
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+def test_files_that_an_older_version_named_without_dashes_are_committed_and_gone_on_with(
+    tmp_path: Path, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = text_sink(tmp_path, RollingPolicy.on_checkpoint_rolling_policy() if policy == "closed" else None)
+    with monkeypatch.context() as older:
+        older.setattr("flinkish.datastream.connectors.file_system.sink.random_uuid", random_id)
+        run = SinkRun(sink, Types.STRING())
+        run.epoch(["a"])
+        checkpoint = run.checkpoint(["b"], commit=False)
+    assert re.fullmatch(r"\.out-[0-9a-f]{32}-0\.txt\.inprogress\.[0-9a-f]{32}", hidden(tmp_path)[0].name)
+
+    run.restore(checkpoint)
+    run.epoch(["c"])
+    run.checkpoint([], end_of_input=True)
+
+    assert sorted(lines(tmp_path)) == ["a", "b", "c"]
+    assert hidden(tmp_path) == []
 
 
 def test_the_default_policy_keeps_a_file_open_over_checkpoints_until_it_is_too_old(tmp_path: Path) -> None:

@@ -147,6 +147,57 @@ def test_checkpoint_folders_are_shown_as_flink_shows_them() -> None:
     assert FileSystemCheckpointStorage("/state/x/").get_checkpoint_path() == "/state/x"
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("file:///tmp//x//y/", "file:/tmp/x/y"),
+        ("file:////tmp/x", "file:/tmp/x"),
+        ("file:///tmp/./a/../x", "file:/tmp/x"),
+        ("file:///a#b", "file:/a#b"),
+        ("file:///a?b=c", "file:/a?b=c"),
+        ("file:///a%20b", "file:/a%20b"),
+        ("file://localhost/tmp/x", "file://localhost/tmp/x"),
+        ("hdfs://host:80/a//b/", "hdfs://host:80/a/b"),
+        ("hdfs://host/a/../b", "hdfs://host/b"),
+        ("s3://bucket/a//b/", "s3://bucket/a/b"),
+    ],
+)
+def test_paths_of_checkpoints_have_flink_s_normal_form(path: str, shown: str) -> None:
+    """As PyFlink 2.3.0 shows each."""
+    assert FileSystemCheckpointStorage(path).get_checkpoint_path() == shown
+    assert JobManagerCheckpointStorage(path).get_checkpoint_path() == shown
+
+
+@pytest.mark.parametrize("path", ["file:///", "/", "file:relative", "relative", ""])
+def test_paths_that_flink_refuses_for_checkpoints_are_refused(path: str) -> None:
+    with pytest.raises(InvalidProgramError, match="checkpoint_path must"):
+        FileSystemCheckpointStorage(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("file:///tmp//x/", "/tmp/x"),
+        ("file:///tmp/a/../x", "/tmp/x"),
+        ("file:///a#b", "/a#b"),
+        ("/tmp//x/", "/tmp/x"),
+        ("/tmp/a/../x/.", "/tmp/a/../x/."),
+        ("/", "/"),
+    ],
+)
+def test_folders_of_rocksdb_are_shown_as_flink_shows_them(path: str, shown: str) -> None:
+    """As PyFlink 2.3.0 shows each."""
+    backend = EmbeddedRocksDBStateBackend()
+    backend.set_db_storage_paths(path)
+
+    assert backend.get_db_storage_paths() == [shown]
+
+
+def test_a_folder_of_rocksdb_must_be_local() -> None:
+    with pytest.raises(InvalidProgramError, match=r"got 's3://bucket/a'"):
+        EmbeddedRocksDBStateBackend().set_db_storage_paths("s3://bucket/a")
+
+
 def test_the_storage_of_the_job_manager_needs_no_folder() -> None:
     assert JobManagerCheckpointStorage().get_checkpoint_path() is None
     assert JobManagerCheckpointStorage("file:///a", 5).get_checkpoint_path() == "file:/a"
@@ -197,7 +248,7 @@ def test_the_settings_of_the_rocksdb_backend_are_kept() -> None:
     backend.set_db_storage_paths("/a", "file:///b")
     backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
     backend.set_number_of_transfer_threads(8)
-    assert backend.get_db_storage_paths() == ["/a", "file:///b"]
+    assert backend.get_db_storage_paths() == ["/a", "/b"]
     assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
     assert backend.get_number_of_transfer_threads() == 8
     backend.set_db_storage_paths()

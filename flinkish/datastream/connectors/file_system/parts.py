@@ -1,8 +1,10 @@
 """Part files: their names, and how they become visible.
 
-In progress: `<bucket>/.<part name>.inprogress.<nonce>`, hidden from readers by its dot; written by one writer object only, so
+In progress: `<bucket>/.<part name>.inprogress.<uuid>`, hidden from readers by its dot; written by one writer object only, so
 that a second try of an epoch, or a process that should be dead, never writes into another's file. Pending: closed, named in the
-committables of a checkpoint. Finished: renamed to `<bucket>/<prefix>-<id>-<counter><suffix>` once that checkpoint is complete.
+committables of a checkpoint. Finished: renamed to `<bucket>/<prefix>-<uuid>-<counter><suffix>` once that checkpoint is complete.
+
+The names are Flink's (FileWriterBucket, LocalRecoverableWriter); checkpoints of before may name files whose ids have no dashes.
 
 What a checkpoint names is looked at before it is touched: hidden files of a FileSink below its path, not reached by links. Those
 of another lineage (the job was started from a savepoint) are copied, never renamed or removed: the other job may still run.
@@ -24,7 +26,7 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
-from flinkish.common.ids import random_id
+from flinkish.common.ids import random_uuid
 from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
@@ -209,7 +211,7 @@ def _rename(folder: int, part: PartFile, length: int) -> None:
 
 def _copy_as(folder: int, part: PartFile, length: int) -> None:
     """Make the final file as a copy, which appears in one step."""
-    copy = PartFile.at(os.path.basename(part.final), random_id())
+    copy = PartFile.at(os.path.basename(part.final), random_uuid())
     source = os.open(os.path.basename(part.in_progress), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     try:
         size = os.fstat(source).st_size

@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import os
-import urllib.parse
 import zlib
 from collections.abc import Callable
 from typing import IO, Any, Final
@@ -15,6 +14,7 @@ from typing import IO, Any, Final
 import pyarrow as pa
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.paths import location
 
 #: What tells a Delta table's folder from others.
 DELTA_LOG: Final = "_delta_log"
@@ -40,26 +40,18 @@ def local_path(path: object, what: str) -> str:
     text = os.fspath(path)
     if not isinstance(text, str) or not text:
         raise InvalidArgumentError(f"{what} must be a path (str) that is not empty; got {path!r}")
-    scheme, separator, rest = text.partition("://")
-    if separator:
-        if scheme.lower() != "file":
-            raise UnsupportedError(
-                f"{what} {text!r}: only files of the local (or a mounted) file system are supported",
-                hint="mount the storage, or use a native Spark source.",
-            )
-        host, _, path = rest.partition("/")
-        if host not in ("", "localhost"):
-            raise UnsupportedError(
-                f"{what} {text!r}: {host!r}, which stands before the path, would be another host",
-                hint="write file:///, with three slashes.",
-            )
-        # Not as the rest of a URL: '#' and '?' are part of the name, as in Hadoop's paths.
-        text = "/" + urllib.parse.unquote(path)
-    elif text.lower().startswith("file:/"):
-        text = urllib.parse.unquote(text[len("file:") :])
-    else:
-        text = os.path.expanduser(text)
-    return os.path.abspath(text)
+    place = location(text)
+    if place.scheme not in ("", "file"):
+        raise UnsupportedError(
+            f"{what} {text!r}: only files of the local (or a mounted) file system are supported",
+            hint="mount the storage, or use a native Spark source.",
+        )
+    if not place.is_local:
+        raise UnsupportedError(
+            f"{what} {text!r}: {place.host!r}, which stands before the path, would be another host",
+            hint="write file:///, with three slashes.",
+        )
+    return os.path.abspath(place.file if place.scheme else os.path.expanduser(text))
 
 
 def delta_table_around(path: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
-from flinkish.common.ids import random_id
+from flinkish.common.ids import random_uuid
 from flinkish.common.pickling import check_serializable
 from flinkish.common.serialization import BulkWriterFactory, Encoder
 from flinkish.common.time import AmountOfTime, milliseconds_of
@@ -87,11 +87,11 @@ class FileSink(Sink[Any, FileCommittable]):
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, FileCommittable]:
         settings = self._settings
         if settings.compaction is not None:
-            return CompactingWriter(settings.writer, context, random_id, *settings.compaction)
+            return CompactingWriter(settings.writer, context, random_uuid, *settings.compaction)
         if settings.writer_factory is not None:
-            return BulkFileWriter(settings.writer, context, random_id, settings.writer_factory.create(context.input_type))
+            return BulkFileWriter(settings.writer, context, random_uuid, settings.writer_factory.create(context.input_type))
         assert settings.encoder is not None
-        return RowFileWriter(settings.writer, context, random_id, settings.encoder.encode_function(context.input_type))
+        return RowFileWriter(settings.writer, context, random_uuid, settings.encoder.encode_function(context.input_type))
 
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
         return FileCommitter(self._settings.writer.base_path)
