@@ -52,7 +52,7 @@ from flinkish.datastream.connectors.hybrid_source import HybridEnumeratorState, 
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.runtime.protocol import SplitState
-from tests.unit.connectors.fakes import Checkpoint, SinkRun
+from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 
 from .support import JOB, KEY, OTHER_KEY, make_draft, make_storage, take
 

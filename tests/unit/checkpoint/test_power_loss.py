@@ -10,7 +10,7 @@ import pytest
 from flinkish.checkpoint import checkpoint_files
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.opening import open_checkpoint
-from tests.unit.power_loss import ForgetfulDisk
+from tests.kit.power_loss import ForgetfulDisk
 
 from .support import KEY, make_draft, make_storage
 

@@ -1,0 +1,33 @@
+"""Rows of Spark hold what the slots gave, and commands come back from the property as they went in."""
+
+from __future__ import annotations
+
+import pytest
+
+from flinkish.engine.slots import wire
+from flinkish.engine.spark import shim
+from tests.unit.engine.slots.test_wire import SLOT_VALUES, some_frames
+
+
+def test_arrow_and_pandas_rows_hold_the_same() -> None:
+    (packed,) = wire.pack(some_frames(9), SLOT_VALUES)
+    rows = shim._arrow(packed).to_pylist()
+    assert rows == shim._pandas(packed).to_dict("records")
+    assert rows[1] == {"slot": 5, "level": 2, "edge": 1, "channel": 1, "seq": 0, "body": b"\x01\x01\x01"}
+    assert shim._pack(shim._pandas(packed)) == packed
+
+
+def test_level_zero_wakes_its_slot_at_every_deeper_level() -> None:
+    (packed,) = shim._wake_rows(5, 3)
+    rows = shim._arrow(packed).to_pylist()
+    assert [(row["slot"], row["level"], row["edge"]) for row in rows] == [(5, 1, shim.WAKE), (5, 2, shim.WAKE)]
+    assert list(shim._wake_rows(5, 1)) == []
+
+
+@pytest.mark.parametrize("command", [b"", b"\x00\xff" * 100])
+def test_a_command_in_the_property_is_decoded_to_the_same_bytes(command: bytes) -> None:
+    assert shim.decode_command(shim.encode_command(command)) == (command, None)
+
+
+def test_a_command_in_a_file_is_decoded_to_its_path() -> None:
+    assert shim.decode_command(shim.encode_command_file("/scratch/a:b")) == (b"", "/scratch/a:b")

@@ -1,0 +1,531 @@
+"""Triggers, evictors, state and time of windows, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import pytest
+
+from flinkish.common.errors import InvalidArgumentError, StateError
+from flinkish.common.serializer import TypeSerializer
+from flinkish.common.time import Duration, Time
+from flinkish.common.typeinfo import Types
+from flinkish.datastream import DataStream, ProcessWindowFunction, WindowFunction
+from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from flinkish.datastream.keyed_stream import KeyedStream
+from flinkish.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+from flinkish.datastream.window import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    GlobalWindows,
+    MergingWindowAssigner,
+    NeverTrigger,
+    ProcessingTimeSessionWindows,
+    PurgingTrigger,
+    SlidingProcessingTimeWindows,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    Window,
+    WindowAssigner,
+)
+from flinkish.testing import OneInputHarness
+from tests.unit.runtime.operators.window.functions import LATE, PAIRS, Numbers, Sum, WithWindow, by_key
+
+TEN = TumblingEventTimeWindows.of(Time.milliseconds(10))
+
+
+def harness(build: Callable[[KeyedStream], DataStream], **arguments: Any) -> OneInputHarness:
+    return OneInputHarness(lambda stream: build(by_key(stream)), PAIRS, **arguments)
+
+
+def sum_of(windows: Any) -> Any:
+    return windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
+
+
+# -- triggers --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_count_trigger_fires_with_the_timestamp_of_the_record_and_keeps_the_contents() -> None:
+    with harness(lambda keyed: sum_of(keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)))) as window:
+        for number in range(1, 6):
+            window.process_element(("a", number), number * 10)
+        assert window.take_output() == [(("a", 3), 20), (("a", 10), 40)]
+
+
+def test_a_purging_trigger_empties_the_window() -> None:
+    trigger = PurgingTrigger.of(CountTrigger.of(2))
+    with harness(lambda keyed: sum_of(keyed.window(GlobalWindows.create()).trigger(trigger))) as window:
+        for number in range(1, 6):
+            window.process_element(("a", number))
+        assert window.take_output() == [(("a", 3), None), (("a", 7), None)]
+
+
+def test_global_windows_never_fire_by_themselves() -> None:
+    with harness(lambda keyed: keyed.window(GlobalWindows.create()).apply(Numbers())) as window:
+        window.process_element(("a", 1), 1)
+        window.end_input()
+        assert window.take_values() == []
+
+
+def test_a_continuous_trigger_fires_at_its_interval_and_at_the_end() -> None:
+    trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(3))
+    with harness(lambda keyed: sum_of(keyed.window(TEN).trigger(trigger))) as window:
+        window.process_element(("a", 1), 1)
+        for watermark in range(2, 12):
+            window.process_watermark(watermark)
+        assert window.take_output() == [(("a", 1), 3), (("a", 1), 6), (("a", 1), 9)]
+
+
+def test_a_continuous_trigger_fires_once_per_interval_also_when_one_watermark_passes_many() -> None:
+    # As in Java; PyFlink fires at 3, 8, 12 and 17.
+    nine = TumblingEventTimeWindows.of(Time.milliseconds(9))
+    trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(3))
+    with harness(lambda keyed: sum_of(keyed.window(nine).trigger(trigger))) as window:
+        window.process_element(("a", 1), 1)
+        window.process_element(("a", 2), 10)
+        window.end_input()
+        sums = [(1, 3), (1, 6), (1, 8), (2, 12), (2, 15), (2, 17)]
+        assert window.take_output() == [(("a", total), time) for total, time in sums]
+
+
+def test_a_continuous_trigger_with_lateness_fires_once_at_the_end_and_then_with_each_late_record() -> None:
+    nine = TumblingEventTimeWindows.of(Time.milliseconds(9))
+    trigger = ContinuousEventTimeTrigger.of(Time.milliseconds(3))
+    with harness(lambda keyed: sum_of(keyed.window(nine).trigger(trigger).allowed_lateness(5))) as window:
+        for number, watermark in ((1, 0), (10, 9), (4, 9), (2, 9), (12, 11)):
+            window.process_element(("a", number), number)
+            window.process_watermark(watermark)
+        window.end_input()
+        early = [(("a", 1), 3), (("a", 1), 6), (("a", 1), 8)]
+        late = [(("a", 5), 4), (("a", 7), 2)]
+        assert window.take_output() == [*early, *late, (("a", 22), 12), (("a", 22), 15), (("a", 22), 17)]
+
+
+class Rescheduling(Trigger[Any, Any]):
+    """Sets timers at 5, 7 and 9; the one at 5 sets one at 6 and one at 3, which is past, and deletes that at 7."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        for time in (9, 5, 7):
+            ctx.register_event_time_timer(time)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == 5:
+            ctx.register_event_time_timer(6)
+            ctx.register_event_time_timer(3)
+            ctx.delete_event_time_timer(7)
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None: ...
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None: ...
+
+
+def test_timers_that_a_triggers_timer_sets_and_deletes_take_part_at_once() -> None:
+    with harness(lambda keyed: sum_of(keyed.window(GlobalWindows.create()).trigger(Rescheduling()))) as window:
+        window.process_element(("a", 1), 1)
+        window.process_watermark(9)
+        assert [time for _, time in window.take_output()] == [5, 3, 6, 9]
+
+
+def test_a_continuous_processing_time_trigger_fires_while_time_goes_on() -> None:
+    trigger = ContinuousProcessingTimeTrigger.of(Time.milliseconds(4))
+    assigner = TumblingProcessingTimeWindows.of(Time.milliseconds(10))
+    with harness(lambda keyed: sum_of(keyed.window(assigner).trigger(trigger))) as window:
+        window.set_processing_time(1)
+        window.process_element(("a", 1))
+        for time in (4, 5, 8, 9, 20):
+            window.set_processing_time(time)
+        assert window.take_output() == [(("a", 1), 4), (("a", 1), 8), (("a", 1), 9)]
+
+
+def test_processing_time_windows_fire_with_the_time_of_the_timer() -> None:
+    for assigner in (
+        TumblingProcessingTimeWindows.of(Time.milliseconds(10)),
+        ProcessingTimeSessionWindows.with_gap(Time.milliseconds(10)),
+    ):
+        with harness(lambda keyed, assigner=assigner: sum_of(keyed.window(assigner))) as window:  # type: ignore[misc]
+            window.process_element(("a", 1), 500)
+            window.process_element(("a", 2), 600)
+            window.set_processing_time(8)
+            assert window.take_output() == []
+            window.set_processing_time(9)
+            assert window.take_output() == [(("a", 3), 9)]
+
+
+@pytest.mark.parametrize("share", ["false", "true"])
+def test_sliding_processing_time_windows_overlap(share: str) -> None:
+    with harness(sliding_by_processing_time, settings={"execution.windows.share-panes": share}) as window:
+        window.process_element(("a", 1))
+        window.set_processing_time(7)
+        window.process_element(("a", 2))
+        window.set_processing_time(30)
+        assert window.take_output() == [(("a", -5, 5, 1, 1), 4), (("a", 0, 10, 3, 2), 9), (("a", 5, 15, 2, 1), 14)]
+
+
+class EverySecondSum(Trigger[Any, Any]):
+    """Fires when the numbers of a window that came since it last fired add up to ten."""
+
+    descriptor = ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG())
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        total: Any = ctx.get_partitioned_state(self.descriptor)
+        total.add(element[1])
+        if total.get() < 10:
+            return TriggerResult.CONTINUE
+        total.clear()
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.descriptor)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        total: Any = ctx.get_partitioned_state(self.descriptor)
+        total.clear()
+
+
+def test_the_state_of_a_trigger_is_merged_with_its_windows_and_survives_a_rescale() -> None:
+    assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(10))
+    with harness(lambda keyed: keyed.window(assigner).trigger(EverySecondSum()).apply(Numbers())) as window:
+        window.process_element(("a", 4), 0)
+        window.process_element(("a", 5), 20)
+        window.restart(parallelism=3)
+        window.process_element(("a", 1), 10)
+        assert window.take_output() == [(("a", [4, 5, 1]), 10)]
+
+
+class MergesAValue(EverySecondSum):
+    """Asks for what Flink cannot merge either."""
+
+    last = ValueStateDescriptor("last", Types.LONG())
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.last)
+
+
+def test_a_trigger_that_merges_a_value_state_is_told_which_states_can_be_merged() -> None:
+    assigner = EventTimeSessionWindows.with_gap(Time.milliseconds(10))
+    with harness(lambda keyed: keyed.window(assigner).trigger(MergesAValue()).apply(Numbers())) as window:
+        window.process_element(("a", 4), 0)
+        with pytest.raises(StateError, match=r"the state 'last' of a trigger cannot be merged.*ValueStateDescriptor"):
+            window.process_element(("a", 5), 5)
+
+
+def test_windows_of_a_stream_refuse_a_trigger_that_cannot_merge() -> None:
+    def build(stream: DataStream) -> DataStream:
+        return stream.window_all(EventTimeSessionWindows.with_gap(Time.seconds(1))).trigger(NeverTrigger()).reduce(max)
+
+    with pytest.raises(InvalidArgumentError, match="does not support merging"):
+        OneInputHarness(build, PAIRS)
+
+
+# -- late records ----------------------------------------------------------------------------------------------------------------
+
+
+def test_late_records_are_counted_if_no_side_output_takes_them() -> None:
+    with harness(lambda keyed: keyed.window(TEN).apply(Numbers())) as window:
+        window.process_watermark(9)
+        window.process_element(("a", 1), 5)
+        assert window.take_values() == []
+        counters = {name: value for report in window._run() for metrics in report.metrics for name, value in metrics.user.items()}
+        assert counters["TumblingEventTimeWindows.numLateRecordsDropped"] == 1
+    tagged = harness(lambda keyed: keyed.window(TEN).side_output_late_data(LATE).apply(Numbers()), side_outputs=[LATE])
+    with tagged as window:
+        window.process_watermark(8)
+        window.process_element(("a", 1), 5)
+        window.process_watermark(9)
+        window.process_element(("a", 2), 5)
+        assert window.take_output(LATE) == [(("a", 2), 5)]
+        assert window.take_output() == [(("a", [1]), 9)]
+
+
+# -- window functions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_window_function_that_returns_none_fails_when_it_fires() -> None:
+    class Nothing(WindowFunction[Any, Any, str, Any]):
+        def apply(self, key: str, window: Any, inputs: Iterable[Any]) -> Any:
+            pass
+
+    window = harness(lambda keyed: keyed.window(TEN).apply(Nothing()))
+    window.process_element(("a", 1), 5)
+    with pytest.raises(TypeError, match="must return an iterable of results"):
+        window.process_watermark(9)
+    window.close()
+
+
+class Counting(ProcessWindowFunction[Any, Any, str, Any]):
+    """How often this window has fired, and how often all windows of the key have."""
+
+    descriptor = ValueStateDescriptor("fired", Types.LONG())
+
+    def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        here, everywhere = (store.get_state(self.descriptor) for store in (context.window_state(), context.global_state()))
+        here.update((here.value() or 0) + 1)
+        everywhere.update((everywhere.value() or 0) + 1)
+        yield context.window().start, here.value(), everywhere.value(), context.current_watermark()
+
+    def clear(self, context: Any) -> None:
+        assert context.window_state().get_state(self.descriptor).value() is not None
+        context.window_state().get_state(self.descriptor).clear()
+
+
+@pytest.mark.parametrize("trigger", [EventTimeTrigger(), PurgingTrigger.of(EventTimeTrigger())])
+def test_window_state_is_that_of_one_window_and_global_state_that_of_the_key(trigger: Trigger[Any, Any]) -> None:
+    with harness(lambda keyed: keyed.window(TEN).trigger(trigger).allowed_lateness(5).process(Counting())) as window:
+        window.process_element(("a", 1), 1)
+        window.process_element(("a", 2), 11)
+        window.process_watermark(10)
+        window.process_element(("a", 3), 2)
+        assert window.take_values() == [(0, 1, 1, 10), (0, 2, 2, 10)]
+        window.restart(parallelism=2)
+        window.process_watermark(20)
+        assert window.take_values() == [(10, 1, 3, 20)]
+
+
+def test_there_is_no_window_state_where_windows_are_merged() -> None:
+    window = harness(lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(5))).process(Counting()))
+    window.process_element(("a", 1), 1)
+    with pytest.raises(StateError, match="per-window state is not allowed"):
+        window.process_watermark(100)
+    window.close()
+
+
+# -- custom windows --------------------------------------------------------------------------------------------------------------
+
+
+class Named(Window):
+    """A window with a name, which never ends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def max_timestamp(self) -> int:
+        return 2**63 - 1
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and other.name == self.name
+
+
+class NamedSerializer(TypeSerializer[Named]):
+    def serialize(self, element: Named, stream: Any) -> None:
+        stream.write(element.name.encode())
+
+    def deserialize(self, stream: Any) -> Named:
+        return Named(stream.read().decode())
+
+
+class ByParity(WindowAssigner[Any, Named]):
+    def assign_windows(self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> Collection[Named]:
+        return [Named("odd" if element[1] % 2 else "even")]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        return CountTrigger.of(2)
+
+    def get_window_serializer(self) -> TypeSerializer[Named]:
+        return NamedSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class Name(ProcessWindowFunction[Any, Any, str, Named]):
+    def process(self, key: str, context: ProcessWindowFunction.Context[Named], elements: Iterable[Any]) -> Iterable[Any]:
+        yield context.window().name, [number for _, number in elements]
+
+
+def test_windows_of_ones_own_class_are_kept_by_their_serializer() -> None:
+    with harness(lambda keyed: keyed.window(ByParity()).process(Name())) as window:
+        for number in (1, 2):
+            window.process_element(("a", number))
+        window.restart(parallelism=2)
+        for number in (3, 4):
+            window.process_element(("a", number))
+        assert window.take_values() == [("odd", [1, 3]), ("even", [2, 4])]
+
+
+class OwnSessions(MergingWindowAssigner[Any, Any]):
+    """Sessions, written by the user."""
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Collection[Any]:
+        return EventTimeSessionWindows.with_gap(Time.milliseconds(10)).assign_windows(element, timestamp, context)
+
+    def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
+        EventTimeSessionWindows.with_gap(Time.milliseconds(10)).merge_windows(windows, callback)
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        return EventTimeTrigger()
+
+    def get_window_serializer(self) -> Any:
+        return EventTimeSessionWindows.with_gap(Time.milliseconds(10)).get_window_serializer()
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+def test_an_assigner_of_ones_own_may_merge_windows() -> None:
+    with harness(lambda keyed: keyed.window(OwnSessions()).aggregate(Sum(), WithWindow())) as window:
+        for timestamp in (0, 15, 8, 40, 40):
+            window.process_element(("a", 1), timestamp)
+        window.end_input()
+        assert window.take_output() == [(("a", 0, 25, 3, 3), 24), (("a", 40, 50, 2, 2), 49)]
+
+
+# -- evictors --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("evictor", "fired"),
+    [
+        (CountEvictor.of(2), [[1, 2], [3, 4]]),
+        (CountEvictor.of(1, True), [[1, 2], [2, 3, 4]]),
+        (TimeEvictor.of(Time.milliseconds(2)), [[1, 2], [3, 4]]),
+        (DeltaEvictor.of(2, lambda record, last: last[1] - record[1]), [[1, 2], [3, 4]]),
+    ],
+)
+def test_evictors_remove_records_for_good(evictor: Evictor[Any, Any], fired: list[list[int]]) -> None:
+    windows = harness(
+        lambda keyed: keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2)).evictor(evictor).apply(Numbers())
+    )
+    with windows as window:
+        for number in (1, 2):
+            window.process_element(("a", number), number)
+        window.lose_heap()
+        for number in (3, 4):
+            window.process_element(("a", number), number)
+        assert window.take_values() == [("a", numbers) for numbers in fired]
+
+
+def test_an_evictor_by_time_leaves_records_without_timestamps_alone() -> None:
+    def build(keyed: KeyedStream) -> DataStream:
+        windows = keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2))
+        return windows.evictor(TimeEvictor.of(Time.milliseconds(1))).apply(Numbers())
+
+    with harness(build) as window:
+        for number in (1, 2):
+            window.process_element(("a", number))
+        assert window.take_values() == [("a", [1, 2])]
+
+
+def test_reduce_and_aggregate_see_what_an_evictor_left() -> None:
+    def windows(keyed: KeyedStream) -> Any:
+        return keyed.window(TEN).evictor(CountEvictor.of(2))
+
+    for build, result in (
+        (lambda keyed: sum_of(windows(keyed)), ("a", 5)),
+        (lambda keyed: windows(keyed).aggregate(Sum(), WithWindow()), ("a", 0, 10, 5, 2)),
+    ):
+        with harness(build) as window:
+            for number in (1, 2, 3):
+                window.process_element(("a", number), number)
+            window.process_watermark(9)
+            assert window.take_output() == [(result, 9)]
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_times() -> None:
+    with pytest.raises(TypeError, match="must be a Time"):
+        TumblingEventTimeWindows.of(Duration.of_seconds(1))  # type: ignore[arg-type]
+
+
+def test_wrong_arguments_are_refused_when_the_job_is_built() -> None:
+    def refused(build: Callable[[KeyedStream], Any]) -> None:
+        with pytest.raises(TypeError):
+            harness(build)
+
+    refused(lambda keyed: keyed.window(5))  # type: ignore[arg-type]
+    refused(lambda keyed: keyed.window(TEN).trigger(TEN))  # type: ignore[arg-type]
+    refused(lambda keyed: keyed.window(TEN).apply(Counting()))  # type: ignore[arg-type]
+    refused(lambda keyed: keyed.window(TEN).process(Numbers()))  # type: ignore[arg-type]
+    refused(lambda keyed: keyed.window(TEN).aggregate(Sum(), Sum()))  # type: ignore[arg-type]
+    refused(lambda keyed: keyed.window(TEN).evictor(TEN))  # type: ignore[arg-type]
+    refused(lambda keyed: keyed.window(TEN).side_output_late_data("late"))  # type: ignore[arg-type]
+
+
+# -- overlapping windows ---------------------------------------------------------------------------------------------------------
+
+
+def sliding_by_processing_time(keyed: KeyedStream) -> DataStream:
+    assigner = SlidingProcessingTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))
+    return keyed.window(assigner).aggregate(Sum(), WithWindow())
+
+
+@pytest.mark.parametrize("share", ["false", "true"])
+@pytest.mark.parametrize("lose", ["nothing", "heap", "restore"])
+def test_sliding_processing_time_windows_fire_once_whatever_is_lost_between(lose: str, share: str) -> None:
+    window = harness(sliding_by_processing_time, parallelism=2, settings={"execution.windows.share-panes": share})
+    outputs = []
+    try:
+        for time in (1, 6, 12, 16):
+            window.set_processing_time(time)
+            for key in "abc":
+                window.process_element((key, time))
+            outputs += window.take_output()
+            if lose == "heap":
+                window.lose_heap()
+            elif lose == "restore":
+                snapshot = window.snapshot()
+                window.close()
+                window = window.restored(snapshot, parallelism=1)
+        window.set_processing_time(50)
+        outputs += window.take_output()
+    finally:
+        window.close()
+    expected = [
+        *[((-5, 5, 1, 1), 4), ((0, 10, 7, 2), 9), ((5, 15, 18, 2), 14)],
+        *[((10, 20, 28, 2), 19), ((15, 25, 16, 1), 24)],
+    ]
+    for key in "abc":
+        assert [(value[1:], time) for value, time in outputs if value[0] == key] == expected
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        ("false", [(("a", -5, 5, 2, 1), 4), (("a", 0, 10, 3, 2), 9)]),
+        ("true", [(("a", 0, 10, 3, 2), 9), (("a", 5, 15, 2, 1), 14)]),
+    ],
+)
+def test_a_record_at_the_last_millisecond_of_a_fired_processing_time_window_is_in_the_next_only_where_panes_are_shared(
+    share: str, expected: list[Any]
+) -> None:
+    with harness(sliding_by_processing_time, settings={"execution.windows.share-panes": share}) as window:
+        window.process_element(("a", 1))
+        window.set_processing_time(4)
+        assert window.take_output() == [(("a", -5, 5, 1, 1), 4)]
+        window.process_element(("a", 2))
+        window.set_processing_time(30)
+        assert window.take_output() == expected
+
+
+def test_a_record_at_the_last_millisecond_of_a_fired_tumbling_processing_time_window_fires_it_again() -> None:
+    assigner = TumblingProcessingTimeWindows.of(Time.milliseconds(10))
+    with harness(lambda keyed: keyed.window(assigner).aggregate(Sum(), WithWindow())) as window:
+        window.process_element(("a", 1))
+        window.set_processing_time(9)
+        window.process_element(("a", 2))
+        window.set_processing_time(30)
+        assert window.take_output() == [(("a", 0, 10, 1, 1), 9), (("a", 0, 10, 2, 1), 9)]

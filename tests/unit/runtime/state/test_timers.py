@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from flinkish.common.typeinfo import Types
+from flinkish.runtime.state.heap.timers import HeapTimerTable
+from flinkish.runtime.state.tables import TIMERS, TableMeta
+from flinkish.runtime.state.timers import InternalTimerService
+from tests.unit.runtime.state.harness import Slot
+
+META = TableMeta(kind=TIMERS, key_type=Types.STRING(), types=(), max_parallelism=16)
+
+
+class Timers:
+    """A timer service and what fired."""
+
+    def __init__(self) -> None:
+        self.table = HeapTimerTable(META)
+        self.service = InternalTimerService(self.table)
+        self.fired: list[tuple[int, Any, Any]] = []
+
+    def advance(self, timestamp: int) -> list[tuple[int, Any, Any]]:
+        self.fired = []
+        self.service.advance_watermark(timestamp, lambda *timer: self.fired.append(timer))
+        return self.fired
+
+
+@pytest.fixture
+def timers() -> Timers:
+    return Timers()
+
+
+def test_timers_fire_in_time_order_over_all_keys(timers: Timers) -> None:
+    for key, timestamp in (("a", 5), ("b", 1), ("c", 3), ("a", 1), ("d", 9)):
+        timers.service.register_event_time_timer(key, None, timestamp)
+    assert timers.advance(5) == [(1, "b", None), (1, "a", None), (3, "c", None), (5, "a", None)]
+    assert timers.advance(8) == []
+    assert timers.advance(9) == [(9, "d", None)]
+
+
+def test_a_timer_registered_twice_fires_once(timers: Timers) -> None:
+    for _ in range(2):
+        timers.service.register_event_time_timer("a", None, 5)
+    assert timers.service.num_event_time_timers() == 1
+    assert timers.advance(10) == [(5, "a", None)]
+    assert timers.advance(10) == []
+
+
+def test_one_key_has_timers_of_one_time_in_several_namespaces(timers: Timers) -> None:
+    for namespace in (None, (0, 10), (0, 20)):
+        timers.service.register_event_time_timer("a", namespace, 5)
+    timers.service.delete_event_time_timer("a", (0, 10), 5)
+    assert timers.advance(5) == [(5, "a", None), (5, "a", (0, 20))]
+
+
+def test_a_deleted_timer_does_not_fire_and_deleting_what_is_not_there_does_nothing(timers: Timers) -> None:
+    timers.service.register_event_time_timer("a", None, 5)
+    timers.service.delete_event_time_timer("a", None, 5)
+    timers.service.delete_event_time_timer("a", None, 5)
+    timers.service.delete_event_time_timer("b", None, 7)
+    assert timers.advance(10) == []
+
+
+def test_timers_registered_while_firing_fire_too_in_their_order(timers: Timers) -> None:
+    fired: list[tuple[int, str]] = []
+
+    def fire(timestamp: int, key: str, namespace: Any) -> None:
+        fired.append((timestamp, key))
+        if (timestamp, key) == (5, "a"):
+            timers.service.register_event_time_timer("late", None, 2)
+            timers.service.register_event_time_timer("next", None, 6)
+            timers.service.register_event_time_timer("beyond", None, 11)
+
+    timers.service.register_event_time_timer("a", None, 5)
+    timers.service.register_event_time_timer("b", None, 5)
+    timers.service.register_event_time_timer("c", None, 7)
+    timers.service.advance_watermark(10, fire)
+    assert fired == [(5, "a"), (2, "late"), (5, "b"), (6, "next"), (7, "c")]
+    assert timers.service.next_event_time() == 11
+
+
+def test_a_timer_may_register_itself_again_for_the_same_time(timers: Timers) -> None:
+    fired: list[int] = []
+
+    def fire(timestamp: int, key: str, namespace: Any) -> None:
+        fired.append(timestamp)
+        if len(fired) < 3:
+            timers.service.register_event_time_timer(key, None, timestamp)
+
+    timers.service.register_event_time_timer("a", None, 5)
+    timers.service.advance_watermark(5, fire)
+    assert fired == [5, 5, 5]
+
+
+def test_a_timer_may_delete_another_of_the_same_time(timers: Timers) -> None:
+    fired: list[str] = []
+
+    def fire(timestamp: int, key: str, namespace: Any) -> None:
+        fired.append(key)
+        timers.service.delete_event_time_timer("b", None, 5)
+
+    for key in "abc":
+        timers.service.register_event_time_timer(key, None, 5)
+    timers.service.advance_watermark(5, fire)
+    assert fired == ["a", "c"]
+
+
+def test_the_time_domains_are_apart(timers: Timers) -> None:
+    timers.service.register_event_time_timer("a", None, 5)
+    timers.service.register_processing_time_timer("a", None, 3)
+    assert timers.service.next_processing_time() == 3
+    assert timers.advance(10) == [(5, "a", None)]
+    timers.service.delete_processing_time_timer("a", None, 3)
+    assert timers.service.next_processing_time() is None
+
+
+def test_the_heap_does_not_grow_with_timers_that_are_moved(timers: Timers) -> None:
+    for timestamp in range(10_000):
+        timers.service.delete_event_time_timer("a", None, timestamp - 1)
+        timers.service.register_event_time_timer("a", None, timestamp)
+    assert len(timers.table.event_time._heap) < 2_000
+    assert timers.service.next_event_time() == 9_999
+
+
+def test_timers_survive_a_lost_heap_in_their_order(make_slot: Callable[..., Slot]) -> None:
+    slot = make_slot(key_type=Types.STRING())
+    slot.begin()
+    for key in "bac":
+        slot.backend.timer_service().register_event_time_timer(key, None, 5)
+    slot.backend.timer_service().register_processing_time_timer("p", None, 7)
+    slot.end()
+    slot.lose_heap()
+    slot.begin()
+    slot.backend.timer_service().delete_event_time_timer("a", None, 5)
+    slot.backend.timer_service().register_event_time_timer("a", None, 5)
+    slot.end()
+    slot.lose_heap()
+    fired: list[str] = []
+    slot.begin()
+    slot.backend.timer_service().advance_watermark(5, lambda timestamp, key, namespace: fired.append(key))
+    assert fired == ["b", "c", "a"]
+    slot.end()
+    slot.lose_heap()
+    assert slot.backend.timer_service().num_event_time_timers() == 0
+    assert slot.backend.timer_service().next_processing_time() == 7
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["register", "delete", "advance", "replay"]), st.sampled_from("abc"), st.integers(0, 12))
+    )
+)
+def test_timers_behave_as_a_sorted_set(steps: list[tuple[str, str, int]]) -> None:
+    timers = Timers()
+    replayed = Timers()
+    model: set[tuple[int, str]] = set()
+    for step, key, timestamp in steps:
+        if step == "register":
+            timers.service.register_event_time_timer(key, None, timestamp)
+            model.add((timestamp, key))
+        elif step == "delete":
+            timers.service.delete_event_time_timer(key, None, timestamp)
+            model.discard((timestamp, key))
+        elif step == "advance":
+            fired = [(at, fired_key) for at, fired_key, _ in timers.advance(timestamp)]
+            assert [at for at, _ in fired] == sorted(at for at, _ in fired)
+            assert set(fired) == {timer for timer in model if timer[0] <= timestamp}
+            assert len(fired) == len(set(fired))
+            model = {timer for timer in model if timer[0] > timestamp}
+        else:
+            changes = timers.table.take_changes()
+            if changes is not None:
+                replayed.table.apply(changes)
+            assert list(replayed.table.event_time) == list(timers.table.event_time)
+        assert timers.service.next_event_time() == min((at for at, _ in model), default=None)
+        assert timers.service.num_event_time_timers() == len(model)
