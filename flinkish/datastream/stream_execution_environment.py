@@ -296,7 +296,7 @@ class StreamExecutionEnvironment:
         is installed, and with a .py file the others of its folder can be imported too.
         """
         files = self._configuration.get(options.PYTHON_FILES)
-        path = _existing(file_path, "add_python_file")
+        path = _existing(file_path, "add_python_file", delimiters=_FILE_DELIMITER)
         # As in Flink the one added last comes first.
         self._configuration.set(options.PYTHON_FILES, path if not files else _FILE_DELIMITER.join([path, files]))
 
@@ -310,7 +310,7 @@ class StreamExecutionEnvironment:
         Differs from Flink: with `execution.engine: local`, and for what sources and sinks do on the driver, they come behind what
         is installed.
         """
-        value = _existing(requirements_file_path, "set_python_requirements")
+        value = _existing(requirements_file_path, "set_python_requirements", delimiters=_PARAMETER_DELIMITER)
         if requirements_cache_dir is not None:
             value += _PARAMETER_DELIMITER + _existing(requirements_cache_dir, "set_python_requirements")
         self._configuration.set(options.PYTHON_REQUIREMENTS, value)
@@ -321,7 +321,7 @@ class StreamExecutionEnvironment:
         Differs from Flink: with `execution.engine: local` the tasks run in this process, whose working folder is another one
         while they do.
         """
-        value = _existing(archive_path, "add_python_archive")
+        value = _existing(archive_path, "add_python_archive", delimiters=_FILE_DELIMITER + _PARAMETER_DELIMITER)
         if target_dir is not None:
             value += _PARAMETER_DELIMITER + target_dir
         archives = self._configuration.get(options.PYTHON_ARCHIVES)
@@ -615,9 +615,16 @@ def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> 
         )
 
 
-def _existing(path: object, method: str) -> str:
+def _existing(path: object, method: str, *, delimiters: str = "") -> str:
+    """Return a path that is there; `delimiters` separate paths in the key that it is kept in, as in Flink."""
     if not isinstance(path, str) or not path:
         raise InvalidArgumentError(f"{method}() needs a path; got {path!r}.")
+    for character in delimiters:
+        if character in path:
+            raise InvalidProgramError(
+                f"{method}({path!r}): {character!r} separates paths here, as in Flink, and cannot be in one.",
+                hint="rename the file, or copy it.",
+            )
     if not location(path).scheme and not os.path.exists(path):
         raise InvalidProgramError(f"{method}({path!r}): there is no such file or folder ({os.path.abspath(path)}).")
     return path

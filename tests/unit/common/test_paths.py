@@ -10,6 +10,7 @@ from flinkish.checkpoint.paths import local_path as checkpoint_folder
 from flinkish.common import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.common.paths import Location, as_flink_shows, location
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system.paths import local_path as file_path
 from flinkish.engine.spark.settings import local_path as jar_path
 from flinkish.engine.support import _check_jars
@@ -75,3 +76,17 @@ def test_a_place_that_is_no_folder_is_no_relative_path(text: str) -> None:
     assert not location(as_flink_shows(text)).is_local
     with pytest.raises(ConfigurationError, match="checkpoints are kept in folders"):
         checkpoint_folder(as_flink_shows(text), key="the key")
+
+
+def test_a_path_with_a_character_that_separates_paths_is_refused(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment(Configuration())
+    for name in ("a#b.zip", "a,b.zip"):
+        (tmp_path / name).touch()
+
+    for add in (env.add_python_archive, env.set_python_requirements):
+        with pytest.raises(InvalidProgramError, match=r"a#b\.zip'\): '#' separates paths here"):
+            add(f"{tmp_path}/a#b.zip")
+    for add in (env.add_python_archive, env.add_python_file):
+        with pytest.raises(InvalidProgramError, match=r"a,b\.zip'\): ',' separates paths here"):
+            add(f"{tmp_path}/a,b.zip")
+    env.add_python_file(f"{tmp_path}/a#b.zip")
