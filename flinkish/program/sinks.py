@@ -71,8 +71,9 @@ class SinkWriterContext(Protocol):
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return operator state of this writer, redistributed round-robin when the parallelism changes.
 
-        A writer keeps everything it has to remember in such state: it is current at the end of each epoch, in each
-        checkpoint, and when the epoch is run again in another process.
+        A writer keeps everything it has to remember in such state, and brings it up to date in two places: in `end_epoch`, for
+        an epoch that another process goes on from, and in `flush` or `prepare_commit`, as a checkpoint takes it right after them.
+        What was prepared to be committed must not be in it any more, or it is written a second time after a restore.
         """
         ...
 

@@ -364,6 +364,7 @@ class StagingWriter(SinkWriter[Any, Staged]):
         path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
         self.ready.append(Staged(str(path), len(self.lines)))
         self.lines = []
+        self.state.clear()
 
     def prepare_commit(self) -> Sequence[Staged]:
         ready, self.ready = self.ready, []
