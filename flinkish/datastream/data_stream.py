@@ -338,7 +338,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
                 raise InvalidProgramError(f"project({index}): the records have {len(fields)} fields, 0 to {len(fields) - 1}.")
         return self._one_input(
             "Projection",
-            operators.MapConfig(function=_Projection(field_indexes)),
+            operators.MapConfig(function=_Projection(field_indexes), projects=True),
             Types.TUPLE([fields[index] for index in field_indexes]),
             keyed=False,
         )

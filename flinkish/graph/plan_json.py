@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.stream_graph import NodeId, StreamGraph, StreamNode
-from flinkish.program.operators import SinkConfig, SourceConfig
+from flinkish.program.operators import MapConfig, SinkConfig, SourceConfig, TimestampsAndWatermarksConfig
 
 
 class _Predecessor(TypedDict):
@@ -31,7 +31,7 @@ def plan_json(stream_graph: StreamGraph) -> str:
     """Return the nodes in topological order with their predecessors.
 
     As in PyFlink, operators between sources and sinks that are chained one to one show as one node, `Map, Filter`; its id is
-    that of the last.
+    that of the last. Projections and Timestamps/Watermarks stand alone, as PyFlink merges only what runs in Python.
     """
     last_of = _merged(stream_graph)
     groups: dict[NodeId, list[StreamNode]] = {}
@@ -52,15 +52,22 @@ def _merged(stream_graph: StreamGraph) -> Mapping[NodeId, NodeId]:
     next_of: dict[NodeId, NodeId] = {}
     for vertex in build_job_graph(stream_graph).vertices.values():
         for edge in vertex.chain_edges:
-            ends = isinstance(stream_graph.nodes[edge.source].operator, SourceConfig) or isinstance(
-                stream_graph.nodes[edge.target].operator, SinkConfig
-            )
-            if readers[edge.source] == 1 and edge.side_output is None and not ends:
+            alone = any(map(_stands_alone, (stream_graph.nodes[edge.source], stream_graph.nodes[edge.target])))
+            if readers[edge.source] == 1 and edge.side_output is None and not alone:
                 next_of[edge.source] = edge.target
     last_of: dict[NodeId, NodeId] = {}
     for node in reversed(list(stream_graph.nodes)):
         last_of[node] = last_of[next_of[node]] if node in next_of else node
     return last_of
+
+
+def _stands_alone(node: StreamNode) -> bool:
+    """Return whether an operator is written in Java in PyFlink, so that it is not merged with others."""
+    match node.operator:
+        case SourceConfig() | SinkConfig() | TimestampsAndWatermarksConfig() | MapConfig(projects=True):
+            return True
+        case _:
+            return False
 
 
 def _node_json(last: NodeId, group: list[StreamNode], predecessors: list[_Predecessor]) -> _NodeJson:

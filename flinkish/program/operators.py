@@ -54,6 +54,8 @@ class SourceConfig(OperatorConfig):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapConfig(OperatorConfig):
     function: MapFunction
+    #: Whether it is a projection: it runs like any map, but the plan shows it as Flink does.
+    projects: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph_generator import generate
 from tests.unit.graph.programs import ProgramBuilder
@@ -51,6 +53,33 @@ def test_operators_chained_one_to_one_show_as_one_node() -> None:
     shown = nodes(build)
     assert [node["type"] for node in shown] == ["Source: Numbers", "Map, Filter", "KEYED PROCESS"]
     assert shown[2]["predecessors"] == [{"id": filtered, "ship_strategy": "HASH", "side": "second"}]
+
+
+def test_what_pyflink_runs_in_java_stands_alone() -> None:
+    """The nodes and edges are those of PyFlink 2.3.0."""
+    env = StreamExecutionEnvironment(Configuration.from_dict({"parallelism.default": "1"}))
+    number = Types.TUPLE([Types.INT()])
+    stream = env.from_collection([(1, 2)], Types.TUPLE([Types.INT(), Types.INT()]))
+    stream.map(lambda pair: pair, Types.TUPLE([Types.INT(), Types.INT()])).project(1).map(lambda one: one, number).filter(
+        lambda one: True
+    ).print()
+    stream.map(lambda pair: pair, number).assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks()).map(
+        lambda one: one, number
+    ).print()
+
+    shown = json.loads(env.get_execution_plan())["nodes"]
+    names = {node["id"]: node["type"] for node in shown}
+
+    assert sorted((names[before["id"]], node["type"]) for node in shown for before in node.get("predecessors", ())) == [
+        ("Map", "Projection"),
+        ("Map", "Sink: Print to Std. Out"),
+        ("Map", "Timestamps/Watermarks"),
+        ("Map, Filter", "Sink: Print to Std. Out"),
+        ("Projection", "Map, Filter"),
+        ("Source: Collection Source", "Map"),
+        ("Source: Collection Source", "Map"),
+        ("Timestamps/Watermarks", "Map"),
+    ]
 
 
 def test_an_operator_with_two_readers_is_not_merged_with_either() -> None:
