@@ -19,8 +19,9 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.async_retry_predicates import has_exception_predicate
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import fail_once
+from tests.kit.results import collect
 
 TIMEOUT = Time.seconds(60)
 
@@ -103,17 +104,16 @@ def test_a_call_that_times_out_fails_the_job_unless_timeout_gives_a_result(env: 
 
 
 def test_nothing_is_lost_or_repeated_by_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
-    class FailOnce(AsyncFunction):
-        """Fails once in the whole life of the job, when the marker file is not there yet."""
+    class Failing(AsyncFunction):
+        """Fails once in all attempts."""
 
-        def __init__(self, marker: Path) -> None:
-            self.marker = marker
+        def __init__(self, markers: Path) -> None:
+            self.markers = markers
 
         async def async_invoke(self, value: int) -> list[int]:
             await asyncio.sleep(0)
-            if value == 300 and not self.marker.exists():
-                self.marker.write_text("failed", encoding="utf-8")
-                raise RuntimeError("once")
+            if value == 300:
+                fail_once(self.markers, value)
             return [value]
 
     env = make_env(
@@ -127,6 +127,6 @@ def test_nothing_is_lost_or_repeated_by_a_failure(make_env: MakeEnvironment, tmp
         }
     )
     numbers = env.from_source(NumberSequenceSource(0, 599), WatermarkStrategy.no_watermarks(), "numbers")
-    results = collect(AsyncDataStream.unordered_wait(numbers, FailOnce(tmp_path / "failed"), TIMEOUT, 7).rebalance())
+    results = collect(AsyncDataStream.unordered_wait(numbers, Failing(tmp_path / "failed"), TIMEOUT, 7).rebalance())
     assert (tmp_path / "failed").exists()
     assert sorted(results) == list(range(600))

@@ -31,8 +31,8 @@ from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, Reco
 from flinkish.datastream.connectors.socket import SocketSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.results import collect
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 FLIGHT = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.INT()])

@@ -9,7 +9,6 @@ import pytest
 
 from flinkish.common import Configuration, Time, Types, WatermarkStrategy
 from flinkish.common.errors import CheckpointError, ConfigurationError, InvalidProgramError, UnsupportedError
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
     BroadcastProcessFunction,
     DataStream,
@@ -28,18 +27,14 @@ from flinkish.datastream.window import (
     SlidingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import Second
+from tests.kit.results import collect
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RECORDS = [("b", 5), ("a", 3), ("c", 1), ("a", 1), ("b", 2), ("a", 2)]
 PAIR_OF_LONGS = Types.TUPLE([Types.LONG(), Types.LONG()])
 LAST = 2**63 - 1
-
-
-class Second(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return value[1]
 
 
 @pytest.fixture

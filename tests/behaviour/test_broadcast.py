@@ -22,8 +22,8 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import FlatMapFunction
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.results import collect
 
 NAMES = MapStateDescriptor("names", Types.LONG(), Types.STRING())
 _PATH = "execution.state-recovery.path"

@@ -9,18 +9,13 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, MapFunction, OutputTag, RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.datastream.functions import ProcessFunction
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import Second
+from tests.kit.results import collect
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
-
-
-class Second(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return value[1]
 
 
 class Computing(MapFunction):

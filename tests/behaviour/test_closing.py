@@ -15,9 +15,9 @@ from flinkish.datastream.connectors.base import Sink, SinkWriter, SinkWriterCont
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
-from tests.recovery.processes import wait_until
+from tests.kit.results import collect
+from tests.kit.waiting import wait_until
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 RESTARTING = {

@@ -16,8 +16,8 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.errors import DependencyError, InvalidProgramError, UnsupportedError
 from flinkish.datastream import StreamExecutionEnvironment
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.results import collect
 
 
 @pytest.fixture(autouse=True)

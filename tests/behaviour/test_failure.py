@@ -14,8 +14,8 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.results import collect
 
 
 def test_the_error_of_a_failed_job_holds_the_users_message_and_traceback(env: StreamExecutionEnvironment) -> None:

@@ -48,9 +48,10 @@ from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime import faults
 from flinkish.table import DataTypes
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
-from tests.recovery.conftest import wait_for_checkpoints
+from tests.kit.functions import FailOnce
+from tests.kit.results import collect, visible
+from tests.kit.waiting import wait_for_checkpoints
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 ROWS = 200
@@ -76,30 +77,12 @@ def name_of(number: int) -> str:
 RECORDS = [{"id": i, "name": name_of(i)} for i in range(ROWS)]
 
 
-class FailOnce(MapFunction):
-    """Fails at some ids, at each once in all attempts."""
-
-    def __init__(self, markers: Path, *ids: int) -> None:
-        self._markers = markers
-        self._ids = ids
-
-    def map(self, value: Any) -> Any:
-        number = value if isinstance(value, int) else value["id"]
-        if number in self._ids:
-            marker = self._markers / str(number)
-            if not marker.exists():
-                marker.touch()
-                raise RuntimeError(f"once at {number}")
-        return value
+def id_of(record: Any) -> Any:
+    return record["id"]
 
 
 def environment(make_env: MakeEnvironment, folder: Path, **settings: Any) -> StreamExecutionEnvironment:
-    (folder / "failed").mkdir()
     return make_env(settings={**RESTARTING, "execution.checkpointing.dir": folder / "checkpoints", **settings})
-
-
-def visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
 # Formats.
@@ -204,7 +187,7 @@ def run(env: StreamExecutionEnvironment, folder: Path, *names: str) -> None:
         case.write(folder / name / "in")
         stream = case.source(env, str(folder / name / "in"))
         assert stream.get_type() == case.type_info
-        stream.map(FailOnce(folder / "failed", 60, 150), case.type_info).sink_to(case.sink(str(folder / name / "out")))
+        stream.map(FailOnce(folder / "failed", 60, 150, of=id_of), case.type_info).sink_to(case.sink(str(folder / name / "out")))
     env.execute()
     assert {path.name for path in (folder / "failed").iterdir()} == {"60", "150"}
     for name in names:
@@ -364,7 +347,7 @@ def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnviro
         .build()
     )
     stream = env.from_source(source, NO_WATERMARKS, "hybrid")
-    found = collect(stream.map(FailOnce(tmp_path / "failed", *failures), of_id))
+    found = collect(stream.map(FailOnce(tmp_path / "failed", *failures, of=id_of), of_id))
     assert len(list((tmp_path / "failed").iterdir())) == len(failures)
     numbers = [row.id for row in found]
     assert sorted(numbers) == list(range(300))

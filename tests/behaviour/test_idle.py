@@ -16,7 +16,7 @@ from flinkish.datastream import CloseableIterator, SourceFunction, StreamExecuti
 from flinkish.datastream.functions import KeyedProcessFunction
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.conftest import MakeEnvironment
-from tests.recovery.processes import wait_until
+from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.parametrize("engine", [pytest.param("spark", marks=pytest.mark.spark)], indirect=True)
 

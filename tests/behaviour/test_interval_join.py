@@ -8,17 +8,12 @@ from typing import Any
 import pytest
 
 from flinkish.common import Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from tests.behaviour.test_operators import collect
 from tests.behaviour.test_time import PUNCTUATED
 from tests.conftest import MakeEnvironment
-
-
-class Itself(TimestampAssigner):
-    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
-        return value
+from tests.kit.functions import Itself, fail_once
+from tests.kit.results import collect
 
 
 class Pair(ProcessJoinFunction):
@@ -26,17 +21,16 @@ class Pair(ProcessJoinFunction):
         yield left, right, ctx.get_timestamp()
 
 
-class FailOnce(Pair):
-    """Fails once in the whole life of the job, when the marker file is not there yet."""
+class FailingPair(Pair):
+    """Fails at a record of the left side, once in all attempts."""
 
-    def __init__(self, marker: Path, at: int) -> None:
-        self.marker = marker
+    def __init__(self, markers: Path, at: int) -> None:
+        self.markers = markers
         self.at = at
 
     def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any:
-        if left == self.at and not self.marker.exists():
-            self.marker.write_text("failed", encoding="utf-8")
-            raise RuntimeError("once")
+        if left == self.at:
+            fail_once(self.markers, left)
         return super().process_element(left, right, ctx)
 
 
@@ -101,7 +95,7 @@ def test_what_waits_for_partners_survives_a_failure(make_env: MakeEnvironment, t
     left, right = (numbers(env, 599).key_by(lambda number: number % 3, Types.LONG()) for _ in range(2))
     marker = tmp_path / "failed"
     join = left.interval_join(right).between(Time.milliseconds(-6), Time.milliseconds(3))
-    results = collect(join.process(FailOnce(marker, 300)))
+    results = collect(join.process(FailingPair(marker, 300)))
     assert marker.exists()
     assert sorted(results) == sorted(expected(599))
 

@@ -20,11 +20,7 @@ from flinkish.datastream.functions import (
     ReduceFunction,
     RuntimeContext,
 )
-
-
-def collect(stream: Any) -> list[Any]:
-    with stream.execute_and_collect() as results:
-        return list(results)
+from tests.kit.results import collect
 
 
 class PlusOne(MapFunction):

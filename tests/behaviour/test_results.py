@@ -43,7 +43,7 @@ from flinkish.datastream.state import MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.datastream.window_join import CoGroupFunction, FlatJoinFunction
 from tests.behaviour.test_bad_input import failure_of, local_env
-from tests.behaviour.test_operators import collect
+from tests.kit.results import collect
 
 ONE_RECORD = ["ab", b"ab", {"k": 1}, Row(1, 2), pd.DataFrame({"a": [1]})]
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.STRING())

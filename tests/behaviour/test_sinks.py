@@ -37,12 +37,12 @@ from flinkish.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
-from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.testing.tables import assert_delta_table_equal, assert_tables_equal
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
-from tests.recovery.processes import wait_until
+from tests.kit.functions import FailOnce
+from tests.kit.results import collect, visible
+from tests.kit.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,20 +55,6 @@ RESTARTING = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.delay": "1 ms",
 }
-
-
-class FailOnce(MapFunction):
-    """Fails at a number if the marker file is not there yet."""
-
-    def __init__(self, number: int, marker: Path) -> None:
-        self._number = number
-        self._marker = marker
-
-    def map(self, value: int) -> int:
-        if value == self._number and not self._marker.exists():
-            self._marker.touch()
-            raise RuntimeError("once")
-        return value
 
 
 def endless(env: StreamExecutionEnvironment) -> Any:
@@ -104,10 +90,6 @@ def test_floats_are_collected_with_the_decimals_that_they_were_written_with(env:
 
 
 # FileSink
-
-
-def visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
 
 
 def test_row_files_of_a_bounded_job_are_finished_at_its_end(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
@@ -205,7 +187,7 @@ def test_files_are_read_and_written_once_each_after_a_restart(make_env: MakeEnvi
         .build()
     )
     numbers_read = env.from_source(source, NO_WATERMARKS, "numbers").map(int, Types.LONG())
-    numbers_read.map(FailOnce(180, marker), Types.LONG()).sink_to(sink)
+    numbers_read.map(FailOnce(marker, 180), Types.LONG()).sink_to(sink)
     env.execute()
     assert marker.exists()
     lines = [line for path in visible(tmp_path / "out") for line in path.read_text(encoding="utf-8").split()]
@@ -286,7 +268,7 @@ def test_spark_reads_every_type_of_a_table_that_was_written(spark_session: Spark
 def test_tuples_go_into_a_table_by_position_once_each_after_a_restart(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(settings={**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"})
     path, marker = str(tmp_path / "table"), tmp_path / "failed"
-    numbers = env.generate_sequence(0, 199).map(FailOnce(180, marker), Types.LONG())
+    numbers = env.generate_sequence(0, 199).map(FailOnce(marker, 180), Types.LONG())
     pairs = numbers.map(lambda number: (number, number % 3), Types.TUPLE([Types.LONG(), Types.INT()]))
     pairs.sink_to(DeltaSink.for_table(path).with_field_names("number", "third").with_partition_columns("third").build())
     env.execute()
@@ -389,11 +371,10 @@ def test_a_two_phase_commit_sink_of_the_users_own_is_exact(make_env: MakeEnviron
     settings = {**RESTARTING, "execution.checkpointing.dir": tmp_path / "checkpoints"} if checkpoints else {}
     env = make_env(settings=settings)
     marker = tmp_path / "failed"
-    if not checkpoints:
-        marker.touch()
-    env.generate_sequence(0, 199).map(FailOnce(180, marker), Types.LONG()).sink_to(StagingSink(tmp_path)).name("Staging")
+    failures = (180,) if checkpoints else ()
+    env.generate_sequence(0, 199).map(FailOnce(marker, *failures), Types.LONG()).sink_to(StagingSink(tmp_path)).name("Staging")
     env.execute()
-    assert marker.exists()
+    assert marker.exists() is checkpoints
     files = visible(tmp_path / "out")
     assert len(files) >= 2
     written = [path.read_text(encoding="utf-8").split() for path in files]

@@ -36,8 +36,9 @@ from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumerato
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction, ProcessFunction, SourceFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import FailOnce, Itself
+from tests.kit.results import collect
 
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 FLIGHT = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.INT()])
@@ -182,17 +183,12 @@ def test_files_that_arrive_while_the_job_runs_are_read(env: StreamExecutionEnvir
         assert take(lines, 2) == ["d", "e"]
 
 
-class LineTime(TimestampAssigner):
-    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
-        return int(value)
-
-
 def test_windows_over_a_watched_folder_fire_also_while_a_reader_has_no_file(
     env: StreamExecutionEnvironment, tmp_path: Path
 ) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(300))
     arrive(tmp_path, "first", ["1", "2", "11"])
-    lines = env.from_source(watched(tmp_path), strategy.with_timestamp_assigner(LineTime()), "lines")
+    lines = env.from_source(watched(tmp_path), strategy.with_timestamp_assigner(Itself()), "lines")
     windows = lines.map(int, Types.LONG()).window_all(TumblingEventTimeWindows.of(Time.milliseconds(10)))
     with windows.reduce(lambda a, b: a + b).execute_and_collect() as sums:
         assert take(sums, 1) == [3]
@@ -338,20 +334,6 @@ class LettersSource(Source[str, Letters, tuple[Letters, ...]]):
         return Types.STRING()
 
 
-class FailOnce(MapFunction):
-    """Fails at a letter if the marker file is not there yet."""
-
-    def __init__(self, letter: str, marker: Path) -> None:
-        self._letter = letter
-        self._marker = marker
-
-    def map(self, value: Any) -> Any:
-        if value[0] == self._letter and not self._marker.exists():
-            self._marker.touch()
-            raise RuntimeError("once")
-        return value
-
-
 class WithTimestamp(ProcessFunction):
     def process_element(self, value: str, ctx: ProcessFunction.Context) -> Any:
         yield value, ctx.timestamp()
@@ -369,7 +351,7 @@ def test_a_source_of_the_users_own_goes_on_where_its_splits_stood(make_env: Make
     )
     marker = tmp_path / "failed"
     letters = env.from_source(LettersSource("abcdefghijk", "ABCDEFG", "xyz"), NO_WATERMARKS, "letters")
-    found = collect(letters.process(WithTimestamp()).map(FailOnce("h", marker)))
+    found = collect(letters.process(WithTimestamp()).map(FailOnce(marker, "h", of=lambda pair: pair[0])))
     assert marker.exists()
     expected = [(letter, index * 1000) for text in ("abcdefghijk", "ABCDEFG", "xyz") for index, letter in enumerate(text)]
     assert sorted(found) == sorted(expected)

@@ -25,7 +25,8 @@ from flinkish.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from tests.behaviour.test_operators import collect
+from tests.kit.functions import CountByKey
+from tests.kit.results import collect
 
 RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
 
@@ -33,15 +34,6 @@ RECORDS = [("a", 1), ("b", 10), ("a", 2), ("b", 20), ("a", 3)]
 def run(env: StreamExecutionEnvironment, function: KeyedProcessFunction, records: list[Any] = RECORDS) -> list[Any]:
     stream = env.from_collection(records).key_by(lambda value: value[0], key_type=Types.STRING())
     return sorted(collect(stream.process(function)))
-
-
-class CountByKey(KeyedProcessFunction):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
-        self.count.update((self.count.value() or 0) + 1)
-        yield repr(ctx.get_current_key()), self.count.value()
 
 
 def test_keys_are_equal_by_what_they_hold_however_python_compares_them(env: StreamExecutionEnvironment) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from flinkish.common import Types, WatermarkStrategy
-from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
-from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.conftest import MakeEnvironment
-from tests.recovery.conftest import wait_for_checkpoints
+from tests.kit.functions import CountByKey
+from tests.kit.waiting import wait_for_checkpoints
 from tests.unit.docs.pages import PAGES_FOLDER, blocks
 
 if TYPE_CHECKING:
@@ -23,15 +22,6 @@ if TYPE_CHECKING:
 _PAGE = PAGES_FOLDER / "checkpoints.md"
 #: The job's folder on it.
 _FOLDER = "/var/lib/flinkish/checkpoints/2a4cef7b20094307a4b3651d4d303917"
-
-
-class Count(KeyedProcessFunction):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Any:
-        self.count.update((self.count.value() or 0) + 1)
-        return ()
 
 
 @pytest.mark.spark
@@ -48,7 +38,7 @@ def test_the_statements_of_the_documentation_read_state_and_history(
     }
     env = make_env(2, settings)
     numbers = env.from_source(NumberSequenceSource(1, 10**9), WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-    counts = numbers.key_by(lambda number: "odd" if number % 2 else "even", Types.STRING()).process(Count()).uid("count")
+    counts = numbers.key_by(lambda number: "odd" if number % 2 else "even", Types.STRING()).process(CountByKey()).uid("count")
     counts.sink_to(DiscardingSink()).uid("sink")
     client = cast(EmbeddedJobClient, env.execute_async())
     wait_for_checkpoints(client, 5)

@@ -6,7 +6,6 @@ import threading
 from typing import Any
 
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, TimeDomain
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.functions import (
@@ -18,27 +17,11 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import Punctuated, Second
+from tests.kit.results import collect
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-
-
-class Second(TimestampAssigner):
-    """The second field is the event time."""
-
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[1])
-
-
-class Punctuated(WatermarkGenerator):
-    """A watermark after each record."""
-
-    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        output.emit_watermark(timestamp)
-
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        pass
 
 
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5)).with_timestamp_assigner(Second())

@@ -14,8 +14,8 @@ from flinkish.datastream.functions import MapFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.datastream.window_join import CoGroupFunction, FlatJoinFunction, JoinFunction
 from flinkish.testing import TwoInputHarness
-from tests.behaviour.test_operators import collect
-from tests.behaviour.test_windows import Second
+from tests.kit.functions import Second
+from tests.kit.results import collect
 
 LEFT = Types.TUPLE([Types.STRING(), Types.LONG()])
 RIGHT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()])

@@ -10,7 +10,6 @@ import pytest
 
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
-from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import (
     AllWindowFunction,
     OutputTag,
@@ -20,7 +19,7 @@ from flinkish.datastream import (
     TimeWindow,
     WindowFunction,
 )
-from flinkish.datastream.functions import AggregateFunction, MapFunction
+from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     CountWindow,
@@ -31,25 +30,11 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from tests.behaviour.test_operators import collect
 from tests.conftest import MakeEnvironment
+from tests.kit.functions import FailOnce, Punctuated, Second
+from tests.kit.results import collect
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.INT()])
-
-
-class Second(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[1])
-
-
-class Punctuated(WatermarkGenerator):
-    """A watermark after each record."""
-
-    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        output.emit_watermark(timestamp)
-
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        pass
 
 
 MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
@@ -235,20 +220,6 @@ class Number(AggregateFunction):
         return acc_a + acc_b
 
 
-class FailOnce(MapFunction):
-    """Fails with a record, once in the whole life of the job."""
-
-    def __init__(self, marker: Path, at: int) -> None:
-        self.marker = marker
-        self.at = at
-
-    def map(self, value: Any) -> Any:
-        if value == self.at and not self.marker.exists():
-            self.marker.write_text("failed", encoding="utf-8")
-            raise RuntimeError("once")
-        return f"k{value % 3}", value
-
-
 def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Path) -> None:
     from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 
@@ -265,7 +236,8 @@ def test_open_windows_survive_a_failure(make_env: MakeEnvironment, tmp_path: Pat
     numbers = env.from_source(NumberSequenceSource(0, 499), WatermarkStrategy.no_watermarks(), "numbers").set_parallelism(1)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5)).with_timestamp_assigner(Second())
     marker = tmp_path / "failed"
-    records = numbers.map(FailOnce(marker, 300), PAIRS).assign_timestamps_and_watermarks(strategy)
+    pairs = numbers.map(FailOnce(marker, 300)).map(lambda number: (f"k{number % 3}", number), PAIRS)
+    records = pairs.assign_timestamps_and_watermarks(strategy)
     windows = records.key_by(lambda record: record[0], Types.STRING()).window(
         SlidingEventTimeWindows.of(Time.milliseconds(100), Time.milliseconds(50))
     )

@@ -12,7 +12,6 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.conftest import MakeEnvironment
 from tests.recovery import keyed_timers_job
-from tests.recovery.processes import wait_until
 
 Start = Callable[..., EmbeddedJobClient]
 
@@ -57,15 +56,3 @@ def start(make_job_env: MakeEnvironment, tmp_path: Path) -> Iterator[Start]:
     yield begin
     for client in clients:
         client.cancel().result(30)
-
-
-def completed(client: EmbeddedJobClient) -> int:
-    """Return how many checkpoints a job has completed."""
-    return client.job_master.checkpoints.figures().counts.completed
-
-
-def wait_for_checkpoints(client: EmbeddedJobClient, count: int = 3) -> None:
-    """Wait until a job has completed so many checkpoints; it must still run then."""
-    status = client.get_job_status
-    wait_until(f"{count} checkpoints", lambda: completed(client) >= count or status().result().is_terminal_state(), 60)
-    assert not status().result().is_terminal_state(), client.get_job_execution_result().exception()

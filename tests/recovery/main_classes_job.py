@@ -213,7 +213,7 @@ class Half:
         return self.reading.number / 2
 
 
-class FailOnce(MapFunction):
+class FailOnceCommitted(MapFunction):
     """Fails once something is committed, and says that it is enough when it runs again."""
 
     def __init__(self, folder: Path) -> None:
@@ -258,7 +258,7 @@ def run(engine: str, folder: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
     numbers = env.from_source(NumberSource(folder), WatermarkStrategy.no_watermarks(), "numbers")
-    counted = numbers.map(FailOnce(folder)).key_by(lambda value: remainder(value.number)).process(Count())
+    counted = numbers.map(FailOnceCommitted(folder)).key_by(lambda value: remainder(value.number)).process(Count())
     counted.sink_to(FileOfNumbers(folder))
     env.execute("classes of the script")
     assert (folder / "failed").exists(), "the job did not fail"

@@ -18,25 +18,12 @@ from pathlib import Path
 import psutil
 
 from flinkish.common.ids import random_id
+from tests.kit.waiting import wait_until
 
-_POLL = threading.Event()
 _ROOT = Path(__file__).resolve().parents[2]
 _SHARED_MEMORY = Path("/dev/shm")
 #: In the environment of every process of a job, so that all are found, whatever session they are in.
 _MARK = "FLINKISH_TEST_JOB"
-
-
-def wait_until(what: str, condition: Callable[[], bool], timeout: float = 120.0, job: Job | None = None) -> None:
-    """Wait for a condition; on the deadline, or if the job ends before, fail with the job's output and its processes."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        ended = job is not None and job.process.poll() is not None
-        if ended and condition():
-            return
-        if ended or time.monotonic() > deadline:
-            why = "the job ended before" if ended else f"not within {timeout:.0f} s"
-            raise AssertionError(f"{why}: {what}{'' if job is None else job.report()}")
-        _POLL.wait(0.02)
 
 
 class Job:
@@ -125,8 +112,12 @@ class Job:
             self.signal_all(signal.SIGKILL)
             # Not psutil's wait: that would take the exit status away from the Popen object.
             self.process.poll()
-            _POLL.wait(0.02)
+            threading.Event().wait(0.02)
         self.process.wait(timeout=20)
+
+    def wait_until(self, what: str, condition: Callable[[], bool], timeout: float = 120.0) -> None:
+        """Wait for a condition; on the deadline, or if the job ends before, fail with the job's output and its processes."""
+        wait_until(what, condition, timeout, ended=lambda: self.process.poll() is not None, report=self.report)
 
     def finish(self, timeout: float = 180.0) -> int:
         """Wait for the job to end by itself and return its exit status."""
@@ -144,7 +135,7 @@ class Job:
 
     def assert_nothing_left(self, timeout: float = 15.0, *, but: str = "") -> None:
         """All processes end, and no temporary folder is left, but for such as `but` is a pattern of."""
-        wait_until("no process is left", lambda: not self.members(), timeout, job=None)
+        wait_until("no process is left", lambda: not self.members(), timeout)
         left = self.folders_left()
         assert [folder for folder in left if not but or not re.search(but, folder)] == []
 

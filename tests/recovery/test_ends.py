@@ -16,9 +16,10 @@ import pytest
 from flinkish.common.errors import JobCancelledError
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit.waiting import wait_for_checkpoints
 from tests.recovery import keyed_timers_job
-from tests.recovery.conftest import Start, wait_for_checkpoints
-from tests.recovery.processes import Job, running, wait_until
+from tests.recovery.conftest import Start
+from tests.recovery.processes import Job, running
 from tests.recovery.verifier import Findings, assert_golden, compare, table_rows
 
 _WITHIN = 10.0
@@ -55,7 +56,7 @@ def assert_ends_quietly(job: Job, number: signal.Signals) -> None:
 def test_a_signal_suspends_a_job_and_the_same_command_goes_on(number: signal.Signals, code: int, tmp_path: Path) -> None:
     command = ["--engine=local", f"--output={tmp_path}", _HA]
     with running(*command, "--pause=0.01", log=tmp_path / "log") as job:
-        wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0, job=job)
+        job.wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0)
         assert_ends_quietly(job, number)
         assert (job.process.returncode, job.output()) == (code, "")
     findings = compare(table_rows(tmp_path / "table"), keyed_timers_job.expected(), ordered=False)
@@ -84,7 +85,7 @@ def test_a_signal_in_the_middle_of_user_code_that_blocks_ends_the_job(
     # Slots of the local engine share a process: level 1 begins with the third call there, else with the second.
     fault = "P3:sleep=1:nth=3" if on == "local" else "P3:sleep=1:nth=2"
     with running(*command, "--pause=600", log=tmp_path / "log", fault=f"{fault}:once={marker}", launcher=launcher) as job:
-        wait_until("user code runs", marker.exists, job=job)
+        job.wait_until("user code runs", marker.exists)
         assert_ends_quietly(job, number)
 
 

@@ -15,11 +15,12 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.datastream import StreamExecutionEnvironment
-from tests.recovery.conftest import Start, wait_for_checkpoints
+from tests.kit.waiting import wait_for_checkpoints
+from tests.recovery.conftest import Start
 from tests.recovery.every_operator_job import RECORDS, STATEFUL, build, expected
 from tests.recovery.folder_sink import committed_rows
 from tests.recovery.ledgers import last_figures
-from tests.recovery.processes import running, wait_until
+from tests.recovery.processes import running
 from tests.recovery.verifier import Findings, compare
 
 _HA = "-Dhigh-availability.cluster-id=recovery"
@@ -95,7 +96,7 @@ def run_until_killed(on: str, output: Path, point: str, parallelism: int) -> Non
     fault = None if point == _CALL else f"{points[point]}:once={marker}"
     held = [f"--held={marker}"] if point == _CALL else []
     with running(*command, *held, log=output / "log", fault=fault, script="every_operator_job.py") as job:
-        wait_until(point, marker.exists, job=job)
+        job.wait_until(point, marker.exists)
         job.kill_all()
 
 

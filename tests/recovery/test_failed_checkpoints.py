@@ -14,9 +14,9 @@ from flinkish.common.errors import CheckpointError, JobExecutionError
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.kit.waiting import wait_for_checkpoints, wait_until
 from tests.recovery import keyed_timers_job
-from tests.recovery.conftest import Start, wait_for_checkpoints
-from tests.recovery.processes import wait_until
+from tests.recovery.conftest import Start
 from tests.recovery.verifier import assert_golden
 
 _KIB = 1024

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from tests.recovery.processes import Job, running, wait_until
+from tests.recovery.processes import Job, running
 from tests.recovery.verifier import assert_golden, table_rows
 
 pytestmark = pytest.mark.kill
@@ -50,10 +50,10 @@ def test_a_driver_that_is_taken_over_ends_within_ten_seconds_also_between_two_ch
     slow = ["--records=1000000000", "-Dexecution.checkpointing.interval=1 h"]
     marker = tmp_path / "running"
     with running(*command, *slow, log=tmp_path / "a", fault=f"P3:sleep=1:nth=5:once={marker}") as a:
-        wait_until("the first runs", marker.exists, job=a)
+        a.wait_until("the first runs", marker.exists)
         assert generation(tmp_path) == 1
         with running(*command, log=tmp_path / "b") as b:
-            wait_until("the second has taken the job over", lambda: generation(tmp_path) != 1, job=b)
+            b.wait_until("the second has taken the job over", lambda: generation(tmp_path) != 1)
             assert_superseded(a)
             b.assert_finished()
     assert_golden(tmp_path)
@@ -79,7 +79,7 @@ def test_a_driver_that_stood_still_while_another_one_went_on_changes_nothing_whe
     command = [f"--engine={on}", f"--output={tmp_path}", _HA]
     with ExitStack() as stack:
         zombie = stack.enter_context(running(*command, log=tmp_path / "a", fault=f"{fault}:once={marker}"))
-        wait_until("the first stands still", marker.exists, job=zombie)
+        zombie.wait_until("the first stands still", marker.exists)
         zombie.signal_all(signal.SIGSTOP)
         pause = "0.001" if finished else "0.003"
         other = stack.enter_context(running(*command, f"--pause={pause}", log=tmp_path / "b"))
@@ -87,7 +87,7 @@ def test_a_driver_that_stood_still_while_another_one_went_on_changes_nothing_whe
             other.assert_finished()
         else:
             before = len(table_rows(tmp_path / "table"))
-            wait_until("the second commits", lambda: len(table_rows(tmp_path / "table")) > before, job=other)
+            other.wait_until("the second commits", lambda: len(table_rows(tmp_path / "table")) > before)
         woken = time.monotonic()
         zombie.signal_all(signal.SIGCONT)
         assert_superseded(zombie)

@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.recovery.processes import running, wait_until
+from tests.kit.waiting import wait_until
+from tests.recovery.processes import running
 from tests.recovery.verifier import assert_golden, table_rows
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
@@ -22,7 +23,7 @@ _HA = "-Dhigh-availability.cluster-id=parts"
 def test_a_job_started_anew_right_after_its_driver_was_killed_is_not_disturbed_by_what_is_left_of_it(tmp_path: Path) -> None:
     command = ["--engine=spark", f"--output={tmp_path}", _HA]
     with running(*command, log=tmp_path / "a") as killed:
-        wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0, job=killed)
+        killed.wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0)
         killed.process.send_signal(signal.SIGKILL)
         killed.process.wait(20)
         with running(*command, "--parallelism=3", log=tmp_path / "b") as job:
@@ -36,7 +37,7 @@ def test_a_job_started_anew_right_after_its_driver_was_killed_is_not_disturbed_b
 def test_a_job_whose_jvm_was_killed_starts_again_in_a_new_one(tmp_path: Path) -> None:
     command = ["--engine=spark", f"--output={tmp_path}", "-Drestart-strategy.type=fixed-delay"]
     with running(*command, log=tmp_path / "log") as job:
-        wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0, job=job)
+        job.wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0)
         before = job.jvm()
         before.send_signal(signal.SIGKILL)
         psutil.wait_procs([before], timeout=20)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.recovery import keyed_timers_job
-from tests.recovery.processes import running, wait_until
+from tests.recovery.processes import running
 from tests.recovery.verifier import Findings, assert_golden, compare, table_rows
 
 pytestmark = pytest.mark.kill
@@ -69,7 +69,7 @@ def test_a_killed_job_goes_on_exactly_where_it_was(on: str, point: str, restarte
     command = [f"--engine={on}", f"--output={tmp_path}", _HA]
     fault = (_POINTS if on == "local" else _ON_SPARK)[point]
     with running(*command, log=tmp_path / "log", fault=f"{fault}:once={marker}") as job:
-        wait_until(f"fault {point}", marker.exists, job=job)
+        job.wait_until(f"fault {point}", marker.exists)
         job.kill_all()
         seen = table_rows(tmp_path / "table")
     # What was visible then stays, and is a part of what has to come.

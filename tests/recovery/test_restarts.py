@@ -10,10 +10,10 @@ import pytest
 from flinkish.common.errors import JobCancelledError, JobExecutionError
 from flinkish.common.job_status import JobStatus
 from tests.conftest import MakeEnvironment
+from tests.kit.waiting import wait_until
 from tests.recovery import failing_job, keyed_timers_job
 from tests.recovery.conftest import Start
 from tests.recovery.failing_job import DeliberateError
-from tests.recovery.processes import wait_until
 from tests.recovery.verifier import assert_golden, compare, table_rows
 
 _EVERYWHERE = [

@@ -17,8 +17,9 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.kit.waiting import wait_for_checkpoints
 from tests.recovery import keyed_timers_job
-from tests.recovery.conftest import Start, wait_for_checkpoints
+from tests.recovery.conftest import Start
 from tests.recovery.folder_sink import FolderSink, committed_rows
 from tests.recovery.verifier import Findings, assert_golden, compare, table_rows
 

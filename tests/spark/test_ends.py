@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from flinkish.common.clock import SystemClock
+from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill]
 
-WaitFor = Callable[[str, Callable[[], bool]], None]
 _JOB = str(Path(__file__).with_name("endless_job.py"))
 _ROOT = str(Path(__file__).resolve().parents[2])
 _clock = SystemClock()
@@ -29,7 +29,7 @@ _clock = SystemClock()
 class _Run:
     """A job in a process group of its own, with a temporary folder of its own."""
 
-    def __init__(self, command: list[str], tmp_path: Path, kind: str, wait_for: WaitFor) -> None:
+    def __init__(self, command: list[str], tmp_path: Path, kind: str) -> None:
         self.temporary = Path(tempfile.mkdtemp(prefix="fe-"))
         self._log = tmp_path / "log"
         marker = tmp_path / "marker"
@@ -53,11 +53,12 @@ class _Run:
                 cwd=tmp_path,
             )
         self.all = [self.process.pid]
-        self._marker, self._kind, self._wait_for = marker, kind, wait_for
+        self._marker, self._kind = marker, kind
 
     def await_start(self) -> None:
-        wait_for, kind, marker = self._wait_for, self._kind, self._marker
-        wait_for(f"the job to be {kind}", lambda: marker.exists() or self.process.poll() is not None)
+        wait_until(
+            f"the job is {self._kind}", self._marker.exists, 60, ended=lambda: self.process.poll() is not None, report=self.output
+        )
         assert self.process.poll() is None, self.output()
         self.all = [self.process.pid, *(child.pid for child in psutil.Process(self.process.pid).children(recursive=True))]
         mine = f"{self.temporary}".encode()
@@ -108,11 +109,11 @@ _SUBMIT = [str(Path(sys.executable).with_name("spark-submit")), "--master", "loc
 
 
 @pytest.fixture
-def start(tmp_path: Path, wait_for: WaitFor) -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Start]:
     runs: list[_Run] = []
 
     def begin(command: list[str], kind: str) -> _Run:
-        runs.append(_Run(command, tmp_path, kind, wait_for))
+        runs.append(_Run(command, tmp_path, kind))
         runs[-1].await_start()
         return runs[-1]
 

@@ -18,6 +18,7 @@ from flinkish.engine.spark.explain import spark_plan_text
 from flinkish.engine.spark.partitioning import slot_values, spark_hash
 from flinkish.engine.spark.query import Rows
 from flinkish.runtime.protocol import EpochCommand, TaskProgram
+from tests.kit.waiting import wait_until
 from tests.spark.toy import ToyLoop, ToySettings, expected_counts, toy_program
 
 pytestmark = pytest.mark.spark
@@ -93,7 +94,7 @@ def test_a_second_attempt_begins_anew(engine: SparkEngine) -> None:
         assert loop.counts() == expected_counts(2)
 
 
-def test_two_engines_run_side_by_side(engine: SparkEngine, wait_for: WaitFor) -> None:
+def test_two_engines_run_side_by_side(engine: SparkEngine) -> None:
     other = SparkEngine(task=engine._task)
     loops = [ToyLoop(4), ToyLoop(4)]
     programs = [toy_program(engine.scratch_root()), toy_program(other.scratch_root(), slots=1)]
@@ -134,7 +135,7 @@ def test_a_defect_in_a_slot_host_is_an_engine_error_with_its_traceback(engine: S
     assert _left(program) == []
 
 
-def test_an_interrupt_ends_a_running_action_within_ten_seconds(engine: SparkEngine, tmp_path: Path, wait_for: WaitFor) -> None:
+def test_an_interrupt_ends_a_running_action_within_ten_seconds(engine: SparkEngine, tmp_path: Path) -> None:
     entered, closed = tmp_path / "entered", tmp_path / "closed"
 
     def hang(slot: int, level: int, command: EpochCommand) -> None:
@@ -147,7 +148,7 @@ def test_an_interrupt_ends_a_running_action_within_ten_seconds(engine: SparkEngi
     loop = ToyLoop(10)
     attempt = threading.Thread(target=engine.run_attempt, args=(program, loop))
     attempt.start()
-    wait_for("the hanging call", entered.exists)
+    wait_until("the hanging call", entered.exists)
     clock = SystemClock()
     began = clock.monotonic()
     engine.interrupt()

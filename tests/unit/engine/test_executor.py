@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +34,8 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.data_stream import DataStream
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.engine.job_client import EmbeddedJobClient
+from tests.kit.functions import FailOnce
+from tests.kit.waiting import completed, wait_until
 
 NUMBERS = 20_000
 
@@ -60,29 +61,8 @@ def make_env(tmp_path: Path) -> MakeEnvironment:
     return make
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        pause.wait(0.005)
-
-
 def numbers(env: StreamExecutionEnvironment, end: int = NUMBERS) -> DataStream:
     return env.from_source(NumberSequenceSource(1, end), WatermarkStrategy.no_watermarks(), "Numbers").uid("numbers")
-
-
-class FailsOnce:
-    """Fails at a number, unless the marker file says that it has."""
-
-    def __init__(self, number: int, marker: Path) -> None:
-        self.number = number
-        self.marker = marker
-
-    def __call__(self, value: int) -> int:
-        if value == self.number and not self.marker.exists():
-            self.marker.touch()
-            raise ValueError(f"the number {value}")
-        return value
 
 
 def test_a_wrong_program_is_refused_before_anything_runs(make_env: MakeEnvironment) -> None:
@@ -103,15 +83,15 @@ def test_a_restart_from_a_checkpoint_loses_and_repeats_nothing(make_env: MakeEnv
     settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": 1}
     env = make_env(**settings, **{"execution.checkpointing.interval": 20})
     marker = tmp_path / "failed"
-    results = numbers(env).map(FailsOnce(9_000, marker), Types.LONG()).execute_and_collect()
+    results = numbers(env).map(FailOnce(marker, 9_000), Types.LONG()).execute_and_collect()
     assert sorted(results) == list(range(1, NUMBERS + 1))
     assert marker.exists()
 
 
 def test_a_failing_job_tells_the_users_message_and_where(make_env: MakeEnvironment, tmp_path: Path) -> None:
     env = make_env(1)
-    numbers(env, 100).map(FailsOnce(50, tmp_path / "failed")).uid("careful").print()
-    with pytest.raises(JobExecutionError, match=r"(?s)uid careful.*ValueError: the number 50.*FailsOnce|__call__"):
+    numbers(env, 100).map(FailOnce(tmp_path / "failed", 50)).uid("careful").print()
+    with pytest.raises(JobExecutionError, match=r"(?s)uid careful.*RuntimeError: once at 50.*functions\.py.*fail_once"):
         env.execute("failing")
 
 
@@ -166,7 +146,7 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
         return sorted(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["n"].to_pylist())
 
     suspended = start()
-    wait_until(lambda: suspended.job_master.checkpoints.figures().counts.completed >= 2)
+    wait_until("checkpoints", lambda: completed(suspended) >= 2)
     suspended.stop_for_signal("SIGTERM")
     with pytest.raises(JobCancelledError, match="SIGTERM"):
         suspended.get_job_execution_result().result(20)
@@ -220,11 +200,11 @@ def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id
 
     running = start({})
     try:
-        wait_until(lambda: running.job_master.checkpoints.figures().counts.completed >= 2)
+        wait_until("checkpoints", lambda: completed(running) >= 2)
         with pytest.raises(kind, match=text):
             start({key: value.replace("OTHER", str(tmp_path / "other.key")) for key, value in settings.items()}, **program)
-        completed = running.job_master.checkpoints.figures().counts.completed
-        wait_until(lambda: running.job_master.checkpoints.figures().counts.completed >= completed + 3)
+        before = completed(running)
+        wait_until("checkpoints", lambda: completed(running) >= before + 3)
         assert running.get_job_status().result() is JobStatus.RUNNING
         assert running.job_master.checkpoints.storage.generation == 1
     finally:
@@ -324,7 +304,7 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
         return client
 
     running = start()
-    wait_until(lambda: running.job_master.checkpoints.figures().counts.completed >= 1)
+    wait_until("checkpoints", lambda: completed(running) >= 1)
     claim = DeltaCheckpointStorage.claim
     seen: list[int] = []
 
@@ -332,7 +312,9 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
         peeked = storage.peek()
         assert peeked is not None
         seen.append(peeked.checkpoint_id)
-        wait_until(lambda: running.job_master.checkpoints.storage.latest().checkpoint_id > peeked.checkpoint_id)
+        wait_until(
+            "a later checkpoint", lambda: running.job_master.checkpoints.storage.latest().checkpoint_id > peeked.checkpoint_id
+        )
         return claim(storage)
 
     monkeypatch.setattr(DeltaCheckpointStorage, "claim", late)
@@ -349,7 +331,7 @@ def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> N
     env = make_env(2)
     numbers(env, 10**15).filter(lambda n: False).print()
     client = env.execute_async()
-    wait_until(lambda: client.get_job_status().result() is JobStatus.RUNNING)
+    wait_until("the job runs", lambda: client.get_job_status().result() is JobStatus.RUNNING)
     client.cancel().result(10)
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(JobCancelledError):

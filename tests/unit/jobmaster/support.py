@@ -75,7 +75,7 @@ class WaitsForEver(AssertionError):
     """The job waits, and nothing will ever happen."""
 
 
-class VirtualClock(ManualClock):
+class JumpingClock(ManualClock):
     """Instead of waiting it jumps: to the next planned action or to the end of the wait."""
 
     def __init__(self, now: int = 1_000_000) -> None:
@@ -325,7 +325,7 @@ class FakeTasks:
     """What the slots do: read numbers, send them to the driver as results, commit them with each checkpoint."""
 
     checkpointing: bool
-    clock: VirtualClock
+    clock: JumpingClock
     #: Milliseconds that an epoch takes.
     duration: int = 10
     #: Subtasks whose readers say NOTHING_AVAILABLE at the end of their splits instead of finishing them.
@@ -486,7 +486,7 @@ class Job:
         **checkpoint_settings: Any,
     ) -> None:
         self.sink = sink or Notes()
-        self.clock = VirtualClock()
+        self.clock = JumpingClock()
         self.storage = storage or FakeStorage()
         driver = isinstance(source, DriverSource)
         self.tasks = FakeTasks(checkpointing=interval is not None, clock=self.clock, from_driver=driver)

@@ -15,11 +15,11 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmaster.progress import ProgressReporter
 from flinkish.testing import JobHarness
 
-from .support import VirtualClock
+from .support import JumpingClock
 
 
 def test_reports_come_at_the_interval_until_the_reporter_is_stopped() -> None:
-    clock = VirtualClock(0)
+    clock = JumpingClock(0)
     times: list[int] = []
 
     def report() -> None:
@@ -33,7 +33,7 @@ def test_reports_come_at_the_interval_until_the_reporter_is_stopped() -> None:
 
 
 def test_reports_that_were_missed_are_not_made_up_for() -> None:
-    clock = VirtualClock(0)
+    clock = JumpingClock(0)
     times: list[int] = []
 
     def report() -> None:
@@ -52,7 +52,7 @@ def test_a_report_that_fails_ends_the_lines_and_nothing_else(caplog: pytest.LogC
     def report() -> None:
         raise RuntimeError("no figures")
 
-    ProgressReporter(VirtualClock(0), 30_000, report).run()
+    ProgressReporter(JumpingClock(0), 30_000, report).run()
     assert "no more lines come" in caplog.text
 
 

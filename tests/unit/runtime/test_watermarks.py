@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from flinkish.common.time import Duration
-from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.runtime.watermarks import CombinedWatermarks
-
-
-class Punctuated(WatermarkGenerator):
-    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        output.emit_watermark(timestamp)
-
-    def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        pass
-
+from tests.kit.functions import Punctuated
 
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(10))
 

@@ -14,7 +14,6 @@ from flinkish.common import Duration, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError
 from flinkish.common.job_status import JobStatus
 from flinkish.common.time import Time
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
     CheckpointListener,
     KeyedProcessFunction,
@@ -32,6 +31,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows, TumblingProcess
 from flinkish.testing import CrashPoint, JobHarness, ScriptedSource, StreamRecord
 from flinkish.testing import steps as step
 from flinkish.testing.records import assert_records_equal
+from tests.kit.functions import Itself, Second
 
 Environment = StreamExecutionEnvironment
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
@@ -139,13 +139,8 @@ def test_records_are_compared_as_often_as_they_are_there() -> None:
 # -- event time --------------------------------------------------------------------------------------------------------------
 
 
-class TimeOfPair(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[1])
-
-
 def test_the_programs_own_watermark_strategy_works_on_scripted_records() -> None:
-    bounded = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(2)).with_timestamp_assigner(TimeOfPair())
+    bounded = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(2)).with_timestamp_assigner(Second())
     with JobHarness(windowed(bounded)) as job:
         source, sums = job.source("source"), job.sink("sums")
         source.emit_all([("a", 3), ("a", 11)])
@@ -213,7 +208,7 @@ def watching(folder: Path, strategy: WatermarkStrategy) -> Callable[[Environment
     def program(env: Environment, job: JobHarness) -> None:
         source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(folder))
         files = source.monitor_continuously(Duration.of_hours(1)).build()
-        timed = strategy.with_timestamp_assigner(LineTime())
+        timed = strategy.with_timestamp_assigner(Itself())
         numbers = env.from_source(files, timed, "files", Types.STRING()).map(int, Types.LONG())
         windows = numbers.window_all(TumblingEventTimeWindows.of(Time.milliseconds(10)))
         windows.reduce(lambda a, b: a + b).sink_to(job.sink("sums"))
@@ -235,11 +230,6 @@ def test_windows_over_a_watched_folder_fire_while_files_come(tmp_path: Path) -> 
         (tmp_path / "4").write_text("41\n53\n", encoding="utf-8")
         job.advance(3_600_000)
         sums.assert_output(81)
-
-
-class LineTime(TimestampAssigner):
-    def extract_timestamp(self, value: str, record_timestamp: int) -> int:
-        return int(value)
 
 
 # -- processing time ---------------------------------------------------------------------------------------------------------

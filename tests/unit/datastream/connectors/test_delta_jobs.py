@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink,
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.kit.power_loss import ForgetfulDisk
+from tests.kit.waiting import completed, wait_until
 
 END = 10_000
 ALL = list(range(1, END + 1))
@@ -74,7 +72,7 @@ class Runs:
     def killed(self, table: str = "table", *, checkpoints: int = 2, **settings: Any) -> EmbeddedJobClient:
         """Run until some checkpoints are complete, and end without being done, as a killed process does."""
         client = self.start(table, **SLOW, **settings)
-        wait_until(lambda: completed(client) >= checkpoints)
+        wait_until("checkpoints", lambda: completed(client) >= checkpoints)
         client.stop_for_signal("SIGTERM")
         with pytest.raises(JobCancelledError):
             client.get_job_execution_result().result(20)
@@ -83,7 +81,7 @@ class Runs:
 
     def stopped(self, table: str = "table", **settings: Any) -> str:
         client = self.start(table, **SLOW, **settings)
-        wait_until(lambda: completed(client) >= 1)
+        wait_until("checkpoints", lambda: completed(client) >= 1)
         return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(20)
 
     def rows(self, table: str = "table") -> list[int]:
@@ -94,17 +92,6 @@ class Runs:
 
     def state(self, client: EmbeddedJobClient, folder: str = "checkpoints") -> Path:
         return self.folder / folder / str(client.get_job_id()) / "state"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline, pause = time.monotonic() + seconds, threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        pause.wait(0.005)
-
-
-def completed(client: EmbeddedJobClient) -> int:
-    return client.job_master.checkpoints.figures().counts.completed
 
 
 @pytest.fixture

@@ -28,17 +28,10 @@ from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.slots.wire import Call, Reply
 from flinkish.engine.spark.partitioning import slot_values
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
+from tests.kit.waiting import wait_until
 from tests.spark.toy import TOY, ToySettings, toy_program
 
 _clock = SystemClock()
-
-
-def _wait_for(what: str, condition: Callable[[], bool], timeout_ms: int = 15_000) -> None:
-    deadline = _clock.monotonic() + timeout_ms
-    while not condition():
-        if _clock.monotonic() > deadline:
-            pytest.fail(f"{what} did not happen within {timeout_ms} ms")
-        threading.Event().wait(0.01)
 
 
 def _config(program: TaskProgram, **changes: object) -> HostConfig:
@@ -168,7 +161,7 @@ def test_a_host_left_in_a_call_by_its_shim_is_replaced(make: Make, folder: Path,
     monkeypatch.setattr(hosts, "parent_jvm", lambda: me)
     shim = multiprocessing.get_context("spawn").Process(target=_call_as_a_worker_of, args=(me, config))
     shim.start()
-    _wait_for("the call", lambda: entered.exists() and entered.read_text() != "")
+    wait_until("the call", lambda: entered.exists() and entered.read_text() != "")
     shim.kill()
     shim.join()
     shim.close()
@@ -240,7 +233,7 @@ def test_close_interrupts_user_code(make: Make, folder: Path) -> None:
 
     caller = threading.Thread(target=call)
     caller.start()
-    _wait_for("the call", entered.exists)
+    wait_until("the call", entered.exists)
     Path(config.program_file).unlink()
     hosts.close_hosts(config.attempt_id, grace_ms=5_000)
     caller.join(10)
@@ -263,7 +256,7 @@ def test_a_host_ends_by_itself_when_the_program_file_is_gone(make: Make, folder:
     host = ProcessId.of(_level_zero(config).process["pid"])
     assert host is not None
     Path(config.program_file).unlink()
-    _wait_for("the end of the host", lambda: not host.is_alive())
+    wait_until("the end of the host", lambda: not host.is_alive())
     assert closed.exists()
     assert hosts._folders(config.attempt_id) == []
 
@@ -272,7 +265,7 @@ def test_a_host_ends_by_itself_after_a_silence_and_the_next_call_starts_another(
     config = make(silence_ms=1_000)
     host = ProcessId.of(_level_zero(config).process["pid"])
     assert host is not None
-    _wait_for("the end of the host", lambda: not host.is_alive())
+    wait_until("the end of the host", lambda: not host.is_alive())
     assert _level_zero(config, epoch=1).process["pid"] != host.pid
 
 
@@ -285,7 +278,7 @@ def test_a_host_is_kept_as_long_as_the_driver_touches_the_program_file(make: Mak
         os.utime(config.program_file)
         assert host.is_alive()
         threading.Event().wait(0.1)
-    _wait_for("the end of the host", lambda: not host.is_alive())
+    wait_until("the end of the host", lambda: not host.is_alive())
 
 
 def _leave_no_descriptor(slot: int, level: int, command: EpochCommand) -> None:
@@ -311,7 +304,7 @@ def test_a_host_without_a_descriptor_left_ends_with_its_attempt(make: Make) -> N
     threading.Event().wait(2 * slot_host._WATCH_INTERVAL_S)  # the watching thread has looked at the JVM
     assert host.is_alive()
     Path(config.program_file).unlink()
-    _wait_for("the end of the host", lambda: not host.is_alive())
+    wait_until("the end of the host", lambda: not host.is_alive())
 
 
 def test_a_host_that_can_take_no_call_for_want_of_descriptors_ends_instead_of_trying_for_ever(make: Make) -> None:
@@ -350,7 +343,7 @@ def test_a_host_ends_when_the_process_that_stands_for_the_jvm_is_gone(make: Make
         host = ProcessId.of(_level_zero(config).process["pid"])
         jvm.kill()
     assert host is not None
-    _wait_for("the end of the host", lambda: not host.is_alive())
+    wait_until("the end of the host", lambda: not host.is_alive())
     assert hosts._folders(config.attempt_id) == []
 
 

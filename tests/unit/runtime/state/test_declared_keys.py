@@ -17,8 +17,9 @@ from flinkish.common.errors import TypeMismatchError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import BroadcastProcessFunction, KeyedProcessFunction, ProcessWindowFunction
 from flinkish.datastream.functions import RuntimeContext
-from flinkish.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
+from flinkish.datastream.state import MapStateDescriptor, StateTtlConfig
 from flinkish.testing import OneInputHarness, TwoInputHarness
+from tests.kit.functions import CountByKey
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,18 +55,9 @@ KEYS: list[tuple[TypeInformation | None, list[Any], Any]] = [
 IDS = [f"{key_type!r} {given[0]!r}" for key_type, given, _ in KEYS]
 
 
-class Count(KeyedProcessFunction):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.count = runtime_context.get_state(ValueStateDescriptor("count", T.LONG()))
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        self.count.update((self.count.value() or 0) + 1)
-        yield repr(ctx.get_current_key()), self.count.value()
-
-
 @pytest.mark.parametrize(("key_type", "given", "seen"), KEYS, ids=IDS)
 def test_state_is_found_by_a_key_in_each_form_also_after_a_restore(key_type: Any, given: list[Any], seen: Any) -> None:
-    with OneInputHarness(lambda stream: stream.key_by(lambda index: given[index], key_type).process(Count())) as harness:
+    with OneInputHarness(lambda stream: stream.key_by(lambda index: given[index], key_type).process(CountByKey())) as harness:
         for index in range(len(given)):
             harness.process_element(index)
         harness.lose_heap()
@@ -93,7 +85,7 @@ def test_keys_that_are_not_of_their_type_are_refused_by_the_name_of_the_operator
     ):
 
         def build(stream: Any, key: Any = key, key_type: Any = key_type) -> Any:
-            return stream.key_by(lambda _: key, key_type).process(Count())
+            return stream.key_by(lambda _: key, key_type).process(CountByKey())
 
         harness = OneInputHarness(build)
         with pytest.raises(TypeMismatchError, match=r"the key that key_by\(\) selected for 'KEYED PROCESS'"):
@@ -108,7 +100,7 @@ def test_a_key_that_is_changed_after_it_was_emitted_stays_as_it_was() -> None:
         row["name"] = value
         return row
 
-    with OneInputHarness(lambda stream: stream.key_by(name).process(Count())) as harness:
+    with OneInputHarness(lambda stream: stream.key_by(name).process(CountByKey())) as harness:
         for value in ("a", "b", "a"):
             harness.process_element(value)
         assert harness.take_values() == [("Row(name='a')", 1), ("Row(name='b')", 1), ("Row(name='a')", 2)]

@@ -8,6 +8,7 @@ from typing import Any
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import AggregateFunction, DataStream, OutputTag, ProcessWindowFunction, WindowFunction
 from flinkish.datastream.keyed_stream import KeyedStream
+from flinkish.datastream.window import EventTimeTrigger
 
 PAIRS = Types.TUPLE([Types.STRING(), Types.LONG()])
 LATE = OutputTag("late", PAIRS)
@@ -67,3 +68,7 @@ class Numbers(WindowFunction[Any, Any, str, Any]):
 
     def apply(self, key: str, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         return [(key, [number for _, number in inputs])]
+
+
+class AnotherEventTimeTrigger(EventTimeTrigger):
+    """The same, but the operator does not know that: windows go the general way."""

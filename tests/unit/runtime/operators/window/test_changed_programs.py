@@ -22,8 +22,15 @@ from flinkish.datastream.window import (
 )
 from flinkish.datastream.windowed_stream import WindowedStream
 from flinkish.testing import OneInputHarness
-from tests.unit.runtime.operators.window.functions import PAIRS, Folded, Sum, SumWithoutMerge, WithWindow, by_key
-from tests.unit.runtime.operators.window.test_window_model import AnotherEventTimeTrigger
+from tests.unit.runtime.operators.window.functions import (
+    PAIRS,
+    AnotherEventTimeTrigger,
+    Folded,
+    Sum,
+    SumWithoutMerge,
+    WithWindow,
+    by_key,
+)
 
 Version = Callable[[KeyedStream], DataStream]
 

@@ -14,15 +14,11 @@ from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.datastream import AggregateFunction, ReduceFunction
-from flinkish.datastream.window import EventTimeTrigger, SlidingEventTimeWindows
+from flinkish.datastream.window import SlidingEventTimeWindows
 from flinkish.testing import OneInputHarness
-from tests.unit.runtime.operators.window.functions import PAIRS, Numbers, SumWithoutMerge, by_key
+from tests.unit.runtime.operators.window.functions import PAIRS, AnotherEventTimeTrigger, Numbers, SumWithoutMerge, by_key
 
 SHARED = {"execution.windows.share-panes": "true"}
-
-
-class AnotherEventTimeTrigger(EventTimeTrigger):
-    """The same, but the operator does not know that: windows go the general way."""
 
 
 #: By which operator windows run.

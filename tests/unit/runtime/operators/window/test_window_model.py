@@ -15,7 +15,6 @@ from flinkish.datastream import DataStream
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
     EventTimeSessionWindows,
-    EventTimeTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
@@ -23,16 +22,21 @@ from flinkish.datastream.windowed_stream import WindowedStream
 from flinkish.testing import OneInputHarness
 from flinkish.testing.steps import Emit, EmitWatermark, End, Step
 from flinkish.testing.strategies import operator_faults, streams, with_faults
-from tests.unit.runtime.operators.window.functions import LATE, PAIRS, Folded, Sum, SumWithoutMerge, WithWindow, by_key
+from tests.unit.runtime.operators.window.functions import (
+    LATE,
+    PAIRS,
+    AnotherEventTimeTrigger,
+    Folded,
+    Sum,
+    SumWithoutMerge,
+    WithWindow,
+    by_key,
+)
 from tests.unit.testing.examples import examples
 
 LONG_MIN = -(2**63)
 
 Finish = Callable[[WindowedStream], DataStream]
-
-
-class AnotherEventTimeTrigger(EventTimeTrigger):
-    """The same, but the operator does not know that: windows go the general way."""
 
 
 class Model:

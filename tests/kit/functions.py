@@ -1,0 +1,71 @@
+"""User functions that tests of several folders run in their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from flinkish.common import Types
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
+from flinkish.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.state import ValueStateDescriptor
+
+
+def fail_once(markers: Path, at: Any) -> None:
+    """Raise at the first call with this `at`, in whatever attempt: a file in the folder `markers` remembers it."""
+    marker = markers / str(at)
+    if not marker.exists():
+        markers.mkdir(exist_ok=True)
+        marker.touch()
+        raise RuntimeError(f"once at {at}")
+
+
+class FailOnce(MapFunction):
+    """Passes records on; at each of the values `at` it fails once in all attempts. `of` takes the value from a record."""
+
+    def __init__(self, markers: Path, *at: Any, of: Callable[[Any], Any] | None = None) -> None:
+        self._markers = markers
+        self._at = at
+        self._of = of
+
+    def map(self, value: Any) -> Any:
+        found = value if self._of is None else self._of(value)
+        if found in self._at:
+            fail_once(self._markers, found)
+        return value
+
+
+class Itself(TimestampAssigner):
+    """The record, or the number that it is the text of, is its event time."""
+
+    def extract_timestamp(self, value: int | str, record_timestamp: int) -> int:
+        return int(value)
+
+
+class Second(TimestampAssigner):
+    """The second field is the event time."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class Punctuated(WatermarkGenerator):
+    """A watermark after each record."""
+
+    def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        pass
+
+
+class CountByKey(KeyedProcessFunction):
+    """Emits the key, as it prints, and how many of its records there were; the state's name is `count`."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[str, int]]:
+        self.count.update((self.count.value() or 0) + 1)
+        yield repr(ctx.get_current_key()), self.count.value()

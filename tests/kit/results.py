@@ -1,0 +1,17 @@
+"""What a job has given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def collect(stream: Any) -> list[Any]:
+    """Run the program of a stream and return the stream's records."""
+    with stream.execute_and_collect() as results:
+        return list(results)
+
+
+def visible(folder: Path) -> list[Path]:
+    """Return the files below a folder that a reader of it takes: not those in progress, whose names begin with a dot."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))

@@ -1,0 +1,53 @@
+"""Waiting for what happens in other threads and processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flinkish.engine.job_client import EmbeddedJobClient
+
+_POLL = threading.Event()
+_POLL_S = 0.01
+
+
+def wait_until(
+    what: str,
+    condition: Callable[[], bool],
+    timeout: float = 120.0,
+    *,
+    ended: Callable[[], bool] = lambda: False,
+    report: Callable[[], str] = lambda: "",
+) -> None:
+    """Wait until a condition holds; fail with `what`, and the report, after `timeout` seconds.
+
+    If `ended` says that nothing can make the condition true any more, fail at once.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        over = ended()
+        # It may have come true just before the end.
+        if over and condition():
+            return
+        if over or time.monotonic() > deadline:
+            why = "it ended before" if over else f"not within {timeout:.0f} s"
+            raise AssertionError(f"{why}: {what}{report()}")
+        _POLL.wait(_POLL_S)
+
+
+def completed(client: EmbeddedJobClient) -> int:
+    """Return how many checkpoints a job has completed."""
+    return client.job_master.checkpoints.figures().counts.completed
+
+
+def wait_for_checkpoints(client: EmbeddedJobClient, count: int = 3) -> None:
+    """Wait until a job has completed `count` checkpoints; it must still run then."""
+
+    def over() -> bool:
+        return client.get_job_status().result().is_terminal_state()
+
+    wait_until(f"{count} checkpoints", lambda: completed(client) >= count or over(), 60)
+    assert not over(), client.get_job_execution_result().exception()
