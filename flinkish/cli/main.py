@@ -186,6 +186,7 @@ def _run(
     short += [f"parallelism.default={parallelism}"] if parallelism else []
     short += [f"{options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
     short += [f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
+    short += [f"{options.FULL_TRACEBACK.key}=true"] if with_traceback else []
     forgotten_programs()
     try:
         _set_properties([*short, *properties, *behind])

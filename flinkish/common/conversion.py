@@ -45,9 +45,11 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.common.types import Row, make_row
 
-__all__ = ["converter", "lenient_converter", "makes_new", "mapping", "shortest_floats", "state_converter"]
+__all__ = ["COMPILED", "converter", "lenient_converter", "makes_new", "mapping", "shortest_floats", "state_converter"]
 
 Convert = Callable[[Any], Any]
+#: File of the functions made here, in tracebacks.
+COMPILED = "<flinkish conversion>"
 
 
 def converter(type_info: TypeInformation) -> Convert | None:
@@ -168,7 +170,8 @@ def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert,
     text that begins with `what` must be returned. The owner is in the generator's frame as `self`: errors are traced to it.
     """
     convert = converter(type_info)
-    lines = ["def convert(self, function, values):", "    for value in values:", "        value = function(value)"]
+    # An error's text shows the `record` of this frame.
+    lines = ["def convert(self, function, values):", "    for record in values:", "        value = function(record)"]
     if convert is None:
         lines += ["        if value.__class__ is generator:", "            check_record(value, what)"]
     else:
@@ -708,7 +711,7 @@ def _refuse_none(convert: Convert, fail: Callable[..., NoReturn], path: str, fie
 
 def _compiled(lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
     # The source holds only names made here and numbers; field names of the user are values in the scope.
-    exec("\n".join(lines), scope)
+    exec(compile("\n".join(lines), COMPILED, "exec"), scope)
     convert: Callable[..., Any] = scope["convert"]
     return convert
 

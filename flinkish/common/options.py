@@ -81,6 +81,12 @@ PROGRESS_INTERVAL = _option(
     30 * _SECOND,
     "How often a line says how a running job goes: records, watermark and what holds it back, last checkpoint; 0 for never.",
 )
+FULL_TRACEBACK = _option(
+    "execution.full-traceback",
+    BOOLEAN,
+    False,
+    "Whether the error of a failed job shows the frames of flinkish as well as those of the program; `flinkish run --traceback`.",
+)
 SPARK_CLASS_ARCHIVE = _option(
     "execution.spark.class-archive",
     BOOLEAN,

@@ -13,7 +13,7 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, TIME_CHARACTERISTIC
 from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.io import InputFormat
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
@@ -485,7 +485,11 @@ class StreamExecutionEnvironment:
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program and wait for its end; raises JobExecutionError if it fails. The environment may be used again."""
-        return self._start(job_name).get_job_execution_result().result()
+        try:
+            return self._start(job_name).get_job_execution_result().result()
+        except JobExecutionError as error:
+            # Its text says it all; how this process waited for it is left out of the traceback.
+            raise error.with_traceback(None) from error.__cause__
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Start the program and return a client of the running job."""

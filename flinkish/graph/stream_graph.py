@@ -43,6 +43,8 @@ class StreamNode:
     output_type: TypeInformation
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     key_type: TypeInformation | None = None
+    #: `file:line` of the program, for errors.
+    made_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,6 +161,7 @@ class _Generator:
             output_type=transformation.output_type,
             key_selectors=selectors,
             key_type=key_type,
+            made_at=transformation.made_at,
         )
         self.edges.extend(self._edge(node_id, index, output, inputs[index]) for index, output in read)
         return Output(node=node_id)

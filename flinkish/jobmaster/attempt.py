@@ -56,7 +56,7 @@ from flinkish.jobmaster.source_coordinator import (
 )
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
 from flinkish.runtime import faults
-from flinkish.runtime.protocol import EpochCommand, EpochReport, ReaderCommand
+from flinkish.runtime.protocol import EpochCommand, EpochReport, ReaderCommand, TaskFailure
 
 _log = logging.getLogger("flinkish.jobmaster")
 
@@ -360,9 +360,10 @@ class Attempt:
         if failed is not None and failed.failure is not None:
             for report in reports:
                 if report.failure is not None and report is not failed:
-                    _log.warning("Operator %r failed as well:\n%s", report.failure.operator_name, report.failure.traceback)
-            vertices = self._setup.plan.job_graph.vertices
-            failure = failures.from_task(failed.failure, vertices[failed.failure.vertex].parallelism)
+                    other = self._describe(report.failure)
+                    text = other.text(full_traceback=self._setup.full_traceback)
+                    _log.warning("Operator %r failed as well:\n%s", report.failure.operator_name, text)
+            failure = self._describe(failed.failure)
             if failed.failure.in_close and self._completed is not None:
                 # The next attempt would start from the checkpoint that holds everything, close functions that did nothing, and
                 # hide the error.
@@ -391,6 +392,9 @@ class Attempt:
         if self.outcome is None:
             self._answer_readers()
             self._end_if_done()
+
+    def _describe(self, failure: TaskFailure) -> JobFailure:
+        return failures.from_task(failure, self._setup.plan.job_graph.vertices[failure.vertex].parallelism)
 
     def _check_complete(self, command: EpochCommand, reports: Sequence[EpochReport]) -> None:
         """Spark's own check of state commits is off (it breaks a clean stop), so this is the only one."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
 
+from flinkish.common import tracebacks
 from flinkish.common.errors import (
     CloseTimeoutError,
     CorruptCheckpointError,
@@ -25,11 +25,16 @@ _UNRECOVERABLE = (CorruptCheckpointError, ForeignCheckpointError, StaleGeneratio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailure:
-    """One failure of an attempt; `where` names what failed, `details` is the traceback as text."""
+    """One failure of an attempt; `where` names what failed.
+
+    `details` is the traceback as text, `shown` that of the program's own frames, `circumstances` lines about operator and record.
+    """
 
     where: str
     summary: str
     details: str
+    shown: str
+    circumstances: tuple[str, ...] = ()
     recoverable: bool
     #: Why there is no further attempt, if it is not recoverable.
     why_final: str = "starting again would meet the same"
@@ -43,6 +48,11 @@ class JobFailure:
         """One line: what failed and why."""
         return f"{self.where}: {self.summary}"
 
+    def text(self, *, full_traceback: bool) -> str:
+        """Return what there is to know beyond the message: operator, record, traceback."""
+        traceback = self.details if full_traceback else self.shown
+        return "\n".join([*self.circumstances, traceback.rstrip()])
+
 
 def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
     """Describe what a task reported."""
@@ -55,6 +65,8 @@ def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
         where=f"{what}, subtask {failure.subtask + 1}/{parallelism}",
         summary=summary,
         details=failure.traceback,
+        shown=failure.shown or failure.traceback,
+        circumstances=_circumstances(failure),
         recoverable=not isinstance(error, _UNRECOVERABLE),
         error=error,
         vertex=failure.vertex,
@@ -65,25 +77,37 @@ def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
 
 def from_error(error: BaseException, where: str, *, recoverable: bool = True) -> JobFailure:
     """Describe what was raised on the driver; `where` says by what, such as "the enumerator of source 'Lines' (uid lines)"."""
+    details, shown = tracebacks.full(error), tracebacks.shown(error)
     return JobFailure(
         where=where,
         summary=_summary(error),
-        details="".join(traceback.format_exception(error)),
+        details=details,
+        # No code of the program was at work: it is a defect of flinkish or of a library.
+        shown=details if tracebacks.NO_FRAMES in shown else shown,
         recoverable=recoverable and not isinstance(error, _UNRECOVERABLE),
         error=error,
     )
 
 
-def to_error(failure: JobFailure, job_name: str, job_id: str, why_final: str) -> JobExecutionError:
+def to_error(
+    failure: JobFailure, job_name: str, job_id: str, why_final: str, *, full_traceback: bool = False
+) -> JobExecutionError:
     """Return the error of the whole job; `why_final` says why there is no further attempt."""
     error = JobExecutionError(
         f"Job {job_name!r} ({job_id}) failed in {failure.message}\n"
-        f"It was not started again: {why_final}.\n\n{failure.details.rstrip()}"
+        f"It was not started again: {why_final}.\n\n{failure.text(full_traceback=full_traceback)}"
     )
+    if failure.error is not None and not full_traceback:
+        tracebacks.cut(failure.error)
     # `raise ... from` would print the same traceback a second time where it came from a task; the text above has it.
     error.__cause__ = failure.error
     error.__suppress_context__ = True
     return error
+
+
+def _circumstances(failure: TaskFailure) -> tuple[str, ...]:
+    made = () if failure.made_at is None else (f"Operator made in {tracebacks.with_source(failure.made_at)}",)
+    return (*made, *((failure.at,) if failure.at else ()))
 
 
 def _summary(error: BaseException) -> str:

@@ -307,7 +307,8 @@ class JobMaster:
         self._graph.transition_job(JobStatus.RESTARTING)
         _log.warning(
             "Job %s (%s) failed in %s\n%s\nIt starts again in %d ms.",
-            self.setup.job_name, self.setup.job_id, failure.message, failure.details.rstrip(), delay,
+            self.setup.job_name, self.setup.job_id, failure.message,
+            failure.text(full_traceback=self.setup.full_traceback), delay,
         )  # fmt: skip
         due = self._clock.monotonic() + delay
         while True:
@@ -323,7 +324,9 @@ class JobMaster:
         status = self._graph.status
         if status in (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING):
             self._graph.transition_job(JobStatus.FAILING, failure.message)
-        error = failures.to_error(failure, self.setup.job_name, self.setup.job_id, why_final)
+        error = failures.to_error(
+            failure, self.setup.job_name, self.setup.job_id, why_final, full_traceback=self.setup.full_traceback
+        )
         _log.info("Job %s (%s) has failed in %s: %s.", self.setup.job_name, self.setup.job_id, failure.message, why_final)
         # What a restart would meet again is for people to look into: damaged checkpoints, or another process that runs the job.
         self.checkpoints.end(JobEnd.FAILED if failure.recoverable else None)

@@ -41,6 +41,8 @@ class JobSetup:
     idle_interval: int | None
     #: Between two lines about how the job goes; None = no lines.
     progress_interval: int | None = None
+    #: Whether errors show the frames of flinkish, too.
+    full_traceback: bool = False
     #: Files for user functions, and the interpreter that runs them; see TaskProgram.
     dependencies: Dependencies = NO_DEPENDENCIES
     python_executable: str | None = None
@@ -72,6 +74,7 @@ def job_setup(
     return JobSetup(
         plan=plan,
         configuration=configuration,
+        full_traceback=configuration.get(options.FULL_TRACEBACK),
         job_id=job_id,
         lineage=lineage,
         job_name=plan.job_graph.job_name,

@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
 from flinkish.common.pickling import own_copy
+from flinkish.common.tracebacks import calling_line
 from flinkish.program.forgotten import Reminder
 from flinkish.program.transformations import (
     VIRTUAL,
@@ -47,7 +48,7 @@ class ProgramBuilder:
         if functions:
             fields |= own_copy(functions, f"what {fields['name']!r} was given")
         identifier = TransformationId(len(self.transformations) + 1)
-        self.transformations[identifier] = kind(id=identifier, **fields)
+        self.transformations[identifier] = kind(id=identifier, made_at=calling_line(), **fields)
         # As in Flink a source alone is nothing to execute.
         if not issubclass(kind, (SourceTransformation, *WITHOUT_OPERATOR)):
             self._pending.append(identifier)
@@ -117,6 +118,7 @@ class ProgramBuilder:
             "max_parallelism": origin.max_parallelism,
             "can_be_parallel": origin.can_be_parallel,
             "uid": f"cache {transformation.id}",
+            "made_at": transformation.made_at,
         }
         source = transformation.cache.source(transformation.output_type)
         if source is None:

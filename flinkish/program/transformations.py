@@ -77,6 +77,8 @@ class Transformation:
     slot_sharing_group: str | None = None
     buffer_timeout: int | None = None
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
+    #: `file:line` of the program, for errors; None where no code of the program made it.
+    made_at: str | None = None
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:

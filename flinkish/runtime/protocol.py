@@ -214,8 +214,15 @@ class TaskFailure:
     subtask: int
     operator_uid: OperatorUid
     operator_name: str
+    #: With the frames of flinkish.
     traceback: str
     error: BaseException | None = None
+    #: The same with the frames of the program only.
+    shown: str = ""
+    #: The record that was processed, or why there is none.
+    at: str = ""
+    #: `file:line` of the program that made the operator.
+    made_at: str | None = None
     #: Raised by a close() in the last epoch, when everything else was done.
     in_close: bool = False
 

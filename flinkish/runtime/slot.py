@@ -9,20 +9,20 @@ import logging
 import os
 import platform
 import threading
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
 import flinkish
-from flinkish.common import pickling
+from flinkish.common import pickling, tracebacks
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.closing import Unwinding, close_all, raised_by
 from flinkish.common.ids import IdSource, OperatorUid, random_id
 from flinkish.runtime import faults
 from flinkish.runtime.channels import in_order
 from flinkish.runtime.elements import Element
+from flinkish.runtime.failing import failing
 from flinkish.runtime.operators.base import EpochTime, Operator
 from flinkish.runtime.protocol import (
     EpochCommand,
@@ -256,7 +256,8 @@ class SlotTask:
     def _failure(self, level: int, error: BaseException) -> TaskFailure:
         task = self._levels.get(level)
         operators = task.operators if task is not None else []
-        operator = _failing_operator(error)
+        found = failing(error)
+        operator = found.operator
         if operator is None and operators:
             operator = operators[0]
         vertices = self._program.plan.levels[level]
@@ -270,7 +271,10 @@ class SlotTask:
             subtask=subtask,
             operator_uid=operator.node.uid if operator is not None else OperatorUid(""),
             operator_name=operator.node.name if operator is not None else f"level {level}",
-            traceback="".join(traceback.format_exception(error)),
+            traceback=tracebacks.full(error),
+            shown=tracebacks.shown(error),
+            at=found.at,
+            made_at=operator.node.made_at if operator is not None else None,
             error=error if _pickles(error) else None,
         )
 
@@ -293,24 +297,6 @@ class SlotTask:
 def _version_of_cloudpickle() -> str:
     """Return it; looking takes 2 ms."""
     return metadata.version("cloudpickle")
-
-
-def _failing_operator(error: BaseException) -> Operator | None:
-    """Return the innermost operator on the stack of an error: the one whose user code, or own code, raised."""
-    found: Operator | None = None
-    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
-        # A StopIteration that leaves a generator becomes a RuntimeError (PEP 479), whose stack begins where the next value was
-        # asked for; the stack of the StopIteration holds the operator that raised it.
-        found = _failing_operator(error.__cause__)
-        if found is not None:
-            return found
-    trace = error.__traceback__
-    while trace is not None:
-        candidate = trace.tb_frame.f_locals.get("self")
-        if isinstance(candidate, Operator):
-            found = candidate
-        trace = trace.tb_next
-    return found
 
 
 def _pickles(error: BaseException) -> bool:

@@ -28,6 +28,10 @@ def test_the_error_of_a_failed_job_holds_the_users_message_and_traceback(env: St
     assert "cannot digest 41" in text
     assert "explode" in text
     assert "Digest" in text
+    assert f'File "{__file__}"' in text
+    assert "Record: 41" in text
+    assert "flinkish/runtime" not in text
+    assert f"Operator made in {__file__} line " in text
 
 
 @pytest.mark.parametrize("engine", ["local"])

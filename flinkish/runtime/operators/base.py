@@ -1,7 +1,7 @@
 """What all operators of a task have in common.
 
 An operator calls the next one of its chain as `emit(value, timestamp)`: no object, dict or context is made per record. An error
-is traced to its operator by the stack (see task.py), so the hot path needs no handlers.
+is traced to its operator by the stack (see failing.py), so the hot path needs no handlers.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class _ReaderOutput:
 
 def _counted(output: _ReaderOutput, self: SourceOperator, values: Iterable[Any]) -> Iterator[Any]:
     # An error of the reader's own iterator is raised where an operator behind the source asks for the next value. The `self` of
-    # this frame lets slot.py trace it to the source.
+    # this frame lets failing.py trace it to the source.
     count = 0
     for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
         if value.__class__ is SideOutputRecord:

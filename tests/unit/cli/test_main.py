@@ -280,3 +280,9 @@ def test_submit_refuses_a_script_that_is_not_there(tmp_path: Path) -> None:
     result = invoke("submit", "--master", "yarn", tmp_path / "no.py")
     assert result.exit_code == 1
     assert f"there is no file {tmp_path / 'no.py'}" in result.output
+
+
+def test_traceback_asks_for_the_frames_of_flinkish_in_errors_of_jobs(job: Path) -> None:
+    job.write_text("")
+    assert invoke("run", "--traceback", job).exit_code == 0
+    assert handed_on() == {"execution.full-traceback": "true"}

@@ -1,0 +1,129 @@
+"""Finds on the stack of an error which operator failed, and at which record: the hot path itself keeps no account of either."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.common.types import Row
+from flinkish.runtime.operators.async_queue import Call
+from flinkish.runtime.operators.base import Operator
+
+#: Most characters that are shown of a record.
+_SHOWN = 200
+
+#: Calls of operators, readers and writers that have no record, with what they are for.
+_WITHOUT_RECORD: Mapping[str, str] = {
+    "open": "it was being opened",
+    "close": "it was being closed",
+    "read": "the source was being read",
+    # A generator over what the reader gives, with the `value` before.
+    "_counted": "the source was being read",
+    "watermark": "a watermark came",
+    "status": "its input became idle or active",
+    "end_of_input": "its input ended",
+    "finish": "its input ended",
+    "end_key": "all records of a key were there",
+    "begin_epoch": "timers of processing time were due",
+    "before_barrier": "timers or periodic watermarks were due",
+    "prepare_snapshot": "a checkpoint was being taken",
+    "snapshot_state": "a checkpoint was being taken",
+    "prepare_commit": "a checkpoint was being taken",
+    "notify_checkpoint_complete": "a checkpoint was complete",
+    "notify_checkpoint_aborted": "a checkpoint was aborted",
+    "end_epoch": "the micro-batch ended",
+}
+#: Functions of these modules that take a record called `value` and have no operator as their `self`.
+_HELPERS = {
+    "flinkish.runtime.channels": ("emit", "emit_run"),
+    "flinkish.runtime.operators.source": ("collect",),
+    "flinkish.runtime.operators.co": ("process_run",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failing:
+    """What a stack tells: `operator` is None if none was made yet; `at` says which record was processed, or why there is none."""
+
+    operator: Operator | None
+    at: str
+
+
+def failing(error: BaseException) -> Failing:
+    """Return the innermost operator on the stack of an error: the one whose user code, or own code, raised; and its record."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        # A StopIteration that leaves a generator becomes a RuntimeError (PEP 479), whose stack begins where the next value was
+        # asked for; the stack of the StopIteration holds the operator that raised it.
+        found = failing(error.__cause__)
+        if found.operator is not None:
+            return found
+    operator: Operator | None = None
+    at = "No record: the operator was being made."
+    trace = error.__traceback__
+    while trace is not None:
+        code, scope = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        module = str(trace.tb_frame.f_globals.get("__name__"))
+        candidate = scope.get("self")
+        if isinstance(candidate, Operator):
+            if candidate is not operator:
+                operator, at = candidate, "No record: none was being processed."
+            at = _at(code.co_name, scope) or at
+        elif code.co_name in _HELPERS.get(module, ()) and "value" in scope:
+            at = _record(scope["value"])
+            if module == "flinkish.runtime.channels":
+                at += "\nIt was on its way to the next operator: the key selector or partitioner may be at fault."
+        trace = trace.tb_next
+    return Failing(operator=operator, at=at)
+
+
+def _at(function: str, scope: Mapping[str, Any]) -> str | None:
+    """Return what a frame of an operator tells; None: nothing."""
+    if function == "fire":
+        return f"No record: a timer or window was due at {_short(scope.get('timestamp'))}, of the key {_short(scope.get('key'))}"
+    if function in _WITHOUT_RECORD:
+        return f"No record: {_WITHOUT_RECORD[function]}."
+    # An asynchronous call is not that of the record whose arrival made its result go on.
+    for name in ("ready", "call"):
+        if isinstance(scope.get(name), Call):
+            return _record(scope[name].value)
+    for name in ("record", "value"):
+        if name in scope:
+            return _record(scope[name])
+    return None
+
+
+def _record(value: Any) -> str:
+    return f"Record: {_short(value)}"
+
+
+class _Short(reprlib.Repr):
+    """A repr that looks at the first few items only, so that it is quick for large records, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = self.maxarray = self.maxdeque = 20
+        self.maxstring = self.maxlong = self.maxother = _SHOWN
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        if isinstance(x, bytes | bytearray):
+            return repr(x[:_SHOWN]) + ("..." if len(x) > _SHOWN else "")
+        if type(x) is Row:
+            names = x.get_field_names()
+            values = [self.repr1(value, level - 1) for value in x[:]]
+            if names is None:
+                return f"<Row({', '.join(values)})>"
+            return f"Row({', '.join(f'{name}={value}' for name, value in zip(names, values, strict=True))})"
+        return repr(x)
+
+
+def _short(value: Any) -> str:
+    """Return the repr of a value in one line, at most 200 characters; a class's name where its repr raises."""
+    try:
+        text = " ".join(_Short().repr(value).splitlines())
+    # Whatever code of the user raises: the error to be told is another one.
+    except BaseException as error:
+        text = f"an instance of {type(value).__name__}, whose repr raises {type(error).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
