@@ -5,7 +5,7 @@ Here they meet the clock, the storage and the JobMaster.
 
 How the JobMaster uses it (times for waiting are milliseconds of `clock.monotonic()`):
 
-    coordinator = CheckpointCoordinator(job_id=..., settings=..., storage=..., clock=..., listener=job_master)
+    coordinator = CheckpointCoordinator(job_id=..., settings=..., storage=..., clock=..., listener=job_checkpoints)
     coordinator.begin_attempt(subtasks)                    # each attempt, once its tasks run
     begin_epoch:   coordinator.expire_overdue()
                    wait, at most until coordinator.next_trigger_time(); listener.wake_up() is called when that changes
@@ -60,7 +60,7 @@ _REMEMBERED = 100
 
 
 class CoordinatorListener(Protocol):
-    """The JobMaster, as the coordinator sees it. No call is made while the coordinator's lock is held."""
+    """The job, as the coordinator sees it (jobmaster/checkpointing.py). No call is made while the coordinator's lock is held."""
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
         """Commit `checkpoint.manifest.committables` and notify the enumerators; the id is in `take_notifications()` by itself.
