@@ -147,7 +147,8 @@ def test_a_damaged_file_is_found_before_anything_is_restored(
         assert "starting again would meet the same" in str(error.value)
     text = str(error.value)
     # what and where
-    assert str(copy) in text or the_file(savepoint, pattern).name in text
+    # Damage of the log is found by reading all of it.
+    assert (str(copy) if pattern == "*.json" else the_file(savepoint, pattern).name) in text
     # what was not damaged is as it was: the original can still be used
     assert first_result(local_env({PATH: savepoint})) > 20
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -356,13 +357,13 @@ def test_a_configuration_file_with_a_mistake_names_file_and_line(tmp_path: Path,
     file = tmp_path / "config.yaml"
     for text, line, found in (
         ("parallelism:\n  default: many\n", 2, "parallelism.default"),
-        ("execution:\n  engine: [unclosed\n", 2, "not valid YAML"),
+        ("execution:\n  engine: [unclosed\n", 3, "not valid YAML"),
     ):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigurationError, match=found) as error:
             StreamExecutionEnvironment.get_execution_environment()
         assert str(file) in str(error.value)
-        assert f"line {line}" in str(error.value) or f"line {line + 1}" in str(error.value)
+        assert re.search(rf"line {line}\b", str(error.value))
 
 
 # What is not supported

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Instant, Row, RowKind, Types
+from flinkish.common.errors import JobExecutionError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import StreamExecutionEnvironment
 from tests.conftest import MakeEnvironment
@@ -110,7 +111,7 @@ def test_what_is_printed_before_a_failure_has_been_printed(make_env: MakeEnviron
     env = make_env(parallelism=1, settings={"execution.epoch.max-records": 2})
     numbers = env.generate_sequence(1, 5)
     numbers.map(lambda number: number // (5 - number) and number).print()
-    with pytest.raises(Exception, match="ZeroDivisionError"):
+    with pytest.raises(JobExecutionError, match="ZeroDivisionError"):
         env.execute()
     printed = capsys.readouterr().out.split()
     assert printed[:4] == ["0", "0", "3", "4"]

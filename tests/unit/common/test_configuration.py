@@ -193,7 +193,7 @@ def test_a_null_value_or_another_kind_of_key_is_refused() -> None:
 
 @pytest.mark.parametrize("option", options.OPTIONS.values(), ids=lambda option: option.key)
 def test_every_option_is_described_and_its_default_is_a_value_it_would_accept(option: ConfigOption[Any]) -> None:
-    assert option.description.endswith(".") or option.description.endswith("'.")
+    assert option.description.endswith(".")
     if option.default is not None:
         assert option.parse(option.default) == option.default
 

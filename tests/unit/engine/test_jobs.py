@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from flinkish.common import Configuration, JobID, WatermarkStrategy
-from flinkish.common.errors import InvalidProgramError, JobNotFoundError
+from flinkish.common.errors import ForeignCheckpointError, InvalidProgramError, JobNotFoundError
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
@@ -159,7 +159,7 @@ def test_a_listener_that_fails_harms_neither_the_job_nor_other_listeners(tmp_pat
 
 def test_a_program_that_is_refused_never_is_a_job(tmp_path: Path, listener: Listener) -> None:
     env = program(tmp_path, **{"execution.state-recovery.path": str(tmp_path / "nothing")})
-    with pytest.raises(Exception, match="there is no such folder"):
+    with pytest.raises(ForeignCheckpointError, match="there is no such folder"):
         env.execute("refused")
     empty = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
     with pytest.raises(InvalidProgramError):
