@@ -64,7 +64,8 @@ def markdown() -> str:
     parts.append(
         f"## Other keys\n\nHanded on as they are: {passed_on}, Spark's own settings.\n\n"
         "Accepted without effect, unless they stand above: Flink's keys for what Spark's cluster manager does here or Java does "
-        f"there: {without_effect}.\n"
+        f"there: {without_effect}.\n\nA job logs a warning that names those that are set. It logs one, too, for each option "
+        "above that is `Accepted; without effect` and is not set to its default.\n"
     )
     return "\n".join(parts)
 

@@ -19,9 +19,19 @@ from flinkish.common import config_options, options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 
-__all__ = ["CONFIG_FILE_NAME", "PROPERTIES_VARIABLE", "check_key", "load_configuration", "parse_properties", "read_config_file"]
+__all__ = [
+    "CONFIG_FILE_NAME",
+    "PROPERTIES_VARIABLE",
+    "check_key",
+    "load_configuration",
+    "parse_properties",
+    "read_config_file",
+    "resembling_key",
+]
 
 CONFIG_FILE_NAME = "config.yaml"
+#: Until Flink 1.20.
+_FLINKS_FILE_NAME = "flink-conf.yaml"
 _DIRECTORY_VARIABLE = "FLINKISH_CONF_DIR"
 #: Set by `flinkish run -Dkey=value ...` for the script that it runs: properties, quoted as for a shell.
 PROPERTIES_VARIABLE: Final = "FLINKISH_PROPERTIES"
@@ -44,7 +54,9 @@ def load_configuration(
     raises ConfigurationError.
     """
     configuration = Configuration()
-    path = _config_file(environment, working_directory or Path.cwd())
+    folder = working_directory or Path.cwd()
+    path = _config_file(environment, folder)
+    _warn_of_other_files(environment, folder)
     if path is not None:
         configuration.add_all(read_config_file(path))
     configuration.add_all(parse_properties(properties))
@@ -53,6 +65,19 @@ def load_configuration(
     if program is not None:
         configuration.add_all(program)
     return configuration
+
+
+@functools.cache
+def _warn_of(path: Path) -> None:
+    _LOG.warning("%s is not read: flinkish reads conf/%s, with the same keys.", path, CONFIG_FILE_NAME)
+
+
+def _warn_of_other_files(environment: Mapping[str, str], working_directory: Path) -> None:
+    """Tell once of a configuration file under the name that Flink 1.x gave it."""
+    for folder in (Path(environment.get(_DIRECTORY_VARIABLE) or working_directory / "conf"), working_directory):
+        path = folder / _FLINKS_FILE_NAME
+        if path.is_file():
+            _warn_of(path)
 
 
 def _config_file(environment: Mapping[str, str], working_directory: Path) -> Path | None:
@@ -175,6 +200,11 @@ def parse_properties(properties: Iterable[str]) -> Configuration:
     return configuration
 
 
+def resembling_key(key: str) -> str | None:
+    """Return the known key that an unknown one is most like, None if there is none."""
+    return next(iter(difflib.get_close_matches(key, options.OPTIONS_BY_ANY_KEY, n=1, cutoff=0.8)), None)
+
+
 def check_key(configuration: Configuration, key: str) -> None:
     """Raise ConfigurationError for a malformed value; log a warning for an unknown key, with the known one it resembles."""
     option = options.OPTIONS_BY_ANY_KEY.get(key)
@@ -183,12 +213,8 @@ def check_key(configuration: Configuration, key: str) -> None:
         return
     if key.startswith(options.PASSED_ON_PREFIXES):
         return
-    near = difflib.get_close_matches(key, options.OPTIONS_BY_ANY_KEY, n=1, cutoff=0.8)
-    if near:
-        _LOG.warning(
-            "Unknown configuration key '%s' in %s is ignored; did you mean '%s'?", key, configuration.origin(key), near[0]
-        )
-    elif key.startswith(options.WITHOUT_EFFECT_PREFIXES):
-        _LOG.info("The configuration key '%s' in %s has no effect in flinkish.", key, configuration.origin(key))
-    else:
+    near = resembling_key(key)
+    if near is not None:
+        _LOG.warning("Unknown configuration key '%s' in %s is ignored; did you mean '%s'?", key, configuration.origin(key), near)
+    elif not key.startswith(options.WITHOUT_EFFECT_PREFIXES):  # which a job tells of when it starts
         _LOG.warning("Unknown configuration key '%s' in %s is ignored.", key, configuration.origin(key))

@@ -43,6 +43,16 @@ def _unset(key: str, option_type: OptionType[T], description: str, *older: str) 
     return ConfigOption(key, option_type, None, description, older)
 
 
+#: Keys of the options that are accepted without effect, and why there is none.
+WITHOUT_EFFECT: dict[str, str] = {}
+
+
+def _accepted(key: str, option_type: OptionType[Any], default: T, why: str, *older: str) -> ConfigOption[T]:
+    """Return an option without effect, of which a job warns where it is not set to its default; `why` is a clause."""
+    WITHOUT_EFFECT[key] = why
+    return ConfigOption(key, option_type, default, f"Accepted; without effect: {why}.", older)
+
+
 # Engine and epochs (ours).
 
 ENGINE = _option(
@@ -127,13 +137,16 @@ OPERATOR_CHAINING_CHAIN_OPERATORS_WITH_DIFFERENT_MAX_PARALLELISM = _option(
 AUTO_GENERATE_UIDS = _option(
     "pipeline.auto-generate-uids", BOOLEAN, True, "Whether operators without a uid get one; if not, a missing uid is an error."
 )
-OBJECT_REUSE = _option("pipeline.object-reuse", BOOLEAN, False, "Accepted; records are never copied between chained operators.")
-CLOSURE_CLEANER_LEVEL = _option(
-    "pipeline.closure-cleaner-level", one_of("NONE", "TOP_LEVEL", "RECURSIVE"), "RECURSIVE", "Accepted; without effect."
+OBJECT_REUSE = _accepted("pipeline.object-reuse", BOOLEAN, False, "records are never copied between chained operators")
+CLOSURE_CLEANER_LEVEL = _accepted(
+    "pipeline.closure-cleaner-level",
+    one_of("NONE", "TOP_LEVEL", "RECURSIVE"),
+    "RECURSIVE",
+    "functions are pickled by cloudpickle",
 )
-FORCE_AVRO = _option("pipeline.force-avro", BOOLEAN, False, "Accepted; without effect.")
-FORCE_KRYO = _option("pipeline.force-kryo", BOOLEAN, False, "Accepted; without effect.")
-GENERIC_TYPES = _option("pipeline.generic-types", BOOLEAN, True, "Accepted; without effect.")
+FORCE_AVRO = _accepted("pipeline.force-avro", BOOLEAN, False, "records without a declared type are pickled")
+FORCE_KRYO = _accepted("pipeline.force-kryo", BOOLEAN, False, "records without a declared type are pickled")
+GENERIC_TYPES = _accepted("pipeline.generic-types", BOOLEAN, True, "records without a declared type are pickled")
 GLOBAL_JOB_PARAMETERS = _unset("pipeline.global-job-parameters", MAP, "What RuntimeContext.get_job_parameter() reads.")
 CACHED_FILES = _unset("pipeline.cached-files", LIST, "Files for the tasks, each as 'name:n,path:p[,executable:true]'.")
 JARS = _unset("pipeline.jars", LIST, "Jars for the Spark session that flinkish makes; one that runs already must have them.")
@@ -159,14 +172,16 @@ SORTED_INPUTS_ENABLED = _option(
 BATCH_STATE_BACKEND_ENABLED = _option(
     "execution.batch-state-backend.enabled", BOOLEAN, True, "Batch mode: state is forgotten key by key; false is refused."
 )
-BUFFER_TIMEOUT = _option(
+BUFFER_TIMEOUT = _accepted(
     "execution.buffer-timeout.interval",
     in_range(DURATION, -1),
     100,
-    "Accepted and shown by get_buffer_timeout(); records travel with the micro-batch they are read in.",
+    "records travel with the micro-batch they are read in",
     "execution.buffer-timeout",
 )
-BUFFER_TIMEOUT_ENABLED = _option("execution.buffer-timeout.enabled", BOOLEAN, True, "Accepted, as the interval.")
+BUFFER_TIMEOUT_ENABLED = _accepted(
+    "execution.buffer-timeout.enabled", BOOLEAN, True, "records travel with the micro-batch they are read in"
+)
 TIMERS_AFTER_END = _option(
     "execution.timers.after-end-limit",
     in_range(INT, 0),
@@ -182,17 +197,18 @@ SHARE_PANES = _option(
     "of their aggregate functions gives what add() gives record by record, in any order. Then each record is folded once, into a "
     "pane that overlapping windows share, and not once for each window.",
 )
-JOB_RESULT_ATTACHED = _option("execution.attached", BOOLEAN, False, "Accepted; execute() waits, execute_async() does not.")
+JOB_RESULT_ATTACHED = _accepted("execution.attached", BOOLEAN, False, "execute() waits, execute_async() does not")
 
 # Checkpoints.
 
 CHECKPOINTING_INTERVAL = _unset(
     "execution.checkpointing.interval", DURATION, "Time between two checkpoints; off if not set or < 1."
 )
-CHECKPOINTING_INTERVAL_DURING_BACKLOG = _unset(
+CHECKPOINTING_INTERVAL_DURING_BACKLOG = _accepted(
     "execution.checkpointing.interval-during-backlog",
     DURATION,
-    "Time between two checkpoints while a source works off a backlog.",
+    None,
+    "no source of flinkish reports a backlog",
 )
 CHECKPOINTING_CONSISTENCY_MODE = _option(
     "execution.checkpointing.mode",
@@ -242,57 +258,55 @@ MAX_RETAINED_CHECKPOINTS = _option(
     "How many completed checkpoints are kept.",
     "state.checkpoints.num-retained",
 )
-CHECKPOINT_STORAGE = _unset(
+CHECKPOINT_STORAGE = _accepted(
     "execution.checkpointing.storage",
     one_of("jobmanager", "filesystem"),
-    "Accepted; checkpoints are always written to a folder.",
+    None,
+    "checkpoints are always written to a folder",
     "state.checkpoint-storage",
 )
-INCREMENTAL_CHECKPOINTS = _option(
+INCREMENTAL_CHECKPOINTS = _accepted(
     "execution.checkpointing.incremental",
     BOOLEAN,
     False,
-    "Accepted; checkpoints are full snapshots so far.",
+    "checkpoints are full snapshots so far",
     "state.backend.incremental",
 )
-SNAPSHOT_COMPRESSION = _option(
-    "execution.checkpointing.snapshot-compression", BOOLEAN, False, "Accepted; state files are always compressed Parquet."
+SNAPSHOT_COMPRESSION = _accepted(
+    "execution.checkpointing.snapshot-compression", BOOLEAN, False, "state files are always compressed Parquet"
 )
-ENABLE_UNALIGNED = _option(
-    "execution.checkpointing.unaligned.enabled",
-    BOOLEAN,
-    False,
-    "Whether barriers overtake records. On Spark all records of an epoch have arrived before, so nothing is overtaken.",
-    "execution.checkpointing.unaligned",
+_UNALIGNED = "all records of a micro-batch arrive before its barrier, so that none is overtaken"
+ENABLE_UNALIGNED = _accepted(
+    "execution.checkpointing.unaligned.enabled", BOOLEAN, False, _UNALIGNED, "execution.checkpointing.unaligned"
 )
-FORCE_UNALIGNED = _option("execution.checkpointing.unaligned.forced", BOOLEAN, False, "Accepted, as unaligned.enabled.")
-ALIGNED_CHECKPOINT_TIMEOUT = _option(
+FORCE_UNALIGNED = _accepted("execution.checkpointing.unaligned.forced", BOOLEAN, False, _UNALIGNED)
+ALIGNED_CHECKPOINT_TIMEOUT = _accepted(
     "execution.checkpointing.aligned-checkpoint-timeout",
     in_range(DURATION, 0),
     0,
-    "How long alignment may take before an unaligned checkpoint is made instead.",
+    _UNALIGNED,
     "execution.checkpointing.alignment-timeout",
 )
-ENABLE_CHECKPOINTS_AFTER_TASKS_FINISH = _option(
+ENABLE_CHECKPOINTS_AFTER_TASKS_FINISH = _accepted(
     "execution.checkpointing.checkpoints-after-tasks-finish",
     BOOLEAN,
     True,
-    "Whether checkpoints go on after some tasks have finished.",
+    "checkpoints always go on after some tasks have finished",
     "execution.checkpointing.checkpoints-after-tasks-finish.enabled",
 )
-FS_SMALL_FILE_THRESHOLD = _option(
+FS_SMALL_FILE_THRESHOLD = _accepted(
     "execution.checkpointing.data-inline-threshold",
     in_range(MEMORY, 0),
     20 * 1024,
-    "Accepted; state files are never inlined.",
+    "state files are never inlined",
     "state.storage.fs.memory-threshold",
     "state.backend.fs.memory-threshold",
 )
-FS_WRITE_BUFFER_SIZE = _option(
+FS_WRITE_BUFFER_SIZE = _accepted(
     "execution.checkpointing.write-buffer-size",
     INT,
     4096,
-    "Accepted; without effect.",
+    "state files are written as a whole",
     "state.storage.fs.write-buffer-size",
     "state.backend.fs.write-buffer-size",
 )
@@ -306,10 +320,11 @@ STATE_BACKEND = _option(
     "Where keyed state lives while the job runs. rocksdb is accepted and runs as hashmap so far.",
     "state.backend",
 )
-ENABLE_STATE_CHANGE_LOG = _unset(
+ENABLE_STATE_CHANGE_LOG = _accepted(
     "state.changelog.enabled",
     BOOLEAN,
-    "Accepted; state is always kept as a change log on Spark.",
+    None,
+    "state is always kept as a change log on Spark",
     "state.backend.changelog.enabled",
 )
 SAVEPOINT_PATH = _unset(
@@ -332,11 +347,11 @@ SAVEPOINT_ALLOW_UNTRUSTED = _option(
     "Whether to start from a checkpoint of `execution.state-recovery.path` that another key has signed: pickles in it are not "
     "decoded, and what its sinks were about to commit is left alone.",
 )
-RESTORE_MODE = _option(
+RESTORE_MODE = _accepted(
     "execution.state-recovery.claim-mode",
     one_of("NO_CLAIM", "CLAIM"),
     "NO_CLAIM",
-    "Whether the job may remove the checkpoint it started from.",
+    "a job never removes the checkpoint that it was started from",
     "execution.savepoint-restore-mode",
 )
 HA_CLUSTER_ID = _unset(
@@ -350,7 +365,9 @@ HA_STORAGE_PATH = _unset(
     STRING,
     "Folder where generations of jobs are recorded; the checkpoint folder if not set.",
 )
-HA_MODE = _unset("high-availability.type", STRING, "Accepted; high availability is on if cluster-id is set.", "high-availability")
+HA_MODE = _accepted(
+    "high-availability.type", STRING, None, "high availability is on if high-availability.cluster-id is set", "high-availability"
+)
 
 # Restart strategy.
 
@@ -428,8 +445,8 @@ RESTART_STRATEGY_EXPONENTIAL_DELAY_ATTEMPTS = _option(
 
 # Tasks, metrics, Python.
 
-TASK_CANCELLATION_INTERVAL = _option(
-    "task.cancellation.interval", DURATION, 30 * _SECOND, "Accepted; shown by ExecutionConfig.", "task.cancellation-interval"
+TASK_CANCELLATION_INTERVAL = _accepted(
+    "task.cancellation.interval", DURATION, 30 * _SECOND, "tasks are cancelled at once", "task.cancellation-interval"
 )
 TASK_CANCELLATION_TIMEOUT = _option(
     "task.cancellation.timeout",
@@ -437,7 +454,7 @@ TASK_CANCELLATION_TIMEOUT = _option(
     180 * _SECOND,
     "On Spark: how long close() of functions, readers and writers may take at the end of a job before it fails; 0: any time.",
 )
-LATENCY_INTERVAL = _option("metrics.latency.interval", DURATION, 0, "Accepted; without effect: there are no latency markers.")
+LATENCY_INTERVAL = _accepted("metrics.latency.interval", DURATION, 0, "there are no latency markers")
 TMP_DIRS = _unset(
     "io.tmp.dirs", STRING, "Folder for scratch files of running attempts; the system's if not set.", "taskmanager.tmp.dirs"
 )
@@ -449,7 +466,9 @@ PYTHON_REQUIREMENTS = _unset(
 )
 PYTHON_ARCHIVES = _unset("python.archives", STRING, "Archives unpacked in the tasks' folder: 'a.zip,b.zip#target'.")
 PYTHON_EXECUTABLE = _unset("python.executable", STRING, "Python interpreter of the tasks.")
-PYTHON_CLIENT_EXECUTABLE = _unset("python.client.executable", STRING, "Accepted; without effect.")
+PYTHON_CLIENT_EXECUTABLE = _accepted(
+    "python.client.executable", STRING, None, "the program runs in the interpreter that was started"
+)
 
 
 def _registered() -> dict[str, ConfigOption[Any]]:

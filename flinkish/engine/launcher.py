@@ -22,6 +22,7 @@ from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.engine.ineffective import warn_of_ineffective
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.requirements import install
@@ -135,6 +136,12 @@ class PlannedJob:
 def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `executor.execute_async` for what it raises."""
     checked = check(program)
+    warn_of_ineffective(
+        checked.configuration,
+        temporary_checkpoints=checked.checkpointing
+        and surroundings.checkpoints is None
+        and not checked.configuration.contains(options.CHECKPOINTS_DIRECTORY),
+    )
     resources = acquire(checked, surroundings)
     try:
         place = locate(checked, resources, surroundings)

@@ -149,3 +149,14 @@ def test_properties_may_hold_equals_signs_and_lack_the_dash_d() -> None:
 def test_a_property_without_key_or_value_is_refused(wrong: str) -> None:
     with pytest.raises(ConfigurationError, match="expected -Dkey=value"):
         parse_properties([wrong])
+
+
+@pytest.mark.parametrize("folder", [".", "conf"])
+def test_a_file_with_flinks_older_name_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, folder: str) -> None:
+    (tmp_path / folder).mkdir(exist_ok=True)
+    file = tmp_path / folder / "flink-conf.yaml"
+    file.write_text("parallelism.default: 7")
+    for _ in range(2):
+        configuration = load_configuration(environment={}, working_directory=tmp_path)
+    assert not configuration.contains_key("parallelism.default")
+    assert caplog.messages == [f"{file} is not read: flinkish reads conf/config.yaml, with the same keys."]

@@ -1,0 +1,67 @@
+"""Tells of settings that have no effect: of each once in a process, when a job starts."""
+
+from __future__ import annotations
+
+import logging
+
+from flinkish.common import options
+from flinkish.common.config_file import resembling_key
+from flinkish.common.config_options import to_text
+from flinkish.common.configuration import Configuration
+
+_log = logging.getLogger("flinkish.job")
+
+#: What has been told in this process.
+_told: set[str] = set()
+
+
+def warn_of_ineffective(configuration: Configuration, *, temporary_checkpoints: bool) -> None:
+    """Log a warning for each setting without effect that this process has not told of yet.
+
+    `temporary_checkpoints`: the job takes checkpoints and has no folder for them that outlives the process.
+    """
+    for text in ineffective(configuration, temporary_checkpoints=temporary_checkpoints):
+        if text not in _told:
+            _told.add(text)
+            _log.warning("%s", text)
+
+
+def ineffective(configuration: Configuration, *, temporary_checkpoints: bool) -> list[str]:
+    """Return a sentence for each setting that somebody has made and that has no effect."""
+    texts = []
+    for key, why in options.WITHOUT_EFFECT.items():
+        option = options.OPTIONS[key]
+        value = configuration.get(option)
+        # `high-availability.type: NONE` says what holds without it.
+        if value != option.default and not (option is options.HA_MODE and str(value).upper() == "NONE"):
+            texts.append(f"{key}: {to_text(value)} has no effect: {why}.")
+    if configuration.get(options.STATE_BACKEND) == "rocksdb":
+        texts.append(f"{options.STATE_BACKEND.key}: rocksdb runs as hashmap so far: state is kept in memory.")
+    unknown = [key for key in sorted(configuration.key_set()) if _is_of_flink(key)]
+    metrics = [key for key in unknown if key.startswith("metrics.")]
+    others = [key for key in unknown if key not in metrics]
+    if metrics:
+        texts.append(
+            _without_effect(metrics, "flinkish has no metric reporters; JobClient.get_accumulators() has a job's metrics")
+        )
+    if others:
+        texts.append(
+            _without_effect(others, "flinkish has nothing that they would set; Spark's cluster manager runs its processes")
+        )
+    if temporary_checkpoints:
+        texts.append(
+            f"{options.CHECKPOINTING_INTERVAL.key} is set and {options.CHECKPOINTS_DIRECTORY.key} is not: the checkpoints are "
+            "in a temporary folder and end with the job, so that nothing can start from them later."
+        )
+    return texts
+
+
+def _is_of_flink(key: str) -> bool:
+    """Whether flinkish does not know a key that begins as Flink's do; one that may be a slip of the pen was told of before."""
+    if key in options.OPTIONS_BY_ANY_KEY or not key.startswith(options.WITHOUT_EFFECT_PREFIXES):
+        return False
+    return resembling_key(key) is None
+
+
+def _without_effect(keys: list[str], why: str) -> str:
+    return f"{', '.join(keys)}: {'these have' if len(keys) > 1 else 'this has'} no effect: {why}."

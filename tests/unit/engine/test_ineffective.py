@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, Types, options
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.engine.ineffective import ineffective
+
+
+def texts(settings: dict[str, Any], *, temporary_checkpoints: bool = False) -> list[str]:
+    return ineffective(Configuration.from_dict(settings), temporary_checkpoints=temporary_checkpoints)
+
+
+def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> None:
+    settings = {key: options.OPTIONS[key].default for key in options.WITHOUT_EFFECT if options.OPTIONS[key].default is not None}
+    settings |= {"high-availability.type": "NONE", "state.backend.type": "hashmap", "spark.executor.memory": "1g"}
+    assert texts(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"pipeline.object-reuse": True}, "pipeline.object-reuse: true has no effect: records are never copied"),
+        ({"high-availability": "zookeeper"}, "high-availability.type: zookeeper has no effect: high availability is on if"),
+        (
+            {"execution.state-recovery.claim-mode": "CLAIM"},
+            "execution.state-recovery.claim-mode: CLAIM has no effect: a job never",
+        ),
+        ({"state.backend.type": "rocksdb"}, "state.backend.type: rocksdb runs as hashmap"),
+        (
+            {"metrics.reporters": "prom", "metrics.reporter.prom.class": "x"},
+            "metrics.reporter.prom.class, metrics.reporters: these have no effect: flinkish has no metric reporters",
+        ),
+        ({"taskmanager.memory.process.size": "1g"}, "taskmanager.memory.process.size: this has no effect"),
+    ],
+)
+def test_a_setting_without_effect_has_one_line_that_says_why(settings: dict[str, Any], told: str) -> None:
+    (text,) = texts(settings)
+    assert text.startswith(told)
+
+
+def test_checkpoints_without_a_folder_have_a_line() -> None:
+    (text,) = texts({}, temporary_checkpoints=True)
+    assert "execution.checkpointing.dir is not" in text
+
+
+def test_keys_that_resemble_a_known_one_have_been_told_of_before() -> None:
+    assert texts({"pipeline.object-resue": True}) == []
+
+
+def test_a_job_tells_once_in_a_process_of_what_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {
+        "execution.engine": "local",
+        "execution.checkpointing.interval": "1 h",
+        "metrics.reporter.only-of-this-test": "x",
+    }
+    caplog.set_level(logging.WARNING, "flinkish.job")
+    for _ in range(2):
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        env.from_collection([1], Types.INT()).map(lambda value: value).print()
+        env.execute()
+    told = [record.getMessage() for record in caplog.records if "metrics." in record.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith("metrics.reporter.only-of-this-test: this has no effect")
