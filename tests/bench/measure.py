@@ -73,7 +73,7 @@ def processes() -> dict[str, list[psutil.Process]]:
     for process in everything.values():
         try:
             command = " ".join(process.cmdline())
-            marked = "flinkish.engine.slots.slot_host" in command and process.environ().get(_MARK) == os.environ[_MARK]
+            marked = "flinkish.engine.slots." in command and process.environ().get(_MARK) == os.environ[_MARK]
         except psutil.Error:
             continue
         if marked:

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -31,6 +31,7 @@ from pathlib import Path
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId, parent_jvm
+from flinkish.engine.slots import template
 from flinkish.engine.slots.wire import Call, Reply, receive_reply, send_call
 
 #: pid, start of the process, in a call.
@@ -193,10 +194,20 @@ class _SlotHost:
     def _start(self) -> ProcessId:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._address)
-        ready, readiness = os.pipe()
         # The worker's own path first: with spark-submit --py-files the executor's copies count.
         path = [entry for entry in (*sys.path, *self._config.path) if entry]
         python = self._config.python or sys.executable
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
+        try:
+            return template.fork_host(self._order(-1), self._jvm, (python, environment))
+        except (template.TemplateError, OSError):
+            return self._start_anew(python, environment)
+
+    def _start_anew(self, python: str, environment: Mapping[str, str]) -> ProcessId:
+        """Start a host as a process of its own, where none could be forked."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._address)
+        ready, readiness = os.pipe()
         with open(ready, "rb", buffering=0) as ready_pipe:
             process = subprocess.Popen(
                 [python, "-m", "flinkish.engine.slots.slot_host"],
@@ -204,7 +215,7 @@ class _SlotHost:
                 stdout=2,  # stdout of a Spark worker's daemon is a protocol channel
                 pass_fds=(readiness,),
                 start_new_session=True,  # neither Ctrl-C nor the end of the worker's process group ends it
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
+                env=dict(environment),
             )
             os.close(readiness)
             # Reaps it, so that it leaves no zombie behind while this worker lives on.

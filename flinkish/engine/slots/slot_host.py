@@ -55,7 +55,7 @@ class SlotTaskLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
+class Order:
     address: str
     key: str
     program_file: str
@@ -68,7 +68,7 @@ class _Order:
 
 
 class _Host:
-    def __init__(self, order: _Order) -> None:
+    def __init__(self, order: Order) -> None:
         self._order = order
         self._task: SlotTaskLike | None = None
         self._last_command: tuple[bytes, EpochCommand] | None = None
@@ -140,7 +140,7 @@ class _Host:
                 traceback.print_exc()
 
 
-def _load_task(order: _Order) -> SlotTaskLike:
+def _load_task(order: Order) -> SlotTaskLike:
     dependencies.take_over(Path(order.program_file).parent)
     with open(order.program_file, "rb") as file:
         program = pickling.load_program(file.read())
@@ -149,7 +149,7 @@ def _load_task(order: _Order) -> SlotTaskLike:
     return task
 
 
-def _watch(order: _Order, host: _Host) -> None:
+def _watch(order: Order, host: _Host) -> None:
     """Ask the main thread to end when nobody needs this process any more, and end the process if it does not."""
     from flinkish.engine.processes import ProcessId
 
@@ -179,7 +179,7 @@ def _touched(path: str) -> int | None:
         return 0
 
 
-def _remove_files(order: _Order) -> None:
+def _remove_files(order: Order) -> None:
     """Remove the socket, and the lock file too if no shim can hold it any more: the attempt is over, or the executor gone."""
     from flinkish.engine.processes import ProcessId
 
@@ -192,7 +192,7 @@ def _remove_files(order: _Order) -> None:
             os.rmdir(os.path.dirname(order.address))
 
 
-def _listen(order: _Order) -> Listener:
+def _listen(order: Order) -> Listener:
     """Bind the socket, for this user only; all that the tasks write has the permissions that the user's umask gives."""
     before = os.umask(0o077)
     try:
@@ -202,9 +202,13 @@ def _listen(order: _Order) -> Listener:
 
 
 def main() -> None:
-    """Read the order from stdin, bind the socket, say so, serve."""
+    """Read the order from stdin and carry it out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    order = _Order(**json.loads(sys.stdin.buffer.read()))
+    run(Order(**json.loads(sys.stdin.buffer.read())))
+
+
+def run(order: Order) -> None:
+    """Bind the socket, say so, serve; ends the process."""
     host = _Host(order)
     try:
         signal.signal(signal.SIGTERM, host.on_signal)

@@ -1,0 +1,216 @@
+"""A process that has imported what slot hosts need and forks them: a host is there in 30 ms, where a new interpreter takes 400.
+
+`python -m flinkish.engine.slots.template`, one for each executor and each environment in which its workers run; the first host
+starts it. It has one thread, runs nothing of users', and ends with the executor's JVM, or when no host was wanted for a while.
+Where it cannot be had, hosts are started as processes of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import hashlib
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from flinkish.engine.processes import ProcessId
+
+#: Seconds.
+_START_TIMEOUT = 60.0
+_REQUEST_TIMEOUT = 10.0
+_WATCH_INTERVAL = 1.0
+#: It takes 30 MB, and half a second to start.
+_IDLE_LIMIT = 120.0
+#: Length of the order; pid of the host.
+_LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
+
+
+class TemplateError(Exception):
+    """No host came from a template."""
+
+
+# -- asking for a host -----------------------------------------------------------------------------------------------------------
+
+
+def fork_host(order: Mapping[str, object], jvm: ProcessId, command: tuple[str, Mapping[str, str]]) -> ProcessId:
+    """Return a host that carries out an order and has bound its socket; `command` is its interpreter and its environment.
+
+    Raises TemplateError and OSError, before or after the host was forked: it ends by itself if nobody calls it.
+    """
+    python, environment = command
+    module = str(order["task"]).partition(":")[0]
+    folder = _folder(jvm, [python, module, sorted(environment.items()), os.getcwd()])
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
+        raise TemplateError(f"{folder} is not ours alone")
+    with _connected(folder, jvm, module, python, environment) as connection:
+        content = json.dumps(dict(order)).encode()
+        connection.sendall(_LENGTH.pack(len(content)) + content)
+        (pid,) = _PID.unpack(_receive(connection, _PID.size))
+        _receive(connection, 1)
+    host = ProcessId.of(pid)
+    if host is None:
+        raise TemplateError(f"the host {pid} has ended")
+    return host
+
+
+def _folder(jvm: ProcessId, environment: list[object]) -> Path:
+    digest = hashlib.sha256(json.dumps(environment).encode()).hexdigest()[:12]
+    name = f"flinkish-template-{jvm.pid}-{digest}"
+    path = Path(tempfile.gettempdir()) / name
+    return path if len(str(path)) < 85 else Path("/tmp") / name
+
+
+@contextlib.contextmanager
+def _connected(folder: Path, jvm: ProcessId, module: str, python: str, environment: Mapping[str, str]) -> Iterator[socket.socket]:
+    address = str(folder / "sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_START_TIMEOUT)
+        try:
+            connection.connect(address)
+        except OSError:
+            with open(folder / "lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                with contextlib.suppress(OSError):  # another one has started it meanwhile
+                    connection.connect(address)
+                    yield connection
+                    return
+                _start(address, jvm, module, python, environment)
+            connection.connect(address)
+        yield connection
+
+
+def _start(address: str, jvm: ProcessId, module: str, python: str, environment: Mapping[str, str]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(address)
+    ready, readiness = os.pipe()
+    with open(ready, "rb", buffering=0) as ready_pipe:
+        try:
+            process = subprocess.Popen(
+                [python, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=2,  # as for hosts
+                pass_fds=(readiness,),
+                start_new_session=True,
+                env=dict(environment),
+            )
+        finally:
+            os.close(readiness)
+        threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
+        assert process.stdin is not None
+        request = {"address": address, "jvm": [jvm.pid, jvm.created], "module": module, "readiness": readiness}
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(json.dumps(request).encode())
+        readable, _, _ = select.select([ready_pipe], [], [], _START_TIMEOUT)
+        if not (readable and ready_pipe.read(1)):
+            process.kill()
+            raise TemplateError("the template of hosts did not start")
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    received = b""
+    while len(received) < count:
+        piece = connection.recv(count - len(received))
+        if not piece:
+            raise TemplateError("the host ended while it started")
+        received += piece
+    return received
+
+
+# -- the template ----------------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Import, bind the socket, say so, fork."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    request = json.loads(sys.stdin.buffer.read())
+    folder = Path(request["address"]).parent
+    from flinkish.engine.slots import slot_host
+
+    importlib.import_module(request["module"])
+    order = None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        before = os.umask(0o077)
+        listener.bind(request["address"])
+        os.umask(before)
+        listener.listen(64)
+        os.write(request["readiness"], b"1")
+        os.close(request["readiness"])
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the hosts
+        gc.collect()
+        gc.freeze()  # so that hosts share the pages of what is imported
+        order = _serve(listener, ProcessId(*request["jvm"]))
+    if order is not None:
+        slot_host.run(slot_host.Order(**order))
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _serve(listener: socket.socket, jvm: ProcessId) -> dict[str, Any] | None:
+    """Fork hosts until the JVM is gone or nobody wants any; returns an order in each host, None in the template."""
+    with _end_of(jvm) as ended:
+        idle = 0.0
+        while jvm.is_alive() and idle < _IDLE_LIMIT:
+            readable, _, _ = select.select([listener.fileno(), *ended], [], [], _WATCH_INTERVAL)
+            idle = 0.0 if readable else idle + _WATCH_INTERVAL
+            if listener.fileno() in readable:
+                with contextlib.suppress(OSError, ValueError, TemplateError):  # one who asked and is gone
+                    connection, _ = listener.accept()
+                    order = _fork(connection)
+                    if order is not None:
+                        return order
+    return None
+
+
+def _fork(connection: socket.socket) -> dict[str, Any] | None:
+    with connection:
+        connection.settimeout(_REQUEST_TIMEOUT)
+        (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size))
+        order: dict[str, Any] = json.loads(_receive(connection, length))
+        if os.fork():
+            return None
+        # In the host: a session of its own, as that of a process that is started.
+        try:
+            os.setsid()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            connection.settimeout(None)
+            connection.sendall(_PID.pack(os.getpid()))
+            order["readiness"] = connection.detach()
+        except BaseException:
+            os._exit(1)  # who asked is gone; there must not be two templates
+        return order
+
+
+@contextlib.contextmanager
+def _end_of(process: ProcessId) -> Iterator[list[int]]:
+    """Give what select() finds readable when a process ends, where the system has that."""
+    descriptors = []
+    with contextlib.suppress(AttributeError, OSError):
+        descriptors.append(os.pidfd_open(process.pid))
+    try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    # The classes of the job script become attributes of __main__: keep them away from this module's own names.
+    from flinkish.engine.slots.template import main as imported_main
+
+    imported_main()
