@@ -6,8 +6,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 
+#: Packages of others that modules of flinkish import; `common.requirements` has them with their versions.
+_NEEDED = frozenset(
+    (
+        "click",
+        "cloudpickle",
+        "delta",
+        "deltalake",
+        "fastavro",
+        "msgspec",
+        "numpy",
+        "pandas",
+        "psutil",
+        "pyarrow",
+        "pyspark",
+        "rich",
+    )
+) | {"yaml"}
+
+
 class _AbsentModules:
-    """The last of Python's finders: says why modules of PyFlink are not there, where others have found nothing."""
+    """The last of Python's finders: says why a module of PyFlink, or a package that flinkish needs, is not there."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -15,6 +34,19 @@ class _AbsentModules:
             from flinkish.common.absent import refuse_module
 
             refuse_module(name)
+        # Code of flinkish imports it; whoever else looks for it gets Python's own answer.
+        if name in _NEEDED and _importer().startswith("flinkish."):
+            from flinkish.common.requirements import refuse_missing
+
+            refuse_missing(name)
+
+
+def _importer() -> str:
+    """Return the module in which the import statement stands that a finder was called for."""
+    frame = sys._getframe(2)
+    while "importlib._bootstrap" in frame.f_code.co_filename and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
 
 
 sys.meta_path.append(_AbsentModules)

@@ -54,8 +54,8 @@ class DependencyError(FlinkishError, RuntimeError):
     """What a program brings along for its tasks could not be made ready, such as packages that pip cannot install."""
 
 
-class MissingPackageError(FlinkishError, ImportError):
-    """A Python package that flinkish needs for one thing only, and does not install by itself, is not there."""
+class MissingPackageError(FlinkishError, ModuleNotFoundError):
+    """A Python package is not there: one that flinkish needs, or one that a part of it needs and that is an extra."""
 
 
 class JobExecutionError(FlinkishError, RuntimeError):

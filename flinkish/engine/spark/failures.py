@@ -55,7 +55,9 @@ def summarize(text: str, lines: int = 6) -> str:
     if trace is None:
         return "\n".join(head[:lines])
     tail = [line for line in trace.group().splitlines() if line.strip()]
-    return "\n".join([head[0], *tail[-lines:]])
+    # Text of an error of flinkish says it all, such as which packages a machine lacks.
+    own = [place for place, line in enumerate(tail) if line.startswith("flinkish.common.errors.")]
+    return "\n".join([head[0], *(tail[own[-1] :] if own else tail[-lines:])])
 
 
 def of_ended_jvm(what: str, pid: int, code: int | None) -> EngineError:

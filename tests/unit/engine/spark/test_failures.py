@@ -60,3 +60,15 @@ def test_a_lost_executor_gets_a_hint() -> None:
 def test_a_lack_of_memory_is_named_as_such() -> None:
     for text in ("java.lang.OutOfMemoryError: Java heap space", "ExecutorLostFailure (executor 1 exited: exit code: 52)"):
         assert "spark.driver.memory" in (hint_for(text) or "")
+
+
+def test_an_error_of_flinkish_in_a_python_worker_gives_its_text_without_frames() -> None:
+    text = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "./flinkish.zip/flinkish/engine/slots/hosts.py", line 31, in <module>\n    import msgspec\n'
+        "flinkish.common.errors.MissingPackageError: flinkish needs a package\nHint: install it\n"
+    )
+    assert summarize(text) == (
+        "An exception was thrown from the Python worker:\n"
+        "flinkish.common.errors.MissingPackageError: flinkish needs a package\nHint: install it"
+    )
