@@ -47,7 +47,7 @@ EVENTS = OutputTag("aircraft events", AIRCRAFT_EVENT)
 
 
 class Past(NamedTuple):
-    """What is remembered of an aircraft: its last departure, and the chain of knock-on delays that this was in."""
+    """The state of an aircraft: its last departure, and the chain of knock-on delays to which it belongs."""
 
     carrier: str
     number: int
@@ -62,7 +62,7 @@ class Past(NamedTuple):
 
 
 def follow(past: Past | None, flight: Flight) -> tuple[Past, int]:
-    """Return what to remember after a departure, and by how many minutes the flight before came in late."""
+    """Return the state after a departure, and by how many minutes the previous flight arrived late."""
     late_in = 0
     if past is not None and flight.departure - past.departure <= SAME_ROTATION:
         late_in = past.arrival_delay or 0
@@ -79,7 +79,7 @@ def follow(past: Past | None, flight: Flight) -> tuple[Past, int]:
 class FollowAircraft(KeyedProcessFunction):
     """Follows each aircraft from departure to departure, in event time.
 
-    Flights wait in state until the watermark says that none before them is to come. Emits (departure, origin, carrier, minutes of
+    Flights wait in state until the watermark says that no earlier ones will arrive. Emits (departure, origin, carrier, minutes of
     delay, whether it is a knock-on delay), and events to the side output EVENTS.
     """
 

@@ -48,7 +48,7 @@ NO_WINDOW = OutputTag("too late for all windows", DEPARTURE)
 
 
 def departures_by_airport(flights: DataStream) -> KeyedStream:
-    """Return the departures of flights that have event time; nothing else of a flight has to travel to the windows."""
+    """Return the departures of flights that have event time; the windows need no other fields."""
 
     def departure(flight: Flight) -> tuple[str, int, int]:
         return flight.origin, flight.departure, flight.departure_delay
@@ -59,7 +59,7 @@ def departures_by_airport(flights: DataStream) -> KeyedStream:
 
 
 class SumUp(AggregateFunction):
-    """Sums up departures. Windows that overlap merge the sums of hours that they share, instead of adding each flight thrice."""
+    """Sums up departures. `merge` allows overlapping windows to share sums of hours (execution.windows.share-panes)."""
 
     def create_accumulator(self) -> tuple[int, int, int, int]:
         return 0, 0, 0, -MOST_MINUTES
@@ -82,7 +82,7 @@ class SumUp(AggregateFunction):
 
 
 class WithWindow(ProcessWindowFunction[Any, Row, str, TimeWindow]):
-    """Makes a row of the sums of a window."""
+    """Turns the sums of a window into a row."""
 
     def process(
         self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[int, int, int, int]]
@@ -107,7 +107,7 @@ def _sums(windows: WindowedStream) -> DataStream:
 def last_three_hours(departures: KeyedStream) -> DataStream:
     """Return the figures of three hours, for each hour; a window is given again, with more flights, when late ones correct it.
 
-    What comes too late even for that is in the side output NO_WINDOW. A flight that one of its windows still takes is not there.
+    Flights that are too late for all of their windows are in the side output NO_WINDOW.
     """
     windows = departures.window(SlidingEventTimeWindows.of(Time.hours(3), Time.hours(1)))
     corrected = windows.allowed_lateness(LATENESS.to_milliseconds()).side_output_late_data(NO_WINDOW)
@@ -125,7 +125,7 @@ def late_departures(three_hours: DataStream) -> DataStream:
 
 
 def single_hours(departures: KeyedStream) -> DataStream:
-    """Return the figures of single hours, once each: what comes after the hour has been given is left out."""
+    """Return the figures of single hours, once each; flights that arrive later are left out."""
     return _sums(departures.window(TumblingEventTimeWindows.of(Time.hours(1)))).name("Single hours").uid("hours")
 
 

@@ -1,4 +1,4 @@
-"""Input and output of flight_delays.py: looked at before the job starts, so that what is wrong is said at once."""
+"""Input and output of flight_delays.py, checked before the job starts so that errors are reported at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _packaged(name: str) -> bytes:
 
 
 def _put(target: Path, content: bytes) -> None:
-    """Write a file of the cache, whole or not at all."""
+    """Write a file of the cache atomically."""
     partial = target.with_suffix(f".{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def check_output(output: Path, tables: Iterable[str]) -> None:
 
 
 def _check_table(path: Path) -> None:
-    """Refuse to write to what is not this job's: the rows of an earlier run are replaced, those of others must not be."""
+    """Refuse to write to a table of another program; rows of an earlier run of this job are replaced."""
     if not path.exists():
         return
     try:

@@ -1,4 +1,4 @@
-"""Runs flight_delays.py before the eyes of a person: a line of progress, and what the run took."""
+"""Runs flight_delays.py with a progress line, and measures the run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run took; of one that went on from a checkpoint, only this last part."""
+    """The measurements of a run; if it resumed from a checkpoint, only those since then."""
 
     records: int
     #: From the command to the end, and from the first record to the end.
@@ -55,7 +55,7 @@ class Run:
 
 
 class Progress:
-    """What is shown of a running job at a moment."""
+    """The progress line of a running job."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -103,7 +103,7 @@ class FlightParser:
 
 
 def _minutes(field: str) -> int | None:
-    """Return a delay, None for one that is not there; early is negative."""
+    """Return a delay, None if it is missing; negative if the flight is early."""
     if field in ("", "NA"):
         return None
     return _whole(field, -MOST_MINUTES, MOST_MINUTES)
@@ -157,7 +157,7 @@ class IsRecord(FilterFunction):
 
 
 class ParseFlights(ProcessFunction):
-    """Lines to flights; cancelled and malformed ones go aside."""
+    """Parses lines into flights; sends cancelled and malformed ones to a side output."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._parse = FlightParser(columns).parse
@@ -189,10 +189,10 @@ class DepartureTime(TimestampAssigner):
 
 
 class SteadyWatermarks(WatermarkGenerator):
-    """Bounded out-of-orderness, said between the records as soon as event time has moved on by a step.
+    """Bounded out-of-orderness; emits a watermark between records as soon as event time has advanced by a step.
 
-    WatermarkStrategy.for_bounded_out_of_orderness speaks at intervals of processing time; but which flights are too late must not
-    depend on when a machine was slow.
+    WatermarkStrategy.for_bounded_out_of_orderness emits at intervals of processing time; but the speed of the machine must not
+    decide which flights are late.
     """
 
     def __init__(self) -> None:

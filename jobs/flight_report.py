@@ -1,4 +1,4 @@
-"""Shows what flight_delays.py came to: short tables, read from the Delta tables of the job."""
+"""Shows the results of flight_delays.py: short tables, read from the Delta tables of the job."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WEATHER: Final = {
 
 
 def show_results(output: Path, run: Run, console: Console | None = None) -> None:
-    """Print what the tables of the job say, and what the run took."""
+    """Print the results in the job's tables, and the measurements of the run."""
     console = console or Console()
 
     def read(name: str) -> pa.Table:

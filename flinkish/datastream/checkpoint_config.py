@@ -54,27 +54,27 @@ class CheckpointConfig:
         return self
 
     def is_checkpointing_enabled(self) -> bool:
-        """Return whether checkpoints are made."""
+        """Return whether periodic checkpoints are enabled."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return what holds after a restore; AT_LEAST_ONCE as long as no checkpoints are made, as in Flink."""
+        """Return the checkpointing mode; AT_LEAST_ONCE if checkpoints are disabled, as in Flink."""
         if not self.is_checkpointing_enabled():
             return CheckpointingMode.AT_LEAST_ONCE
         return CheckpointingMode[self._configuration.get(options.CHECKPOINTING_CONSISTENCY_MODE)]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Set what holds after a restore."""
+        """Set the checkpointing mode, EXACTLY_ONCE or AT_LEAST_ONCE."""
         _instance(checkpointing_mode, CheckpointingMode, "checkpointing_mode")
         return self._set(options.CHECKPOINTING_CONSISTENCY_MODE, checkpointing_mode.name)
 
     def get_checkpoint_interval(self) -> int:
-        """Return the time between two checkpoints; -1 if none are made."""
+        """Return the time between two checkpoints; -1 if checkpoints are disabled."""
         interval = self._configuration.get(options.CHECKPOINTING_INTERVAL)
         return -1 if interval is None or interval <= 0 else interval
 
     def set_checkpoint_interval(self, checkpoint_interval: int | AmountOfTime) -> CheckpointConfig:
-        """Set the time between the starts of two checkpoints (int: ms), at least 10 ms; this switches checkpointing on."""
+        """Set the time between the starts of two checkpoints (int: ms), at least 10 ms; this enables checkpoints."""
         interval = _millis(checkpoint_interval, "checkpoint_interval")
         check(
             interval >= _MINIMAL_CHECKPOINT_TIME,
@@ -84,11 +84,11 @@ class CheckpointConfig:
         return self._set(options.CHECKPOINTING_INTERVAL, interval)
 
     def get_checkpoint_timeout(self) -> int:
-        """Return after what time a checkpoint that is not complete is given up."""
+        """Return the time after which an incomplete checkpoint is aborted."""
         return self._configuration.get(options.CHECKPOINTING_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int | AmountOfTime) -> CheckpointConfig:
-        """Set after what time (int: ms) a checkpoint that is not complete is given up; at least 10 ms."""
+        """Set the time (int: ms) after which an incomplete checkpoint is aborted; at least 10 ms."""
         timeout = _millis(checkpoint_timeout, "checkpoint_timeout")
         check(
             timeout >= _MINIMAL_CHECKPOINT_TIME,
@@ -97,11 +97,11 @@ class CheckpointConfig:
         return self._set(options.CHECKPOINTING_TIMEOUT, timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Return the least time between the end of one checkpoint and the start of the next."""
+        """Return the minimum time between the end of one checkpoint and the start of the next."""
         return self._configuration.get(options.MIN_PAUSE_BETWEEN_CHECKPOINTS)
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int | AmountOfTime) -> CheckpointConfig:
-        """Set the least time (int: ms) between the end of one checkpoint and the start of the next.
+        """Set the minimum time (int: ms) between the end of one checkpoint and the start of the next.
 
         With a pause there is never more than one checkpoint at a time.
         """
@@ -110,11 +110,11 @@ class CheckpointConfig:
         return self._set(options.MIN_PAUSE_BETWEEN_CHECKPOINTS, pause)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """Return how many checkpoints may be under way at once."""
+        """Return how many checkpoints may be in progress at once."""
         return self._configuration.get(options.MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """Set how many checkpoints may be under way at once, at least one."""
+        """Set how many checkpoints may be in progress at once, at least one."""
         count = _int(max_concurrent_checkpoints, "max_concurrent_checkpoints")
         check(count >= 1, f"max_concurrent_checkpoints must be at least 1; got {count}.")
         return self._set(options.MAX_CONCURRENT_CHECKPOINTS, count)
@@ -124,7 +124,7 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Have the first failed checkpoint fail the job, or none ever."""
+        """Set whether the first failed checkpoint fails the job; if not, no failed checkpoint does."""
         _instance(fail_on_checkpointing_errors, bool, "fail_on_checkpointing_errors")
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else _UNLIMITED)
 
@@ -139,16 +139,16 @@ class CheckpointConfig:
         return self._set(options.TOLERABLE_FAILURE_NUMBER, number)
 
     def set_externalized_checkpoint_retention(self, retention_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
-        """Set what becomes of the last checkpoints when the job ends."""
+        """Set whether the last checkpoints are kept when the job ends."""
         _instance(retention_mode, ExternalizedCheckpointRetention, "retention_mode")
         return self._set(options.EXTERNALIZED_CHECKPOINT_RETENTION, retention_mode.name)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Return whether checkpoints may stay behind when the job ends."""
+        """Return whether checkpoints may be kept when the job ends."""
         return self.get_externalized_checkpoint_retention() is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """Return what becomes of the last checkpoints when the job ends."""
+        """Return whether the last checkpoints are kept when the job ends."""
         return ExternalizedCheckpointRetention[self._configuration.get(options.EXTERNALIZED_CHECKPOINT_RETENTION)]
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -170,13 +170,13 @@ class CheckpointConfig:
         return self.enable_unaligned_checkpoints(False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
-        """Set how long alignment may take before an unaligned checkpoint is made instead; 0: unaligned at once."""
+        """Set how long alignment may take before an unaligned checkpoint is taken instead; 0: unaligned at once."""
         timeout = milliseconds_of(alignment_timeout, "alignment_timeout", kinds=(Duration,), rule="must be a Duration")
         check(timeout >= 0, f"alignment_timeout must not be negative; got {timeout} ms.")
         return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
-        """Return how long alignment may take before an unaligned checkpoint is made instead."""
+        """Return how long alignment may take before an unaligned checkpoint is taken instead."""
         return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
 
     def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
@@ -188,7 +188,7 @@ class CheckpointConfig:
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
-        """Have unaligned checkpoints also where Flink advises against them; as `enable_unaligned_checkpoints`."""
+        """Use unaligned checkpoints even where Flink advises against them; like `enable_unaligned_checkpoints`."""
         _instance(force_unaligned_checkpoints, bool, "force_unaligned_checkpoints")
         return self._set(options.FORCE_UNALIGNED, force_unaligned_checkpoints)
 

@@ -1,4 +1,4 @@
-"""The fluent API: streams, and what can be done with them. Each call only records a transformation."""
+"""Streams and their operations. Each call only records a transformation."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class _OperatorSettings:
         return self._set("uid", uid=text_of(uid, "uid"))
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """Set the id of this operator in checkpoints as it is stored there: 32 hexadecimal digits, such as from an old log."""
+        """Set the id of this operator as it is stored in checkpoints: 32 hexadecimal digits, for example from an old log."""
         text = text_of(uid_hash, "uid_hash")
         if len(text) != 32 or not _HEX_DIGITS.issuperset(text):
             raise InvalidProgramError(f"uid_hash must be 32 hexadecimal digits; got {uid_hash!r}.", hint="use uid() for a name.")
@@ -113,7 +113,7 @@ class _OperatorSettings:
     def set_parallelism(self, parallelism: int) -> Self:
         """Set how many subtasks run this operator; -1 goes back to the environment's.
 
-        Raises InvalidProgramError for less than 1, and for what can only run with one subtask, such as from_collection.
+        Raises InvalidProgramError for less than 1, and for operators that can only run with one subtask, such as from_collection.
         """
         number = int_of(parallelism, "parallelism")
         if number != -1 and number < 1:
@@ -132,7 +132,7 @@ class _OperatorSettings:
         return self._set("disable_chaining", chaining_strategy=ChainingStrategy.NEVER)
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Set the group of operators with which this one shares slots; without, it is that of the inputs, else 'default'."""
+        """Set the slot sharing group; if none is set, it is that of the inputs, else 'default'."""
         if isinstance(slot_sharing_group, SlotSharingGroup):
             self._environment.register_slot_sharing_group(slot_sharing_group)
             return self._set("slot_sharing_group", slot_sharing_group=slot_sharing_group.get_name())
@@ -199,7 +199,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     # Settings of the operator.
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups of this operator, 1 to 32768: the most subtasks that it can ever be scaled to."""
+        """Set the number of key groups of this operator, 1 to 32768: the upper limit of its parallelism."""
         number = int_of(max_parallelism, "max_parallelism")
         if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
@@ -208,7 +208,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._set("set_max_parallelism", max_parallelism=number)
 
     def force_non_parallel(self) -> Self:
-        """Have this operator run in one subtask, now and for ever."""
+        """Have this operator always run in one subtask."""
         return self._set("force_non_parallel", parallelism=1, max_parallelism=1, can_be_parallel=False)
 
     def set_buffer_timeout(self, timeout_millis: int | AmountOfTime) -> Self:
@@ -222,13 +222,13 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._set("set_buffer_timeout", buffer_timeout=None if timeout == -1 else timeout)
 
     def start_new_chain(self) -> Self:
-        """Have this operator begin a chain, without being chained to what comes before."""
+        """Have this operator begin a new chain, so that it is not chained to the operators before it."""
         return self._set("start_new_chain", chaining_strategy=ChainingStrategy.HEAD)
 
     # Operators.
 
     def map(self, func: Callable[[T_co], U] | Maps[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Make one record of each."""
+        """Return one record for each record."""
         function = map_function(func, "map")
         check_function(func, "map")
         return self._one_input("Map", operators.MapConfig(function=function), type_of(output_type, "map"))
@@ -236,13 +236,13 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def flat_map(
         self, func: Callable[[T_co], Iterable[U]] | FlatMaps[T_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Make none, one or many records of each; the function returns, or yields, an iterable."""
+        """Return none, one or many records for each record; the function returns an iterable or yields records."""
         function = flat_map_function(func, "flat_map")
         check_function(func, "flat_map")
         return self._one_input("FlatMap", operators.FlatMapConfig(function=function), type_of(output_type, "flat_map"))
 
     def filter(self, func: Callable[[T_co], bool] | Filters[T_co]) -> DataStream[T_co]:
-        """Keep the records for which the function returns something true."""
+        """Keep the records for which the function returns a true value."""
         function = filter_function(func, "filter")
         check_function(func, "filter")
         return self._one_input("Filter", operators.FilterConfig(function=function), self._record_type)
@@ -257,9 +257,9 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     def key_by(
         self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation | None = None
     ) -> KeyedStream[T_co, K]:
-        """Bring together the records of each key in one subtask, for state and timers of its own.
+        """Send all records of a key to one subtask; each key then has its own state and timers.
 
-        The same number is one key whatever its type (1, 1.0 and True). Keys need not be hashable.
+        Equal numbers are the same key whatever their type (1, 1.0 and True). Keys need not be hashable.
         """
         from flinkish.datastream.keyed_stream import KeyedStream
 
@@ -269,7 +269,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return KeyedStream(partition._environment, partition._id, self, selector, type_of(key_type, "key_by", "key_type"))
 
     def union(self, *streams: DataStream[U]) -> DataStream[T_co | U]:
-        """Merge streams of the same type into one; a stream given twice counts twice."""
+        """Merge streams of the same type into one; records of a stream that is given twice come twice."""
         for stream in streams:
             self._check_other(stream, "union")
             if stream._record_type != self._record_type:
@@ -316,7 +316,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
-        """Bring together the records of two streams that have the same key in the same window; as in Flink's Java API."""
+        """Group the records of two streams that have the same key in the same window; as in Flink's Java API."""
         from flinkish.datastream.window_join import CoGroupedStreams
 
         self._check_other(other_stream, "co_group")
@@ -344,7 +344,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         )
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T_co]:
-        """Give records event times, and generate watermarks from them, in place of those that there are.
+        """Assign event times to records and generate watermarks from them, replacing existing ones.
 
         Watermarks are emitted every pipeline.auto-watermark-interval, except by generators that emit with each event.
         """
@@ -363,9 +363,9 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         )
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
-        """Return the stream of what this operator emits to a tag.
+        """Return the stream of the records that this operator emits to a tag.
 
-        Differs from Flink: what is emitted to a tag that nobody reads is dropped; PyFlink puts it into the main output.
+        Differs from Flink: records for a tag that nobody reads are dropped; PyFlink emits them to the main output.
         """
         if not isinstance(output_tag, OutputTag):
             raise InvalidArgumentError(f"get_side_output() needs an OutputTag; got {output_tag!r}.")
@@ -388,9 +388,9 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return DataStream(self._environment, identifier)
 
     def cache(self) -> CachedDataStream[T_co]:
-        """Keep the records of this stream, when a job in batch mode computes them, for the next jobs of this environment.
+        """Keep the records of this stream, when a batch job computes them, for later jobs of this environment.
 
-        For the result of an operator or its side output; raises InvalidProgramError for others.
+        The stream must be the result of an operator or a side output; raises InvalidProgramError for others.
         """
         from flinkish.datastream.cached_stream import CachedDataStream, StreamCache
 
@@ -407,15 +407,15 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     # Partitioning.
 
     def shuffle(self) -> DataStream[T_co]:
-        """Spread the records at random over the next operator's subtasks."""
+        """Send each record to a random subtask of the next operator."""
         return self._partition(Partitioner(partitioning=Partitioning.SHUFFLE), "shuffle()")
 
     def rebalance(self) -> DataStream[T_co]:
-        """Spread the records round-robin over the next operator's subtasks."""
+        """Distribute the records round-robin over the next operator's subtasks."""
         return self._partition(Partitioner(partitioning=Partitioning.REBALANCE), "rebalance()")
 
     def rescale(self) -> DataStream[T_co]:
-        """Spread the records round-robin over a part of the next operator's subtasks, each subtask over its own part."""
+        """Distribute each subtask's records round-robin over its own subset of the next operator's subtasks."""
         return self._partition(Partitioner(partitioning=Partitioning.RESCALE), "rescale()")
 
     def forward(self) -> DataStream[T_co]:
@@ -437,7 +437,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     ) -> DataStream[T_co] | BroadcastStream[T_co]:
         """Send each record to all of the next operator's subtasks.
 
-        With descriptors of broadcast state the result is what another stream's `connect` takes.
+        With descriptors of broadcast state the result can be passed to another stream's `connect`.
         """
         from flinkish.datastream.broadcast_stream import BroadcastStream
 
@@ -482,7 +482,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._sink("Unnamed", SinkFunctionSink(own_copy(sink_func, f"the sink function {describe(sink_func)}")))
 
     def sink_to(self, sink: Sink[Any, Any]) -> DataStreamSink:
-        """Write the records into a sink; one with `get_transformer()` may change the stream before."""
+        """Write the records into a sink; a sink with `get_transformer()` may change the stream first."""
         from flinkish.program.sinks import Sink
 
         if not isinstance(sink, Sink):
@@ -513,8 +513,8 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     ) -> CloseableIterator[T_co] | list[T_co]:
         """Run the whole program and return the records of this stream.
 
-        Without a limit as an iterator, whose closing cancels the job; with one as a list of at most so many records, after which
-        the job is cancelled.
+        Without a limit the result is an iterator, and closing it cancels the job. With one it is a list of at most `limit`
+        records, after which the job is cancelled.
         """
         if limit is not None and int_of(limit, "limit") <= 0:
             raise InvalidProgramError(f"limit must be greater than 0; got {limit}.")
@@ -584,7 +584,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
 
 class DataStreamSink(_OperatorSettings):
-    """The end of a stream: what writes it."""
+    """The end of a stream: the operator of a sink."""
 
     _j_data_stream_sink = AbsentMember(JAVA_OBJECT)
 

@@ -1,7 +1,7 @@
-"""Functions that users write, and what these see of the task they run in.
+"""Interfaces of user functions, and of the contexts with which they are called.
 
 A function object is pickled once when the job is built and lives as long as its subtask: `open` is called before the first
-record, `close` after the last. All keys of a subtask share the object; what belongs to one key goes into state.
+record, `close` after the last. All keys of a subtask share the object; data of one key belongs in state.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ W2 = TypeVar("W2")
 
 
 class KeyedStateStore(ABC):
-    """Gives access to the state of the current key; only within keyed streams, everywhere else each method raises StateError.
+    """Gives access to the state of the current key; only on keyed streams; elsewhere each method raises StateError.
 
-    Ask for state in `open`; the object returned always refers to the key of the record (or timer) at hand.
+    Get state in `open`; the returned handle always refers to the key of the current record (or timer).
     """
 
     @abstractmethod
@@ -105,19 +105,19 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """Return the state that holds a map for each key, of which single entries are read and written."""
+        """Return the state that holds a map for each key; entries are read and written one by one."""
 
     @abstractmethod
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """Return the state that reduces what is added to one value of the same type."""
+        """Return the state that reduces the values added to it to one value of the same type."""
 
     @abstractmethod
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
-        """Return the state that aggregates what is added into an accumulator."""
+        """Return the state that aggregates the values added to it into an accumulator."""
 
 
 class RuntimeContext(KeyedStateStore):
-    """What a function may know of the subtask it runs in; handed to `open`."""
+    """Information about the subtask in which a function runs; passed to `open`."""
 
     @abstractmethod
     def get_task_name(self) -> str:
@@ -133,7 +133,7 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_index_of_this_subtask(self) -> int:
-        """Return which of the parallel subtasks this is, from 0 on."""
+        """Return the index of this subtask, from 0 on."""
 
     @abstractmethod
     def get_attempt_number(self) -> int:
@@ -163,7 +163,7 @@ class Function(ABC):  # noqa: B024 - a common base, as in PyFlink
 
 
 class MapFunction(Function):
-    """Makes one record of each."""
+    """Returns one record for each record."""
 
     @abstractmethod
     def map(self, value: Any) -> Any:
@@ -171,19 +171,19 @@ class MapFunction(Function):
 
 
 class CoMapFunction(Function):
-    """Makes at most one record of each record of two connected streams."""
+    """Returns at most one record for each record of two connected streams."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
-        """Return what to emit for a record of the first stream; None emits nothing."""
+        """Return the record to emit for a record of the first stream; None emits nothing."""
 
     @abstractmethod
     def map2(self, value: Any) -> Any:
-        """Return what to emit for a record of the second stream; None emits nothing."""
+        """Return the record to emit for a record of the second stream; None emits nothing."""
 
 
 class FlatMapFunction(Function):
-    """Makes none, one or many records of each."""
+    """Returns none, one or many records for each record."""
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
@@ -191,15 +191,15 @@ class FlatMapFunction(Function):
 
 
 class CoFlatMapFunction(Function):
-    """Makes none, one or many records of each record of two connected streams."""
+    """Returns none, one or many records for each record of two connected streams."""
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any] | None:
-        """Return, or yield, what to emit for a record of the first stream; None emits nothing."""
+        """Return, or yield, the records to emit for a record of the first stream; None emits nothing."""
 
     @abstractmethod
     def flat_map2(self, value: Any) -> Iterable[Any] | None:
-        """Return, or yield, what to emit for a record of the second stream; None emits nothing."""
+        """Return, or yield, the records to emit for a record of the second stream; None emits nothing."""
 
 
 class ReduceFunction(Function):
@@ -207,7 +207,7 @@ class ReduceFunction(Function):
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
-        """Return the combination of what was reduced so far and a new record."""
+        """Return the combination of the value reduced so far and a new record."""
 
 
 class AggregateFunction(Function):
@@ -218,27 +218,27 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def create_accumulator(self) -> Any:
-        """Return a new accumulator, for no records."""
+        """Return a new, empty accumulator."""
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """Return the accumulator with a record added; it may be the same object, changed."""
+        """Return the accumulator with a record added; this may be the same object, modified."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
-        """Return the result that the accumulator stands for."""
+        """Return the result computed from the accumulator."""
 
     @abstractmethod
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """Return an accumulator for the records of both; needed where windows are merged."""
+        """Return an accumulator for the records of both; needed if windows are merged."""
 
 
 class KeySelector(Function):
-    """Tells the key of a record."""
+    """Extracts the key of a record."""
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:
-        """Return the key; the same for the same record, whenever it is asked for."""
+        """Return the key; it must always be the same for the same record."""
 
 
 class NullByteKeySelector(KeySelector):
@@ -249,7 +249,7 @@ class NullByteKeySelector(KeySelector):
 
 
 class FilterFunction(Function):
-    """Decides which records stay."""
+    """Decides which records to keep."""
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
@@ -268,11 +268,11 @@ class ProcessFunction(Function):
     """Handles each record of a stream that is not keyed, and may emit any number of records, also to side outputs."""
 
     class Context(ABC):
-        """What is known about the record at hand; valid during the call only."""
+        """Information about the current record; valid during the call only."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Return the service that tells the time; timers cannot be registered without keys."""
+            """Return the service that gives the time; timers cannot be registered without keys."""
 
         @abstractmethod
         def timestamp(self) -> int:
@@ -287,7 +287,7 @@ class KeyedProcessFunction(Function):
     """Handles each record of a keyed stream, with state and timers of its key."""
 
     class Context(ABC):
-        """What is known about the record at hand; valid during the call only."""
+        """Information about the current record; valid during the call only."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
@@ -295,18 +295,18 @@ class KeyedProcessFunction(Function):
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Return the service that tells the time and keeps the timers of the current key."""
+            """Return the service that gives the time and registers timers of the current key."""
 
         @abstractmethod
         def timestamp(self) -> int:
             """Return the event time of the record in milliseconds (-2**63 if it has none), or the time of the timer."""
 
     class OnTimerContext(Context):
-        """What is known about the timer that fires; valid during the call only."""
+        """Information about the timer that fires; valid during the call only."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Return whether the timer was set in event time or in processing time."""
+            """Return whether the timer was registered in event time or in processing time."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
@@ -324,11 +324,11 @@ class CoProcessFunction(Function):
     """Handles each record of two connected streams that are not both keyed."""
 
     class Context(ABC):
-        """What is known about the record at hand; valid during the call only."""
+        """Information about the current record; valid during the call only."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Return the service that tells the time; timers cannot be registered without keys."""
+            """Return the service that gives the time; timers cannot be registered without keys."""
 
         @abstractmethod
         def timestamp(self) -> int:
@@ -347,7 +347,7 @@ class KeyedCoProcessFunction(Function):
     """Handles each record of two connected keyed streams, with state and timers that both share for a key."""
 
     class Context(ABC):
-        """What is known about the record at hand; valid during the call only."""
+        """Information about the current record; valid during the call only."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
@@ -355,18 +355,18 @@ class KeyedCoProcessFunction(Function):
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Return the service that tells the time and keeps the timers of the current key."""
+            """Return the service that gives the time and registers timers of the current key."""
 
         @abstractmethod
         def timestamp(self) -> int:
             """Return the event time of the record in milliseconds (-2**63 if it has none), or the time of the timer."""
 
     class OnTimerContext(Context):
-        """What is known about the timer that fires; valid during the call only."""
+        """Information about the timer that fires; valid during the call only."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Return whether the timer was set in event time or in processing time."""
+            """Return whether the timer was registered in event time or in processing time."""
 
     @abstractmethod
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
@@ -382,14 +382,14 @@ class KeyedCoProcessFunction(Function):
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What BroadcastProcessFunction and KeyedBroadcastProcessFunction have in common: their contexts.
+    """Common base of BroadcastProcessFunction and KeyedBroadcastProcessFunction, with their contexts.
 
-    A broadcast element is handled once in each subtask. What is done with it must depend on nothing but it and the broadcast
+    A broadcast element is processed once in each subtask. Its processing must depend only on the element and the broadcast
     state, so that the copies of all subtasks stay the same.
     """
 
     class BaseContext(ABC):
-        """What is known about the record at hand; valid during the call only. Times are milliseconds."""
+        """Information about the current record; valid during the call only. Times are milliseconds."""
 
         @abstractmethod
         def timestamp(self) -> int:
@@ -404,14 +404,14 @@ class BaseBroadcastProcessFunction(Function):
             """Return the current event-time watermark, the lesser one of both streams."""
 
     class Context(BaseContext):
-        """Of broadcast elements: may change the broadcast state."""
+        """Context of broadcast elements: it can change the broadcast state."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
             """Return a broadcast state; its descriptor must have been given to `broadcast`."""
 
     class ReadOnlyContext(BaseContext):
-        """Of the other stream's records: may read the broadcast state."""
+        """Context of the other stream's records: it can read the broadcast state."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
@@ -419,13 +419,13 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """Handles the records of a stream without keys beside the elements of a broadcast stream."""
+    """Handles the records of a stream without keys, and the elements of a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of broadcast elements."""
+        """Context of broadcast elements."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of the other stream's records."""
+        """Context of the other stream's records."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterable[Any] | None:
@@ -437,7 +437,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
 
 
 class KeyedStateFunction(ABC):
-    """What `apply_to_keyed_state` calls for each key; of Flink's Java API."""
+    """The function that `apply_to_keyed_state` calls for each key; from Flink's Java API."""
 
     @abstractmethod
     def process(self, key: Any, state: Any) -> None:
@@ -445,37 +445,37 @@ class KeyedStateFunction(ABC):
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """Handles the records of a keyed stream, with state and timers of their keys, beside the elements of a broadcast stream."""
+    """Handles the records of a keyed stream, with state and timers of their keys, and the elements of a broadcast stream."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of broadcast elements, which have no key: keyed state is reached by `apply_to_keyed_state` only."""
+        """Context of broadcast elements, which have no key: only `apply_to_keyed_state` gives access to keyed state."""
 
         @abstractmethod
         def apply_to_keyed_state(
             self, state_descriptor: StateDescriptor, function: KeyedStateFunction | Callable[[Any, State], None]
         ) -> None:
-            """Call a function with (key, state) for every key that has something in a state, within this subtask.
+            """Call a function with (key, state) for every key of this subtask that has a value in a state.
 
-            In Flink's Java API; PyFlink does not have it. The order of the keys is not defined.
+            From Flink's Java API; PyFlink does not have it. The order of the keys is not defined.
             """
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of the keyed stream's records."""
+        """Context of the keyed stream's records."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
-            """Return the service that tells the time and keeps the timers of the current key."""
+            """Return the service that gives the time and registers timers of the current key."""
 
         @abstractmethod
         def get_current_key(self) -> Any:
             """Return the key of the record, or of the timer."""
 
     class OnTimerContext(ReadOnlyContext):
-        """Of timers; `timestamp` is the time of the timer."""
+        """Context of timers; `timestamp` is the time of the timer."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Return whether the timer was set in event time or in processing time."""
+            """Return whether the timer was registered in event time or in processing time."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Iterable[Any] | None:
@@ -491,9 +491,9 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
 
 
 class AsyncFunction(Function):
-    """Calls something outside for each record, without waiting for the answer before the next; see AsyncDataStream.
+    """Calls a service for each record, without waiting for the previous call; see AsyncDataStream.
 
-    All calls of a subtask run in one event loop, in a thread of its own; what they share needs no lock, but must not block.
+    All calls of a subtask run in one event loop, in a thread of its own; shared data needs no lock, but calls must not block.
     `open` and `close` are called outside of it.
     """
 
@@ -502,39 +502,39 @@ class AsyncFunction(Function):
         """Return the records to emit for `value`, as a list; an error fails the job, unless it is tried again."""
 
     def timeout(self, value: Any) -> list[Any]:
-        """Return the records to emit for `value` when its call took too long; by default raises TimeoutError."""
+        """Return the records to emit for `value` if its call timed out; by default raises TimeoutError."""
         raise TimeoutError(f"Async function call has timed out for input: {value}")
 
 
 class AsyncRetryPredicate(ABC):
-    """Tells which calls of an AsyncFunction are tried again."""
+    """Decides which calls of an AsyncFunction are retried."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[Any]], bool] | None:
-        """Return what tells from the results of a call; None: no results are a reason."""
+        """Return a predicate on a call's results that decides whether to retry; None = results never cause a retry."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """Return what tells from the error of a call; None: no error is a reason."""
+        """Return a predicate on a call's error that decides whether to retry; None = errors never cause a retry."""
 
 
 class AsyncRetryStrategy(ABC):
-    """Tells how often, and after which pause, the call of an AsyncFunction is tried again.
+    """Decides how often, and after which delay, a call of an AsyncFunction is retried.
 
-    One object serves all calls of a subtask, many at a time.
+    One object serves all calls of a subtask, many of them at the same time.
     """
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Return whether there may be another try after `current_attempts`, the first of which is 1."""
+        """Return whether another try is allowed after `current_attempts` tries."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Return the pause before the next try, in milliseconds."""
+        """Return the delay before the next try, in milliseconds."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate:
-        """Return what tells which calls are tried again."""
+        """Return the predicate that decides which calls are retried."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy:
@@ -550,7 +550,7 @@ class AsyncRetryStrategy(ABC):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
-        """Return a strategy that tries again up to `max_attempts` times, each after the same pause."""
+        """Return a strategy that retries up to `max_attempts` times, each time after the same delay."""
         from flinkish.datastream.async_retry_strategies import FixedDelayRetryStrategy
 
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
@@ -564,7 +564,7 @@ class AsyncRetryStrategy(ABC):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy:
-        """Return a strategy that tries again up to `max_attempts` times, after growing pauses (milliseconds)."""
+        """Return a strategy that retries up to `max_attempts` times, after growing delays (milliseconds)."""
         from flinkish.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
 
         return ExponentialBackoffDelayRetryStrategy(
@@ -573,10 +573,10 @@ class AsyncRetryStrategy(ABC):
 
 
 class ProcessJoinFunction(Function):
-    """Handles each pair of records that an interval join finds; of Flink's Java API."""
+    """Handles each pair of records that an interval join finds; from Flink's Java API."""
 
     class Context(ABC):
-        """What is known about the pair at hand; valid during the call only. Timestamps are milliseconds."""
+        """Information about the current pair; valid during the call only. Timestamps are milliseconds."""
 
         @abstractmethod
         def get_left_timestamp(self) -> int:
@@ -588,7 +588,7 @@ class ProcessJoinFunction(Function):
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """Return the event time of the pair, and of what is emitted for it: the later of the two."""
+            """Return the event time of the pair, and of records emitted for it: the later of the two."""
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterable[Any] | None:
@@ -596,18 +596,18 @@ class ProcessJoinFunction(Function):
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Makes results of the contents of a window of one key."""
+    """Returns results for the contents of a window of one key."""
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
         """Return, or yield, the results of a window; must be an iterable, None is an error.
 
-        `inputs` are the window's records; after reduce or aggregate the one result of that.
+        `inputs` are the window's records; after reduce or aggregate, the single result.
         """
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Makes results of the contents of a window of a whole stream."""
+    """Returns results for the contents of a window of a whole stream."""
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -615,10 +615,10 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Makes results of the contents of a window of one key, with times and state at hand."""
+    """Returns results for the contents of a window of one key, with access to times and state."""
 
     class Context(ABC, Generic[W2]):
-        """What the function may know of the window."""
+        """Information about the window, and its state."""
 
         @abstractmethod
         def window(self) -> W2:
@@ -634,7 +634,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """Return the state of this key and window, to be emptied in `clear`; not for windows that are merged."""
+            """Return the state of this key and window, to be cleared in `clear`; not for windows that are merged."""
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
@@ -645,14 +645,14 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         """Return, or yield, the results of a window; must be an iterable, None is an error."""
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
-        """Empty the state of a window that is gone."""
+        """Clear the state of a window that is removed."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Makes results of the contents of a window of a whole stream, with state at hand."""
+    """Returns results for the contents of a window of a whole stream, with access to state."""
 
     class Context(ABC, Generic[W2]):
-        """What the function may know of the window."""
+        """Information about the window, and its state."""
 
         @abstractmethod
         def window(self) -> W2:
@@ -660,7 +660,7 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:
-            """Return the state of this window, to be emptied in `clear`; not for windows that are merged."""
+            """Return the state of this window, to be cleared in `clear`; not for windows that are merged."""
 
         @abstractmethod
         def global_state(self) -> KeyedStateStore:
@@ -671,18 +671,18 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
         """Return, or yield, the results of a window; must be an iterable, None is an error."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
-        """Empty the state of a window that is gone."""
+        """Clear the state of a window that is removed."""
 
 
 class PassThroughWindowFunction(WindowFunction[IN, IN, KEY, W]):
-    """Emits what is in the window."""
+    """Emits the contents of the window."""
 
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         return inputs
 
 
 class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
-    """Emits what is in the window."""
+    """Emits the contents of the window."""
 
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[IN]:
         return inputs
@@ -691,8 +691,8 @@ class PassThroughAllWindowFunction(AllWindowFunction[IN, IN, W]):
 class SourceFunction(Function):
     """A simple source, in Flink 1.x style: `run` emits until it returns or `cancel` is called.
 
-    It runs in one thread on the driver and cannot be read again: records in flight when the job fails are lost. Where that
-    matters write a `flinkish.datastream.connectors.base.Source` instead.
+    It runs in one thread on the driver and cannot be read again: records in flight when the job fails are lost. If that
+    matters, write a `flinkish.datastream.connectors.base.Source` instead.
 
     Differs from Flink: PyFlink can only wrap a Java source function here; this one is written in Python.
     """
@@ -700,11 +700,11 @@ class SourceFunction(Function):
     get_java_function = AbsentMember(JAVA_OBJECT)
 
     class SourceContext(ABC):
-        """What `run` emits with."""
+        """The object with which `run` emits records."""
 
         @abstractmethod
         def collect(self, value: Any) -> None:
-            """Emit a record; blocks while the job is behind."""
+            """Emit a record; blocks while the job cannot keep up."""
 
         @abstractmethod
         def is_cancelled(self) -> bool:
@@ -725,7 +725,7 @@ class SourceFunction(Function):
 class SinkFunction(Function):
     """A simple sink, in Flink 1.x style: `invoke` is called for each record, at least once after a failure.
 
-    Where each record must take effect exactly once write a `flinkish.datastream.connectors.base.Sink` instead.
+    If each record must take effect exactly once, write a `flinkish.datastream.connectors.base.Sink` instead.
 
     Differs from Flink: PyFlink can only wrap a Java sink function here; this one is written in Python.
     """
@@ -733,7 +733,7 @@ class SinkFunction(Function):
     get_java_function = AbsentMember(JAVA_OBJECT)
 
     class Context(ABC):
-        """What is known about the record at hand."""
+        """Information about the current record."""
 
         @abstractmethod
         def current_processing_time(self) -> int:

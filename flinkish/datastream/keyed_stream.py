@@ -50,7 +50,7 @@ _ON_RESULT = "call it on the stream before key_by(), or on the result of the ope
 
 
 class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
-    """A stream of which all records with the same key reach the same subtask; its operators have state and timers for each key.
+    """A stream whose records with the same key go to the same subtask; its operators have state and timers for each key.
 
     Functions get the records themselves; `get_type()` is that of a row of key and record, as PyFlink shows it, and so are the
     records of `execute_and_collect`.
@@ -93,7 +93,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         )
 
     def reduce(self, func: Callable[[T_co, T_co], T_co] | Reduces[T_co]) -> DataStream[T_co]:
-        """Combine the records of each key, emitting the combination so far with each record; in BATCH mode only the last."""
+        """Combine the records of each key, and emit the current value with each record; in BATCH mode only the last value."""
         function = reduce_function(func, "reduce")
         check_function(func, "reduce")
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
@@ -111,11 +111,11 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return self._aggregate(Aggregation.MAX, position_to_max)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
-        """Keep each key's record with the least value of a field, the first of these."""
+        """Keep each key's record with the least value of a field; among equals the first."""
         return self._aggregate(Aggregation.MIN_BY, position_to_min_by)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
-        """Keep each key's record with the greatest value of a field, the first of these."""
+        """Keep each key's record with the greatest value of a field; among equals the first."""
         return self._aggregate(Aggregation.MAX_BY, position_to_max_by)
 
     def _aggregate(self, aggregation: Aggregation, position: int | str) -> DataStream:
@@ -123,7 +123,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return self._one_input("Reduce", operators.ReduceConfig(function=function), self._record_type)
 
     def interval_join(self, other_stream: KeyedStream[U, Any]) -> IntervalJoin[T_co, U]:
-        """Join the records of this stream with those of another that have the same key and are near in event time."""
+        """Join the records of this stream with those of another one that have the same key and are close in event time."""
         from flinkish.datastream.interval_join import IntervalJoin
 
         self._check_other(other_stream, "interval_join")
@@ -136,7 +136,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def key_by(
         self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation | None = None
     ) -> KeyedStream[T_co, K]:
-        """Key the original stream by something else; keys do not nest."""
+        """Key the original stream by another selector; keys do not nest."""
         return self._origin.key_by(key_selector, key_type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T_co, K_co]:
@@ -146,7 +146,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co, K_co]:
-        """Group the records of each key into windows of `size` records, one beginning every `slide` records if that is given.
+        """Group the records of each key into windows of `size` records; with `slide`, a new window begins every `slide` records.
 
         Only full windows fire.
         """

@@ -52,12 +52,12 @@ class OperatorStateStore(ABC):
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """Return the broadcast state of that name: a map that should be the same in every subtask.
 
-        After a restore each subtask has its own map again; one that is new has a copy of another's.
+        After a restore each subtask has its own map again; a new subtask has a copy of another one's.
         """
 
     @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """Return the list of that name; a restore at another parallelism deals out the elements of all lists in turn."""
+        """Return the list of that name; a restore at another parallelism distributes the elements of all lists round-robin."""
 
     @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
@@ -65,15 +65,15 @@ class OperatorStateStore(ABC):
 
     @abstractmethod
     def get_registered_state_names(self) -> set[str]:
-        """Return the names of the lists that were asked for."""
+        """Return the names of the lists that have been requested."""
 
     @abstractmethod
     def get_registered_broadcast_state_names(self) -> set[str]:
-        """Return the names of the broadcast states that were asked for."""
+        """Return the names of the broadcast states that have been requested."""
 
 
 class State(ABC):
-    """A handle on state; what it refers to changes with the key of the record at hand."""
+    """A handle on state; it always refers to the state of the current key."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -93,11 +93,11 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """Something that is added to."""
+    """State to which values can be added."""
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """Return what was added, or was made of it."""
+        """Return the values added, or the value computed from them."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -105,15 +105,15 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """Appending state of which two can be merged, as session windows need."""
+    """Appending state that can be merged with another one, as session windows need."""
 
 
 class ReducingState(MergingState[T, T]):
-    """What was added under a key, reduced to one value; `get` gives None if there is none."""
+    """The values added for each key, reduced to one value; `get` returns None if there is none."""
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """What was added under a key, aggregated; `get` gives None if there is none, `add(None)` clears."""
+    """The values added for each key, aggregated; `get` returns None if there is none, `add(None)` clears."""
 
 
 class ListState(MergingState[T, Iterable[T]]):
@@ -121,7 +121,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def get(self) -> Iterable[T]:
-        """Return what the list of the current key holds; nothing if there is none."""
+        """Return the elements of the list of the current key; no elements if there is no list."""
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
@@ -138,7 +138,7 @@ class ListState(MergingState[T, Iterable[T]]):
 class MapState(State, Generic[K, V]):
     """A map for each key.
 
-    Reading what is not there gives None instead of a KeyError, with `get` and with [].
+    A missing entry gives None instead of a KeyError, with `get` and with [].
     """
 
     @abstractmethod
@@ -256,7 +256,7 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
 
 
 class StateDescriptor(ABC):  # noqa: B024 - as in PyFlink: only its subclasses are of use
-    """Names a state of an operator and gives its type; the name is part of what a checkpoint stores.
+    """Names a state of an operator and gives its type; checkpoints contain the name.
 
     Attributes: `name`, `type_info` (of the whole: a ListTypeInfo for list state), `ttl_config` (None: never expires).
     """
@@ -301,7 +301,7 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
-    """Describes state that holds a list for each key; `element_type_info` is the type of what is in it."""
+    """Describes state that holds a list for each key; `element_type_info` is the type of its elements."""
 
     def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
         self.element_type_info = self._checked(elem_type_info, "elem_type_info", name)
@@ -318,7 +318,7 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """Describes state that reduces what is added; `reduce_function` is always a ReduceFunction object."""
+    """Describes state that reduces the values added to it; `reduce_function` is always a ReduceFunction object."""
 
     def __init__(
         self, name: str, reduce_function: ReduceFunction | Callable[[Any, Any], Any], type_info: TypeInformation
@@ -332,7 +332,7 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Describes state that aggregates what is added; `type_info` is the type of the accumulator."""
+    """Describes state that aggregates the values added to it; `type_info` is the type of the accumulator."""
 
     def __init__(self, name: str, agg_function: AggregateFunction, state_type_info: TypeInformation) -> None:
         super().__init__(name, self._checked(state_type_info, "state_type_info", name))
@@ -358,7 +358,7 @@ class StateTtlConfig:
     """
 
     class UpdateType(Enum):
-        """What prolongs the life of a value."""
+        """Which accesses renew the time-to-live of a value."""
 
         #: Nothing: time-to-live is off.
         Disabled = 0
@@ -368,7 +368,7 @@ class StateTtlConfig:
         OnReadAndWrite = 2
 
     class StateVisibility(Enum):
-        """Whether a value that has expired may still be seen."""
+        """Whether an expired value may still be returned."""
 
         #: As long as it was not cleaned up yet.
         ReturnExpiredIfNotCleanedUp = 0
@@ -381,10 +381,10 @@ class StateTtlConfig:
         ProcessingTime = 0
 
     class CleanupStrategies:
-        """When expired values are removed, beside when they are come across in a read.
+        """When expired values are removed, in addition to removal on read.
 
-        flinkish always leaves expired values out of checkpoints and cleans up a part of the state in each epoch; the settings
-        are kept for programs that read them.
+        flinkish always leaves expired values out of checkpoints. In each epoch it removes those of a part of the state, unless
+        `disable_cleanup_in_background` was called. The other settings have no effect; they are kept for programs that read them.
         """
 
         class Strategies(Enum):
@@ -401,22 +401,22 @@ class StateTtlConfig:
             """A strategy without settings."""
 
         class IncrementalCleanupStrategy(CleanupStrategy):
-            """Look at some entries with each access."""
+            """Check some entries with each access."""
 
             def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
                 self._cleanup_size = cleanup_size
                 self._run_cleanup_for_every_record = run_cleanup_for_every_record
 
             def get_cleanup_size(self) -> int:
-                """Return how many entries are looked at each time."""
+                """Return how many entries are checked each time."""
                 return self._cleanup_size
 
             def run_cleanup_for_every_record(self) -> bool:
-                """Return whether each record triggers it, also if it does not access the state."""
+                """Return whether each record triggers the cleanup, even if it does not access the state."""
                 return self._run_cleanup_for_every_record
 
         class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-            """Remove when the store compacts its files."""
+            """Remove expired values when the store compacts its files."""
 
             def __init__(
                 self, query_time_after_num_entries: int, periodic_compaction_time: Duration | timedelta | None = None
@@ -433,7 +433,7 @@ class StateTtlConfig:
                 )
 
             def get_query_time_after_num_entries(self) -> int:
-                """Return after how many entries the time is read anew."""
+                """Return after how many entries the time is read again."""
                 return self._query_time_after_num_entries
 
             def get_periodic_compaction_time(self) -> Duration:
@@ -471,7 +471,7 @@ class StateTtlConfig:
             return self.RocksdbCompactFilterCleanupStrategy(1000) if self._is_cleanup_in_background else None
 
     class Builder:
-        """Makes a StateTtlConfig; by default writes prolong the life and expired values are never seen."""
+        """Makes a StateTtlConfig; by default writes renew the time-to-live, and expired values are never returned."""
 
         def __init__(self, ttl: Time | timedelta) -> None:
             self._ttl = _checked_ttl(ttl)
@@ -484,25 +484,25 @@ class StateTtlConfig:
             ] = {}
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> Self:
-            """Set what prolongs the life of a value."""
+            """Set which accesses renew the time-to-live of a value."""
             self._update_type = _checked_member(update_type, StateTtlConfig.UpdateType, "set_update_type")
             return self
 
         def update_ttl_on_create_and_write(self) -> Self:
-            """Have writes prolong the life of a value."""
+            """Have writes renew the time-to-live of a value."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> Self:
-            """Have reads and writes prolong the life of a value."""
+            """Have reads and writes renew the time-to-live of a value."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
 
         def set_state_visibility(self, state_visibility: StateTtlConfig.StateVisibility) -> Self:
-            """Set whether expired values may still be seen."""
+            """Set whether expired values may still be returned."""
             self._state_visibility = _checked_member(state_visibility, StateTtlConfig.StateVisibility, "set_state_visibility")
             return self
 
         def return_expired_if_not_cleaned_up(self) -> Self:
-            """Let expired values be seen until they are cleaned up."""
+            """Return expired values until they are cleaned up."""
             return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
 
         def never_return_expired(self) -> Self:
@@ -517,7 +517,7 @@ class StateTtlConfig:
             return self
 
         def use_processing_time(self) -> Self:
-            """Go by processing time."""
+            """Use processing time."""
             return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> Self:
@@ -527,7 +527,7 @@ class StateTtlConfig:
             return self
 
         def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> Self:
-            """Look at `cleanup_size` entries with each access to the state (or each record) and remove expired ones."""
+            """Record a strategy that checks `cleanup_size` entries with each access (or each record); it has no effect."""
             strategies = StateTtlConfig.CleanupStrategies
             self._strategies[strategies.Strategies.INCREMENTAL_CLEANUP] = strategies.IncrementalCleanupStrategy(
                 cleanup_size, run_cleanup_for_every_record
@@ -537,7 +537,7 @@ class StateTtlConfig:
         def cleanup_in_rocksdb_compact_filter(
             self, query_time_after_num_entries: int, periodic_compaction_time: Duration | timedelta | None = None
         ) -> Self:
-            """Remove expired values when the store compacts its files; by default each file at least every 30 days."""
+            """Record a strategy that removes expired values when the store compacts its files; it has no effect."""
             strategies = StateTtlConfig.CleanupStrategies
             self._strategies[strategies.Strategies.ROCKSDB_COMPACTION_FILTER] = strategies.RocksdbCompactFilterCleanupStrategy(
                 query_time_after_num_entries, periodic_compaction_time
@@ -545,7 +545,7 @@ class StateTtlConfig:
             return self
 
         def disable_cleanup_in_background(self) -> Self:
-            """Turn the default cleanup off."""
+            """Turn off the cleanup of a part of the state in each epoch."""
             self._is_cleanup_in_background = False
             return self
 
@@ -584,11 +584,11 @@ class StateTtlConfig:
         return StateTtlConfig.Builder(ttl)
 
     def get_update_type(self) -> StateTtlConfig.UpdateType:
-        """Return what prolongs the life of a value."""
+        """Return which accesses renew the time-to-live of a value."""
         return self._update_type
 
     def get_state_visibility(self) -> StateTtlConfig.StateVisibility:
-        """Return whether expired values may still be seen."""
+        """Return whether expired values may still be returned."""
         return self._state_visibility
 
     def get_ttl(self) -> Time:
@@ -604,7 +604,7 @@ class StateTtlConfig:
         return self._update_type is not StateTtlConfig.UpdateType.Disabled
 
     def get_cleanup_strategies(self) -> StateTtlConfig.CleanupStrategies:
-        """Return when expired values are removed."""
+        """Return the strategies that remove expired values."""
         return self._cleanup_strategies
 
     def __repr__(self) -> str:

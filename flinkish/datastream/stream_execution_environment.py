@@ -1,4 +1,4 @@
-"""StreamExecutionEnvironment: where a program begins and is executed."""
+"""StreamExecutionEnvironment: the entry point of a program."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _PARAMETER_DELIMITER: Final = "#"
 
 
 class StreamExecutionEnvironment:
-    """Makes streams, holds the settings of a program, and executes it.
+    """Creates streams, holds the settings of a program, and executes it.
 
     The configuration is that of conf/config.yaml, overridden by `-Dkey=value` on the command line of the script, overridden by
     the Configuration given here, overridden by the setters.
@@ -123,7 +123,7 @@ class StreamExecutionEnvironment:
         return self._config
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over settings by their keys, such as pipeline.operator-chaining.enabled.
+        """Apply settings by their keys, such as pipeline.operator-chaining.enabled.
 
         Raises ConfigurationError for a malformed value.
         """
@@ -157,7 +157,7 @@ class StreamExecutionEnvironment:
         return self._config.get_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Set the number of key groups, 1 to 32768: the most subtasks that the job can ever be scaled to."""
+        """Set the number of key groups, 1 to 32768: the upper limit of the parallelism."""
         number = int_of(max_parallelism, "max_parallelism")
         if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidProgramError(f"max_parallelism must be 1 to {UPPER_BOUND_MAX_PARALLELISM}; got {number}.")
@@ -173,7 +173,7 @@ class StreamExecutionEnvironment:
 
         An unbounded source in BATCH is refused when the program is executed.
 
-        Differs from Flink: the input of keyed operators is sorted in memory, and no checkpoints are made.
+        In BATCH mode no checkpoints are taken: a job that fails starts from the beginning.
         """
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise InvalidArgumentError(f"set_runtime_mode() needs a RuntimeExecutionMode; got {execution_mode!r}.")
@@ -221,7 +221,7 @@ class StreamExecutionEnvironment:
         return ExecutionConfig().get_parallelism() if default is None else default
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Make known what the slots of a group need; operators then name the group only."""
+        """Register the resources of a slot sharing group; operators then give only its name."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
             raise InvalidArgumentError(f"register_slot_sharing_group() needs a SlotSharingGroup; got {slot_sharing_group!r}.")
         known = self._slot_sharing_groups.setdefault(slot_sharing_group.get_name(), slot_sharing_group)
@@ -241,22 +241,22 @@ class StreamExecutionEnvironment:
     def enable_checkpointing(
         self, interval: int | AmountOfTime, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
-        """Make a checkpoint after each interval (int: ms), at least 10 ms."""
+        """Take a checkpoint after each interval (int: ms), at least 10 ms."""
         if mode is not None:
             self._checkpoint_config.set_checkpointing_mode(mode)
         self._checkpoint_config.set_checkpoint_interval(interval)
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """Return the time between two checkpoints in milliseconds; -1 if none are made."""
+        """Return the time between two checkpoints in milliseconds; -1 if checkpoints are disabled."""
         return self._checkpoint_config.get_checkpoint_interval()
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """Return what holds after a restore."""
+        """Return the checkpointing mode."""
         return self.get_checkpointing_consistency_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Return what holds after a restore."""
+        """Return the checkpointing mode."""
         return self._checkpoint_config.get_checkpointing_mode()
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
@@ -264,7 +264,7 @@ class StreamExecutionEnvironment:
         return self._checkpoint_config.is_unaligned_checkpoints_enabled()
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Return whether barriers overtake records also where Flink advises against it."""
+        """Return whether barriers overtake records even where Flink advises against it."""
         return self._checkpoint_config.is_force_unaligned_checkpoints()
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
@@ -277,23 +277,23 @@ class StreamExecutionEnvironment:
         return self._configuration.get(options.ENABLE_STATE_CHANGE_LOG)
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Set the folder of savepoints that name none."""
+        """Set the folder of savepoints that are requested without a folder."""
         if not isinstance(directory, str) or not directory:
             raise InvalidArgumentError(f"directory must be a non-empty str; got {directory!r}.")
         self._configuration.set(options.SAVEPOINT_DIRECTORY, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Return the folder of savepoints that name none, None unless set."""
+        """Return the folder of savepoints that are requested without one; None unless set."""
         return self._configuration.get(options.SAVEPOINT_DIRECTORY)
 
     # Dependencies.
 
     def add_python_file(self, file_path: str) -> None:
-        """Put a Python file, folder, zip or wheel on the tasks' sys.path, before what is installed there.
+        """Put a Python file, folder, zip or wheel on the tasks' sys.path, before installed packages.
 
-        Differs from Flink: with `execution.engine: local`, and for what sources and sinks do on the driver, it comes behind what
-        is installed, and with a .py file the others of its folder can be imported too.
+        Differs from Flink: with `execution.engine: local`, and for code of sources and sinks on the driver, it comes after
+        installed packages, and with a .py file the others of its folder can be imported too.
         """
         files = self._configuration.get(options.PYTHON_FILES)
         path = _existing(file_path, "add_python_file", delimiters=_FILE_DELIMITER)
@@ -301,14 +301,14 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.PYTHON_FILES, path if not files else _FILE_DELIMITER.join([path, files]))
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Name the packages to be installed for the tasks, from `requirements_cache_dir` only (offline) if that is given.
+        """Set the packages to install for the tasks, from `requirements_cache_dir` only (offline) if that is given.
 
         They are installed when the program is executed, once per job and by pip of the tasks' interpreter, into a folder that is
-        removed at the end of the job; on a cluster below io.tmp.dirs, which all machines reach. Functions find them behind the
-        program's Python files and before what is installed. `execute` raises DependencyError, with pip's output, if pip fails.
+        removed at the end of the job; on a cluster below io.tmp.dirs, which all machines can access. They come after the
+        program's Python files and before installed packages. `execute` raises DependencyError, with pip's output, if pip fails.
 
-        Differs from Flink: with `execution.engine: local`, and for what sources and sinks do on the driver, they come behind what
-        is installed.
+        Differs from Flink: with `execution.engine: local`, and for code of sources and sinks on the driver, they come after
+        installed packages.
         """
         value = _existing(requirements_file_path, "set_python_requirements", delimiters=_PARAMETER_DELIMITER)
         if requirements_cache_dir is not None:
@@ -337,7 +337,7 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.PYTHON_EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Give Spark's session jars, by path or URL (file, http, hdfs, ...): for extensions and functions of Spark's own.
+        """Add jars to Spark's session, by path or URL (file, http, hdfs, ...): for extensions and functions of Spark's own.
 
         Differs from Flink: flinkish runs no Java of the user and its connectors need no jars. They come with the session that
         flinkish makes (spark.jars); where a session or JVM of Spark runs already, it must have them (else an EngineError names
@@ -346,13 +346,13 @@ class StreamExecutionEnvironment:
         self._configuration.set(options.JARS, [*(self._configuration.get(options.JARS) or []), *jars_path])
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Give Spark's session jars or folders, by path or file URL, that all machines have; see `add_jars`."""
+        """Add jars or folders that all machines have to Spark's session, by path or file URL; see `add_jars`."""
         self._configuration.set(options.CLASSPATHS, [*(self._configuration.get(options.CLASSPATHS) or []), *classpaths])
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         """Put a file or folder into the tasks' working folder, under a name.
 
-        Differs from Flink: there Python functions cannot reach what is registered here. With `execution.engine: local` see
+        Differs from Flink: there Python functions cannot access the registered files. With `execution.engine: local` see
         `add_python_archive`.
         """
         if name in self._cached_files:
@@ -381,7 +381,7 @@ class StreamExecutionEnvironment:
         A pandas DataFrame is the collection of its rows: tuples for a TUPLE, else Rows.
 
         Differs from Flink: whole numbers that are out of the type's range are refused, not wrapped around; so are a str, bytes
-        and a dict, of which PyFlink makes a stream of letters, numbers and keys. The elements of a set are sorted.
+        and a dict, of which PyFlink makes a stream of characters, numbers and keys. The elements of a set are sorted.
         """
         from flinkish.datastream.connectors.collection import CollectionSource
 
@@ -397,9 +397,9 @@ class StreamExecutionEnvironment:
         source_name: str,
         type_info: TypeInformation | None = None,
     ) -> DataStream[T]:
-        """Make a stream of what a source reads. Without a type it is what the source says, else any object.
+        """Make a stream of the records of a source. Without a type, the source's own is used, else any object.
 
-        Differs from Flink: a timestamp assigner of the strategy is honoured; PyFlink silently ignores one written in Python.
+        Differs from Flink: a timestamp assigner of the strategy is used; PyFlink silently ignores one written in Python.
         """
         from flinkish.program.sources import DriverSource, Source
 
@@ -434,10 +434,10 @@ class StreamExecutionEnvironment:
         source_name: str = "Custom Source",
         type_info: TypeInformation | None = None,
     ) -> DataStream:
-        """Make a stream of what a SourceFunction emits; always of parallelism 1, and not replayable.
+        """Make a stream of the records that a SourceFunction emits; always of parallelism 1, and not replayable.
 
-        Raises UnsupportedError for one that is a CheckpointedFunction or CheckpointListener too: it runs on the driver, ahead of
-        the job, where no checkpoint reaches it.
+        Raises UnsupportedError if it is a CheckpointedFunction or CheckpointListener, too: it runs on the driver, ahead of
+        the job, and takes no part in checkpoints.
         """
         from flinkish.datastream.legacy_functions import SourceFunctionSource
         from flinkish.program.sources import DriverSource, Source
@@ -456,7 +456,7 @@ class StreamExecutionEnvironment:
         return self._source(SourceFunctionSource(function), source_name, record_type, None, single=True)
 
     def create_input(self, input_format: InputFormat, type_info: TypeInformation | None = None) -> DataStream:
-        """Make a stream of what an input format reads, such as AvroInputFormat. Without a type it is what the format says."""
+        """Make a stream of the records of an input format, such as AvroInputFormat. Without a type, the format's own is used."""
         check_kind(input_format, InputFormat, "create_input", hint="a Source goes to from_source().")
         source = input_format.create_source()
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Custom File source", type_info)
@@ -500,7 +500,7 @@ class StreamExecutionEnvironment:
         return load_executor().execution_plan_json(self._program(None))
 
     def explain(self) -> str:
-        """Return all layers of the program, from the stream graph down to Spark's plan, as text for people."""
+        """Return all layers of the program, from the stream graph down to Spark's plan, as readable text."""
         return load_executor().explain(self._program(None))
 
     def close(self) -> None:
@@ -546,7 +546,7 @@ class StreamExecutionEnvironment:
     # Flink 1.x, for programs that still use it.
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> StreamExecutionEnvironment:
-        """Set what happens when the job fails; Flink 1.x, now the keys restart-strategy.*."""
+        """Set the restart strategy; Flink 1.x, now the keys restart-strategy.*."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
             raise InvalidArgumentError(
                 f"set_restart_strategy() needs one of RestartStrategies; got {restart_strategy_configuration!r}.",
@@ -557,7 +557,7 @@ class StreamExecutionEnvironment:
         return self
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Set where keyed state lives; Flink 1.x, now the key state.backend.type."""
+        """Set the state backend; Flink 1.x, now the key state.backend.type."""
         if not isinstance(state_backend, StateBackend):
             raise InvalidArgumentError(f"set_state_backend() needs a StateBackend; got {state_backend!r}.")
         self._configuration.add_all(configuration_of_backend(state_backend))
@@ -565,7 +565,7 @@ class StreamExecutionEnvironment:
         return self
 
     def get_state_backend(self) -> StateBackend:
-        """Return where keyed state lives; Flink 1.x."""
+        """Return the state backend; Flink 1.x."""
         if self._state_backend is not None:
             return self._state_backend
         rocksdb = self._configuration.get(options.STATE_BACKEND) == "rocksdb"
@@ -580,9 +580,9 @@ class StreamExecutionEnvironment:
         return self.from_source(source, WatermarkStrategy.no_watermarks(), "Text File Source", Types.STRING())
 
     def socket_text_stream(self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> DataStream[str]:
-        """Make a stream of the lines read from a socket; not replayable: what is in flight when the job fails is lost.
+        """Make a stream of the lines read from a socket; not replayable: records in flight when the job fails are lost.
 
-        `max_retry` is how often a lost connection is made again, one second apart; -1: without end.
+        `max_retry` is how often a lost connection is re-established, one second apart; -1: without limit.
         """
         from flinkish.datastream.connectors.socket import SocketSource
 

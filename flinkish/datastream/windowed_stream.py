@@ -1,4 +1,4 @@
-"""Windowed streams: what comes between `window()` and the function that makes results of windows."""
+"""Windowed streams: the results of `window()` and `window_all()`, to which a function for the windows is applied."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Windowed:
         return self._keyed_stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        """Return the type of the records that come into the windows."""
+        """Return the type of the records that are put into windows."""
         return self._keyed_stream._record_type
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
@@ -90,7 +90,7 @@ class _Windowed:
         return self
 
     def allowed_lateness(self, time_ms: int | AmountOfTime) -> Self:
-        """Set for how long (int: ms) after its end a window is kept for late records, each of which fires it again.
+        """Set how long (int: ms) a window is kept after its end for late records; each of them fires it again.
 
         Only for event-time windows; 0 by default. A record is late when the watermark has reached the last timestamp of its
         window plus this time.
@@ -114,9 +114,9 @@ class _Windowed:
         return self
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """Set what removes records from windows when they fire; as in Flink's Java API.
+        """Set the evictor that removes records from windows when they fire; as in Flink's Java API.
 
-        All records of a window are kept then, also for reduce and aggregate.
+        Windows then keep all their records, also for reduce and aggregate.
         """
         if not isinstance(evictor, Evictor):
             raise InvalidArgumentError(f"evictor() needs an Evictor; got {evictor!r} of type {type(evictor).__name__}.")
@@ -225,9 +225,9 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
         window_function: AppliesToWindows[T_co, K_co, U] | ProcessesWindows[T_co, K_co, U] | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Combine the records of each window as they come, and emit the combination, or what a window function makes of it.
+        """Combine each window's records in the order of arrival; emit the result, or the results of a window function.
 
-        The function must be associative: overlapping windows share parts that were combined once.
+        With `execution.windows.share-panes` the function must be associative and commutative: sliding windows then share panes.
         """
         return self._reduce(reduce_function, window_function, output_type)
 
@@ -256,23 +256,23 @@ class WindowedStream(_Windowed, Generic[T_co, K_co]):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Aggregate the records of each window as they come, and emit the result, or what a window function makes of it.
+        """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function.
 
-        With a working `merge`, overlapping windows share parts that were aggregated once; sessions need it.
+        Session windows need `merge`. So do sliding windows with `execution.windows.share-panes`, which then share panes.
         """
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(
         self, window_function: AppliesToWindows[T_co, K_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Emit what a WindowFunction makes of all records of each window."""
+        """Call a WindowFunction with all records of each window, and emit its results."""
         check_kind(window_function, WindowFunction, "apply", hint="a ProcessWindowFunction goes to process().")
         return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
         self, process_window_function: ProcessesWindows[T_co, K_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Emit what a ProcessWindowFunction makes of all records of each window."""
+        """Call a ProcessWindowFunction with all records of each window, and emit its results."""
         check_kind(process_window_function, ProcessWindowFunction, "process", hint="a WindowFunction goes to apply().")
         return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)
 
@@ -320,9 +320,9 @@ class AllWindowedStream(_Windowed, Generic[T_co]):
         window_function: AppliesToAllWindows[T_co, U] | ProcessesAllWindows[T_co, U] | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Combine the records of each window as they come, and emit the combination, or what a window function makes of it.
+        """Combine each window's records in the order of arrival; emit the result, or the results of a window function.
 
-        The function must be associative: overlapping windows share parts that were combined once.
+        With `execution.windows.share-panes` the function must be associative and commutative: sliding windows then share panes.
         """
         return self._reduce(reduce_function, window_function, output_type)
 
@@ -351,17 +351,17 @@ class AllWindowedStream(_Windowed, Generic[T_co]):
         accumulator_type: TypeInformation | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """Aggregate the records of each window as they come, and emit the result, or what a window function makes of it."""
+        """Aggregate each window's records in the order of arrival; emit the result, or the results of a window function."""
         return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
 
     def apply(self, window_function: AppliesToAllWindows[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Emit what an AllWindowFunction makes of all records of each window."""
+        """Call an AllWindowFunction with all records of each window, and emit its results."""
         check_kind(window_function, AllWindowFunction, "apply", hint="a ProcessAllWindowFunction goes to process().")
         return self._window(cast(Function, window_function), type_of(output_type, "apply"), window_function)
 
     def process(
         self, process_window_function: ProcessesAllWindows[T_co, U], output_type: TypeInformation | None = None
     ) -> DataStream[U]:
-        """Emit what a ProcessAllWindowFunction makes of all records of each window."""
+        """Call a ProcessAllWindowFunction with all records of each window, and emit its results."""
         check_kind(process_window_function, ProcessAllWindowFunction, "process", hint="an AllWindowFunction goes to apply().")
         return self._window(cast(Function, process_window_function), type_of(output_type, "process"), process_window_function)
