@@ -42,7 +42,7 @@ def test_a_job_whose_jvm_was_killed_starts_again_in_a_new_one(tmp_path: Path) ->
         before.send_signal(signal.SIGKILL)
         psutil.wait_procs([before], timeout=20)
         assert job.finish() == 0, job.output()
-        assert "JVM of Spark" in job.output()
+        assert f": the JVM of Spark, process {before.pid}, was ended by signal 9." in job.output()
         # Spark's own folders, and the native libraries it unpacks, are removed by the JVM, which could not.
         job.assert_nothing_left(but=r"/(artifacts|blockmgr|spark|lib\w+|snappy|zstd)-")
     assert_golden(tmp_path)
