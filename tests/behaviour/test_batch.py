@@ -154,7 +154,9 @@ def test_two_keyed_inputs_are_merged_by_key_and_time(batch: StreamExecutionEnvir
     ]
 
 
-@pytest.mark.parametrize("size", [10, 5])
+@pytest.mark.parametrize(
+    ("engine", "size"), [("local", 10), ("local", 5), pytest.param("spark", 5, marks=pytest.mark.spark)], indirect=["engine"]
+)
 def test_windows_of_a_key_fire_when_it_has_ended_also_those_in_processing_time(
     batch: StreamExecutionEnvironment, size: int
 ) -> None:

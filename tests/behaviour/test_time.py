@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, TimeDomain
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
@@ -82,14 +84,21 @@ def test_timers_fire_in_the_order_of_time_over_all_keys(env: StreamExecutionEnvi
     assert all(timestamp == time and event for _, time, timestamp, event in results)
 
 
+#: What timers do by themselves is the same code in both engines; that they fire on Spark, other tests here show.
+timers_alone = pytest.mark.parametrize("engine", ["local"], indirect=True)
+
+
+@timers_alone
 def test_a_timer_set_twice_for_the_same_time_fires_once(env: StreamExecutionEnvironment) -> None:
     assert len(alarms(env, [("a", 1, 10, 10), ("a", 2, 10)])) == 1
 
 
+@timers_alone
 def test_timers_of_the_past_fire_with_the_next_watermark(env: StreamExecutionEnvironment) -> None:
     assert [(key, time) for key, time, _, _ in alarms(env, [("a", 100), ("a", 110, 5), ("a", 120)])] == [("a", 5)]
 
 
+@timers_alone
 def test_deleted_timers_do_not_fire(env: StreamExecutionEnvironment) -> None:
     class Change(KeyedProcessFunction):
         def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
