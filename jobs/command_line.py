@@ -108,12 +108,13 @@ class _WithoutTrace(logging.Formatter):
 
 
 def _without_trace(text: str) -> str:
-    """Return the lines of a message but for those of stack traces, as one line if there were any."""
+    """Return a message without stack traces, as one line if there were any; it also leaves out where the operator was made."""
     before, trace, after = text.partition("\nTraceback (most recent call last):\n")
     if not trace:
         return text
     last = after.rstrip().rpartition("\n")[2]
-    return "; ".join(line for line in (*before.split("\n"), last if last.startswith("It ") else "") if line.strip())
+    lines = [line for line in before.split("\n") if line.strip() and not line.startswith(("Operator made in ", "No record: "))]
+    return "; ".join([*lines, last] if last.startswith("It ") else lines)
 
 
 def fail(text: str) -> NoReturn:

@@ -92,12 +92,11 @@ class Progress:
         if self._working is None and figures.epochs:
             # Of a job so short that more than one epoch has gone by, only the whole is known.
             self._working = now - figures.last_epoch_ms / 1000 if figures.epochs == 1 else self._started
-        coordinator = self._client.job_master.coordinator
         return Run(
             records=figures.records_read,
             seconds=now - self._started,
             working_seconds=0.0 if self._working is None else now - self._working,
-            checkpoints=0 if coordinator is None else coordinator.statistics.counts.completed,
+            checkpoints=self._client.checkpoints().counts.completed,
             epochs=figures.epochs,
             restarts=figures.restarts,
         )

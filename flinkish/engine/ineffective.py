@@ -15,18 +15,18 @@ _log = logging.getLogger("flinkish.job")
 _told: set[str] = set()
 
 
-def warn_of_ineffective(configuration: Configuration, *, temporary_checkpoints: bool) -> None:
+def warn_of_ineffective(configuration: Configuration) -> None:
     """Log a warning for each setting without effect that this process has not told of yet.
 
-    `temporary_checkpoints`: the job takes checkpoints and has no folder for them that outlives the process.
+    That checkpoints without a folder end with the job, the line says with which it starts.
     """
-    for text in ineffective(configuration, temporary_checkpoints=temporary_checkpoints):
+    for text in ineffective(configuration):
         if text not in _told:
             _told.add(text)
             _log.warning("%s", text)
 
 
-def ineffective(configuration: Configuration, *, temporary_checkpoints: bool) -> list[str]:
+def ineffective(configuration: Configuration) -> list[str]:
     """Return a sentence for each setting that somebody has made and that has no effect."""
     texts = []
     for key, why in options.WITHOUT_EFFECT.items():
@@ -47,11 +47,6 @@ def ineffective(configuration: Configuration, *, temporary_checkpoints: bool) ->
     if others:
         texts.append(
             _without_effect(others, "flinkish has nothing that they would set; Spark's cluster manager runs its processes")
-        )
-    if temporary_checkpoints:
-        texts.append(
-            f"{options.CHECKPOINTING_INTERVAL.key} is set and {options.CHECKPOINTS_DIRECTORY.key} is not: the checkpoints are "
-            "in a temporary folder and end with the job, so that nothing can start from them later."
         )
     return texts
 

@@ -136,12 +136,7 @@ class PlannedJob:
 def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `executor.execute_async` for what it raises."""
     checked = check(program)
-    warn_of_ineffective(
-        checked.configuration,
-        temporary_checkpoints=checked.checkpointing
-        and surroundings.checkpoints is None
-        and not checked.configuration.contains(options.CHECKPOINTS_DIRECTORY),
-    )
+    warn_of_ineffective(checked.configuration)
     resources = acquire(checked, surroundings)
     try:
         place = locate(checked, resources, surroundings)

@@ -126,8 +126,9 @@ def test_behind_the_last_checkpoint_no_restart_hides_an_error_in_close(make_env:
 @pytest.mark.parametrize("engine", ["local"])
 def test_a_job_that_fails_says_why_and_not_what_close_said(make_env: MakeEnvironment, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
+    spoiled = Closes(notes, error=OSError("no good bye"), fail_at=5)
     with pytest.raises(JobExecutionError, match="cannot digest 5") as failed:
-        collect(numbers(make_env(1)).map(Closes(notes, error=OSError("no good bye"), fail_at=5)))
+        collect(numbers(make_env(1)).map(spoiled))
     assert "no good bye" not in str(failed.value)
     assert closed(notes) == 1
 

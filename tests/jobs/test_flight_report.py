@@ -218,11 +218,12 @@ class Client:
     """Stands in for the client of a running job."""
 
     def __init__(self) -> None:
-        counts = SimpleNamespace(completed=12)
-        self.job_master = SimpleNamespace(coordinator=SimpleNamespace(statistics=SimpleNamespace(counts=counts)))
         self.epochs = 0
         self.watermark = -(2**63)
         self.read = 0
+
+    def checkpoints(self) -> Any:
+        return SimpleNamespace(counts=SimpleNamespace(completed=12))
 
     def figures(self) -> JobFigures:
         vertex = VertexFigures(
@@ -233,15 +234,19 @@ class Client:
             late_records=0,
             busy_ms=0.0,
             watermark=self.watermark,
+            records_written=0,
+            watermarks={},
         )
         user = {"Parse.flights": self.read, "Parse.cancelled": 99_999, "Set late flights aside.too late": 12_345}
         return JobFigures(
             epochs=self.epochs,
             restarts=0,
             records_read=self.read,
+            records_written=0,
             last_epoch_ms=100.0,
             last_busy_ms=0.0,
             credit=0,
+            epoch_began=None,
             vertices=(vertex,),
             user=user,
         )

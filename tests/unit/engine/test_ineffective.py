@@ -10,8 +10,8 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.engine.ineffective import ineffective
 
 
-def texts(settings: dict[str, Any], *, temporary_checkpoints: bool = False) -> list[str]:
-    return ineffective(Configuration.from_dict(settings), temporary_checkpoints=temporary_checkpoints)
+def texts(settings: dict[str, Any]) -> list[str]:
+    return ineffective(Configuration.from_dict(settings))
 
 
 def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> None:
@@ -40,11 +40,6 @@ def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> 
 def test_a_setting_without_effect_has_one_line_that_says_why(settings: dict[str, Any], told: str) -> None:
     (text,) = texts(settings)
     assert text.startswith(told)
-
-
-def test_checkpoints_without_a_folder_have_a_line() -> None:
-    (text,) = texts({}, temporary_checkpoints=True)
-    assert "execution.checkpointing.dir is not" in text
 
 
 def test_keys_that_resemble_a_known_one_have_been_told_of_before() -> None:
