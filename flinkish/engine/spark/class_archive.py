@@ -103,6 +103,7 @@ class ClassArchive:
             if before is not None and (_lives(before) or before.tries >= _TRIES):
                 return ""
             self._unfinished.unlink(missing_ok=True)
+            self._remove_old()
             self._write_note(_this_process(), (before.tries if before else 0) + 1)
         except OSError:
             return ""
@@ -136,14 +137,21 @@ class ClassArchive:
         disk.sync(self._unfinished)
         self._unfinished.rename(self._archive)
         self._note.unlink(missing_ok=True)
-        archives = sorted(self._folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for old in archives[_KEPT:]:
-            old.unlink(missing_ok=True)
         return True
 
-    def _read_note(self) -> _Try | None:
+    def _remove_old(self) -> None:
+        """Make room for one more: keep the archives that were used last, and those that a JVM may be writing."""
+        others = [path for path in self._folder.iterdir() if path.suffix in (".jsa", ".part")]
+        others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in others[_KEPT - 1 :]:
+            writer = self._read_note(old.with_suffix(".json"))
+            if writer is None or not _lives(writer):
+                old.unlink(missing_ok=True)
+                old.with_suffix(".json").unlink(missing_ok=True)
+
+    def _read_note(self, note: Path | None = None) -> _Try | None:
         try:
-            return _Try(**json.loads(self._note.read_text(encoding="utf-8")))
+            return _Try(**json.loads((note or self._note).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 

@@ -78,15 +78,17 @@ def test_an_archive_from_before_the_machine_started_is_written_anew(tmp_path: Pa
     assert not unfinished.exists()
 
 
-def test_two_archives_are_kept(tmp_path: Path) -> None:
-    for number in range(4):
+def test_two_archives_are_kept_and_what_a_jvm_may_be_writing(tmp_path: Path) -> None:
+    for number in range(5):
         archive = ClassArchive(tmp_path, str(number))
         unfinished = _file(archive.java_options())
-        archive.written_by(_ended())
+        archive.written_by(_me() if number == 0 else _ended())
         unfinished.write_bytes(b"classes")
-        archive.java_options()
-        os.utime(tmp_path / f"{number}.jsa", (number, number))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["2.jsa", "3.jsa"]
+        os.utime(unfinished, (number, number))
+        if number == 3:
+            archive.java_options()  # it is finished now
+            os.utime(tmp_path / "3.jsa", (number, number))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.json", "0.part", "3.jsa", "4.json", "4.part"]
 
 
 def test_a_discarded_archive_is_written_anew(tmp_path: Path) -> None:
