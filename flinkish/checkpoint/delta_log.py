@@ -30,7 +30,7 @@ _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=
 
 
 class DeltaLog:
-    """A handle on a state table, which stands at one version until it is refreshed."""
+    """A handle on one version of a state table, until it is refreshed."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
@@ -68,7 +68,7 @@ class DeltaLog:
     @property
     @panics_as_errors()
     def version(self) -> int:
-        """The version this handle stands at."""
+        """The version that this handle reads."""
         return int(self._table.version())
 
     @property

@@ -18,7 +18,7 @@ from flinkish.common.ids import CheckpointId, Generation
 _IDS_PER_GENERATION = 10**9
 #: Drivers that start at once get in each other's way when they claim; each try of one of them succeeds.
 CLAIM_TRIES = 20
-#: So many tries in a row that fail although nobody else was quicker: then it is the storage.
+#: After this many failed tries in a row in which no other driver committed, the storage is at fault.
 _LONELY_TRIES = 3
 
 
@@ -34,7 +34,7 @@ class Transaction(NamedTuple):
 
     @staticmethod
     def of(number: int | None) -> Transaction:
-        """Read what a table holds; None: no driver has claimed the job yet."""
+        """Decode the number in a table; None means that no driver has claimed the job yet."""
         generation, checkpoint_id = divmod(number or 0, _IDS_PER_GENERATION)
         return Transaction(Generation(generation), CheckpointId(checkpoint_id))
 
@@ -79,7 +79,7 @@ def highest_id(last: CheckpointId, current: CheckpointId | None, folders: Iterab
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The table stands at our transaction and names our manifest. `in_spite`: an error had come back."""
+    """The newest version of the table has our transaction and our manifest. `in_spite`: the commit call raised an error."""
 
     in_spite: bool
 

@@ -29,7 +29,7 @@ from flinkish.runtime import faults
 
 _log = logging.getLogger(__name__)
 
-#: A summary of the log is written after so many versions, and the log before the last needed one is deleted.
+#: A Delta log checkpoint is written after this many versions; then log entries that no retained checkpoint needs are deleted.
 _VERSIONS_PER_SUMMARY = 10
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _LONGEST_ERROR = 500
@@ -108,7 +108,7 @@ class JobTable:
             )
 
     def refuse_gone(self, own: Generation) -> None:
-        """Refuse to make the table anew after it was claimed: the job would begin from nothing, and repeat what it did."""
+        """Raise if the table is gone after its claim: a job with a new one would start from nothing and repeat its work."""
         self.files.refuse_links(paths.LOG)
         if own > 0 and not self.files.is_folder(paths.LOG):
             raise StaleGenerationError(
@@ -233,7 +233,7 @@ class JobTable:
         return log.version
 
     def withdraw_lone_entry(self, version: int) -> None:
-        """Remove a log that holds only the entry of a version: on its way when the table was deleted, it made the folder anew."""
+        """Remove a log with the entry of one version only: its commit ran while the table was deleted, and made a new folder."""
         entry = f"{paths.LOG}/{version:020}.json"
         with contextlib.suppress(OSError):
             if list(self.files.files_below(paths.LOG)) == [entry]:

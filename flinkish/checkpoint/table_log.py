@@ -13,7 +13,7 @@ from flinkish.common.files.checkpoint_files import StoreReference
 
 
 class TableLog(Protocol):
-    """A handle on a state table, which stands at one version until it is refreshed; not moved by its own commits.
+    """A handle on one version of a state table. Only `refresh` moves it to the newest version; its own commits do not.
 
     A commit fails if any version came in between, also one that shares no file with it.
     """
@@ -30,7 +30,7 @@ class TableLog(Protocol):
 
     @property
     def version(self) -> int:
-        """The version this handle stands at."""
+        """The version that this handle reads."""
         ...
 
     @property

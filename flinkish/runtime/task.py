@@ -427,14 +427,15 @@ class VertexTask:
 
 def _emits(targets: list[Operator | EdgeWriter]) -> list[tuple[Emit, EmitRun]]:
     """Return what takes records for each target; with several, none sees what functions of another one do to a record."""
-    return [
-        (target.emit, target.emit_run)
-        if isinstance(target, EdgeWriter)  # copies itself
-        else (target.process, target.process_run)
-        if len(targets) == 1 or isinstance(target, SinkOperator)
-        else (_copying(target.process), target.process_run)  # a run has one target only
-        for target in targets
-    ]
+    return [_emits_of(target, shared=len(targets) > 1) for target in targets]
+
+
+def _emits_of(target: Operator | EdgeWriter, *, shared: bool) -> tuple[Emit, EmitRun]:
+    if isinstance(target, EdgeWriter):
+        return target.emit, target.emit_run
+    if shared and not isinstance(target, SinkOperator):  # edges and sinks copy by themselves
+        return _copying(target.process), target.process_run  # runs have one target only
+    return target.process, target.process_run
 
 
 def _copying(process: Emit) -> Emit:

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
-import select
 import shutil
 import signal
 import stat
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -32,6 +29,7 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId, parent_jvm
 from flinkish.engine.slots import template
+from flinkish.engine.slots.starting import make_folder, start_process
 from flinkish.engine.slots.wire import Call, Reply, receive_reply, send_call
 
 #: pid, start of the process, in a call.
@@ -41,8 +39,6 @@ _LONGEST_ADDRESS = 100
 #: Spark kills a cancelled task's worker after 2 s (spark.python.task.killTimeout); until then it may hold the lock.
 _ABANDONED_AFTER_MS = 5_000
 _LOCK_TIMEOUT_MS = 30_000
-#: Measured: 0.15 s to start; a machine that is swapping gets its time.
-_START_TIMEOUT_S = 60
 #: A host that dies in a call is replaced and the call made again, as Spark would do; after that the code in it must be at fault.
 _TRIES = 3
 _POLL_S = 0.01
@@ -85,18 +81,6 @@ def _folder_path(attempt_id: str, jvm: ProcessId) -> Path:
     name = f"{folder_prefix(attempt_id)}{jvm.pid}"
     path = Path(tempfile.gettempdir()) / name
     return path if len(str(path)) + 12 < _LONGEST_ADDRESS else Path("/tmp") / name
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder that only we can enter; refuse one that somebody else made."""
-    path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
-        raise EngineError(
-            f"The folder {path} for slot hosts is not ours alone: owner {status.st_uid}, mode {status.st_mode & 0o777:o}; "
-            f"expected owner {os.getuid()}, mode 700.",
-            hint="remove it, and set TMPDIR to a folder of your own.",
-        )
 
 
 def call(config: HostConfig, slot: int, request: Call) -> Reply:
@@ -192,49 +176,28 @@ class _SlotHost:
             _wait_for_end([host], 10_000)
 
     def _start(self) -> ProcessId:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._address)
         # The worker's own path first: with spark-submit --py-files the executor's copies count.
         path = [entry for entry in (*sys.path, *self._config.path) if entry]
         python = self._config.python or sys.executable
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
+        self._unlink_socket()
         try:
-            return template.fork_host(self._order(-1), self._jvm, (python, environment))
-        except (template.TemplateError, OSError):
-            return self._start_anew(python, environment)
-
-    def _start_anew(self, python: str, environment: Mapping[str, str]) -> ProcessId:
-        """Start a host as a process of its own, where none could be forked."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._address)
-        ready, readiness = os.pipe()
-        with open(ready, "rb", buffering=0) as ready_pipe:
-            process = subprocess.Popen(
-                [python, "-m", "flinkish.engine.slots.slot_host"],
-                stdin=subprocess.PIPE,
-                stdout=2,  # stdout of a Spark worker's daemon is a protocol channel
-                pass_fds=(readiness,),
-                start_new_session=True,  # neither Ctrl-C nor the end of the worker's process group ends it
-                env=dict(environment),
-            )
-            os.close(readiness)
-            # Reaps it, so that it leaves no zombie behind while this worker lives on.
-            threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-                pipe.write(json.dumps(self._order(readiness)).encode())
-            readable, _, _ = select.select([ready_pipe], [], [], _START_TIMEOUT_S)
-            started = bool(readable and ready_pipe.read(1))
-        host = ProcessId.of(process.pid)
-        if not started or host is None:
-            process.kill()
+            return template.fork_host(self._order(), self._jvm, python, environment)
+        except (template.TemplateError, EngineError, OSError):
+            self._unlink_socket()  # the host starts as a process of its own
+        host = start_process("flinkish.engine.slots.slot_host", python, environment, self._order())
+        if host is None:
             raise EngineError(
                 f"The process of slot {self._slot} could not start: {python} -m flinkish.engine.slots.slot_host.",
                 hint="is flinkish installed on the executors, or sent with --py-files? The executor's stderr has the details.",
             )
         return host
 
-    def _order(self, readiness: int) -> dict[str, object]:
+    def _unlink_socket(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._address)
+
+    def _order(self) -> dict[str, object]:
         config = self._config
         return {
             "address": self._address,
@@ -245,7 +208,6 @@ class _SlotHost:
             "slot_values": config.slot_values,
             "silence_ms": config.silence_ms,
             "jvm": [self._jvm.pid, self._jvm.created],
-            "readiness": readiness,
         }
 
 

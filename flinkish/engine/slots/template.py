@@ -19,22 +19,22 @@ import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from flinkish.engine.processes import ProcessId
+from flinkish.engine.slots.starting import START_TIMEOUT_S, make_folder, start_process
 
 #: Seconds.
-_START_TIMEOUT = 60.0
 _REQUEST_TIMEOUT = 10.0
 _WATCH_INTERVAL = 1.0
 #: It takes 30 MB, and half a second to start.
 _IDLE_LIMIT = 120.0
+#: The address of a Unix socket in it has 103 bytes at most.
+_LONGEST_FOLDER = 85
 #: Length of the order; pid of the host.
 _LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
 
@@ -46,19 +46,30 @@ class TemplateError(Exception):
 # -- asking for a host -----------------------------------------------------------------------------------------------------------
 
 
-def fork_host(order: Mapping[str, object], jvm: ProcessId, command: tuple[str, Mapping[str, str]]) -> ProcessId:
-    """Return a host that carries out an order and has bound its socket; `command` is its interpreter and its environment.
+def fork_host(order: Mapping[str, object], jvm: ProcessId, python: str, environment: Mapping[str, str]) -> ProcessId:
+    """Return a host that carries out an order and has bound its socket; `python` is its interpreter.
 
-    Raises TemplateError and OSError, before or after the host was forked: it ends by itself if nobody calls it.
+    Raises TemplateError, EngineError and OSError, also after the host was forked: it ends by itself if nobody calls it.
     """
-    python, environment = command
     module = str(order["task"]).partition(":")[0]
-    folder = _folder(jvm, [python, module, sorted(environment.items()), os.getcwd()])
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
-        raise TemplateError(f"{folder} is not ours alone")
-    with _connected(folder, jvm, module, python, environment) as connection:
+    folder = _folder_path(jvm, [python, module, sorted(environment.items()), os.getcwd()])
+    make_folder(folder)
+    address = str(folder / "sock")
+    connection = _connect(address)
+    if connection is None:
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            connection = _connect(address)  # another slot's shim may have started it meanwhile
+            if connection is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(address)
+                request = {"address": address, "jvm": [jvm.pid, jvm.created], "module": module}
+                if start_process(__name__, python, environment, request) is None:
+                    raise TemplateError("the template of hosts did not start")
+                connection = _connect(address)
+    if connection is None:
+        raise TemplateError("the template of hosts has ended")
+    with connection:
         content = json.dumps(dict(order)).encode()
         connection.sendall(_LENGTH.pack(len(content)) + content)
         (pid,) = _PID.unpack(_receive(connection, _PID.size))
@@ -69,57 +80,23 @@ def fork_host(order: Mapping[str, object], jvm: ProcessId, command: tuple[str, M
     return host
 
 
-def _folder(jvm: ProcessId, environment: list[object]) -> Path:
+def _folder_path(jvm: ProcessId, environment: list[object]) -> Path:
     digest = hashlib.sha256(json.dumps(environment).encode()).hexdigest()[:12]
     name = f"flinkish-template-{jvm.pid}-{digest}"
     path = Path(tempfile.gettempdir()) / name
-    return path if len(str(path)) < 85 else Path("/tmp") / name
+    return path if len(str(path)) < _LONGEST_FOLDER else Path("/tmp") / name
 
 
-@contextlib.contextmanager
-def _connected(folder: Path, jvm: ProcessId, module: str, python: str, environment: Mapping[str, str]) -> Iterator[socket.socket]:
-    address = str(folder / "sock")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_START_TIMEOUT)
-        try:
-            connection.connect(address)
-        except OSError:
-            with open(folder / "lock", "w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                with contextlib.suppress(OSError):  # another one has started it meanwhile
-                    connection.connect(address)
-                    yield connection
-                    return
-                _start(address, jvm, module, python, environment)
-            connection.connect(address)
-        yield connection
-
-
-def _start(address: str, jvm: ProcessId, module: str, python: str, environment: Mapping[str, str]) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(address)
-    ready, readiness = os.pipe()
-    with open(ready, "rb", buffering=0) as ready_pipe:
-        try:
-            process = subprocess.Popen(
-                [python, "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=2,  # as for hosts
-                pass_fds=(readiness,),
-                start_new_session=True,
-                env=dict(environment),
-            )
-        finally:
-            os.close(readiness)
-        threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
-        assert process.stdin is not None
-        request = {"address": address, "jvm": [jvm.pid, jvm.created], "module": module, "readiness": readiness}
-        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
-            pipe.write(json.dumps(request).encode())
-        readable, _, _ = select.select([ready_pipe], [], [], _START_TIMEOUT)
-        if not (readable and ready_pipe.read(1)):
-            process.kill()
-            raise TemplateError("the template of hosts did not start")
+def _connect(address: str) -> socket.socket | None:
+    """Return a connection to the template at an address, None if there is none."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(START_TIMEOUT_S)
+    try:
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        return None
+    return connection
 
 
 def _receive(connection: socket.socket, count: int) -> bytes:

@@ -150,13 +150,13 @@ def test_checkpoint_folders_are_shown_as_flink_shows_them() -> None:
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("file:///tmp//x//y/", "file:/tmp/x/y"),
-        ("file:////tmp/x", "file:/tmp/x"),
-        ("file:///tmp/./a/../x", "file:/tmp/x"),
+        ("file:///data//x//y/", "file:/data/x/y"),
+        ("file:////data/x", "file:/data/x"),
+        ("file:///data/./a/../x", "file:/data/x"),
         ("file:///a#b", "file:/a#b"),
         ("file:///a?b=c", "file:/a?b=c"),
         ("file:///a%20b", "file:/a%20b"),
-        ("file://localhost/tmp/x", "file://localhost/tmp/x"),
+        ("file://localhost/data/x", "file://localhost/data/x"),
         ("hdfs://host:80/a//b/", "hdfs://host:80/a/b"),
         ("hdfs://host/a/../b", "hdfs://host/b"),
         ("s3://bucket/a//b/", "s3://bucket/a/b"),
@@ -177,11 +177,11 @@ def test_paths_that_flink_refuses_for_checkpoints_are_refused(path: str) -> None
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("file:///tmp//x/", "/tmp/x"),
-        ("file:///tmp/a/../x", "/tmp/x"),
+        ("file:///data//x/", "/data/x"),
+        ("file:///data/a/../x", "/data/x"),
         ("file:///a#b", "/a#b"),
-        ("/tmp//x/", "/tmp/x"),
-        ("/tmp/a/../x/.", "/tmp/a/../x/."),
+        ("/data//x/", "/data/x"),
+        ("/data/a/../x/.", "/data/a/../x/."),
         ("/", "/"),
     ],
 )
@@ -216,11 +216,11 @@ def test_a_storage_that_cannot_be_is_refused(arguments: tuple[Any, ...]) -> None
 def test_a_storage_object_sets_the_configuration_keys() -> None:
     configuration = Configuration()
 
-    CheckpointConfig(configuration).set_checkpoint_storage(FileSystemCheckpointStorage("file:///tmp/x"))
-    assert configuration.to_dict()["execution.checkpointing.dir"] == "file:/tmp/x"
+    CheckpointConfig(configuration).set_checkpoint_storage(FileSystemCheckpointStorage("file:///data/x"))
+    assert configuration.to_dict()["execution.checkpointing.dir"] == "file:/data/x"
 
-    CheckpointConfig(configuration).set_checkpoint_storage_dir("file:///tmp/y")
-    assert configuration.to_dict()["execution.checkpointing.dir"] == "file:/tmp/y"
+    CheckpointConfig(configuration).set_checkpoint_storage_dir("file:///data/y")
+    assert configuration.to_dict()["execution.checkpointing.dir"] == "file:/data/y"
 
 
 def test_storages_and_backends_in_java_are_refused() -> None:

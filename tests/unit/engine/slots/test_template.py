@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.slots import template
 from flinkish.engine.slots.template import TemplateError, fork_host
@@ -67,9 +68,8 @@ def _host(folder: Path, jvm: ProcessId, slot: int = 0, environment: dict[str, st
         "slot_values": [0, 1],
         "silence_ms": 60_000,
         "jvm": [jvm.pid, jvm.created],
-        "readiness": -1,
     }
-    return fork_host(order, jvm, (sys.executable, environment or {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}))
+    return fork_host(order, jvm, sys.executable, environment or {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 def _template_of(host: ProcessId) -> ProcessId:
@@ -135,17 +135,26 @@ def test_hosts_draw_other_random_numbers(folder: Path, jvm: subprocess.Popen[byt
     assert len(set(drawn)) == 2  # Python itself seeds anew in each fork; the template relies on it
 
 
+def test_a_host_that_ends_while_it_starts_is_one_error_and_no_second_template(folder: Path, jvm: subprocess.Popen[bytes]) -> None:
+    parent = _template_of(_host(folder, _id(jvm)))
+    (folder / "s1.sock").mkdir()  # the host cannot bind its socket
+    with pytest.raises(TemplateError, match="ended while it started"):
+        _host(folder, _id(jvm), 1)
+    (folder / "s1.sock").rmdir()
+    assert _template_of(_host(folder, _id(jvm), 1)) == parent
+
+
 def test_a_folder_that_is_not_ours_alone_is_not_used(folder: Path, jvm: subprocess.Popen[bytes]) -> None:
     _host(folder, _id(jvm))
     (made,) = folder.glob("flinkish-template-*")
     made.chmod(0o777)
-    with pytest.raises(TemplateError, match="not ours alone"):
+    with pytest.raises(EngineError, match="not ours alone"):
         _host(folder, _id(jvm), 1)
     made.chmod(0o700)
 
 
 def test_an_interpreter_that_does_not_start_is_an_error(folder: Path, jvm: subprocess.Popen[bytes]) -> None:
     with pytest.raises(OSError, match="missing"):
-        fork_host({"task": TASK}, _id(jvm), (str(folder / "missing"), dict(os.environ)))
+        fork_host({"task": TASK}, _id(jvm), str(folder / "missing"), dict(os.environ))
     with pytest.raises(TemplateError, match="did not start"):
-        fork_host({"task": "no.such.module:Task"}, _id(jvm), (sys.executable, dict(os.environ)))
+        fork_host({"task": "no.such.module:Task"}, _id(jvm), sys.executable, dict(os.environ))

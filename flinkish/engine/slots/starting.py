@@ -1,0 +1,63 @@
+"""Starts slot hosts and their templates: a folder for this user alone, and a process that says when it is ready."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from flinkish.common.errors import EngineError
+from flinkish.engine.processes import ProcessId
+
+#: Measured: 0.15 s to start; a machine that is swapping gets its time.
+START_TIMEOUT_S = 60
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only we can enter; raises EngineError for one that somebody else made."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
+        raise EngineError(
+            f"The folder {path} for slot hosts is not ours alone: owner {status.st_uid}, mode {status.st_mode & 0o777:o}; "
+            f"expected owner {os.getuid()}, mode 700.",
+            hint="remove it, and set TMPDIR to a folder of your own.",
+        )
+
+
+def start_process(module: str, python: str, environment: Mapping[str, str], order: Mapping[str, object]) -> ProcessId | None:
+    """Run a module as a process of its own; return it once it says that it is ready, None if it does not.
+
+    It reads its order from stdin as JSON. The entry `readiness` is the descriptor to which it writes a byte when it is ready.
+    Raises OSError if the interpreter cannot be run.
+    """
+    ready, readiness = os.pipe()
+    with open(ready, "rb", buffering=0) as ready_pipe:
+        try:
+            process = subprocess.Popen(
+                [python, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=2,  # stdout of a Spark worker's daemon is a protocol channel
+                pass_fds=(readiness,),
+                start_new_session=True,  # neither Ctrl-C nor the end of the worker's process group ends it
+                env=dict(environment),
+            )
+        finally:
+            os.close(readiness)
+        # Reaps it, so that it leaves no zombie behind while this worker lives on.
+        threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+            pipe.write(json.dumps({**order, "readiness": readiness}).encode())
+        readable, _, _ = select.select([ready_pipe], [], [], START_TIMEOUT_S)
+        started = bool(readable and ready_pipe.read(1))
+    found = ProcessId.of(process.pid)
+    if not started or found is None:
+        process.kill()
+        return None
+    return found
