@@ -1,4 +1,4 @@
-# flinkish: `make help` lists what there is.
+# flinkish: `make help` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -7,21 +7,21 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The marker of a finished installation: newer than the files that say what to install.
+# Marks a finished installation; it is newer than the files that list the packages to install.
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.docs-installed
-# Tests start hundreds of Python processes: kept bytecode saves each a third of its start.
+# Tests start hundreds of Python processes: cached bytecode saves a third of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Spark's Ivy cache, in the home folder as Java sees it (that of the user, whatever HOME says); the file name holds both versions,
-# so a new pin fetches anew. Keep in step with setup.cfg.
+# Delta's jar in Spark's Ivy cache, which is in the home folder that Java finds (the user's, whatever HOME says). The file name
+# contains both versions, so a changed version is fetched. Keep the versions equal to those in setup.cfg.
 DELTA := io.delta:delta-spark_4.2_2.13:4.4.0
 DELTA_JAR := $(shell eval echo ~$$(id -un))/.ivy2.5.2/jars/$(subst :,-,$(subst io.delta:,io.delta_,$(DELTA))).jar
 
 # ruff cannot read setup.cfg: its settings are here.
 RUFF_FORMAT := --isolated --target-version py311 --line-length 130
 RUFF_CHECK := $(RUFF_FORMAT) --select E,F,I,UP,B,SIM,RUF,C4,PIE,PT
-# Rules of the house for flinkish/: clocks, random numbers and pickles have one home each (common/clock, ids, pickling).
+# House rules for flinkish/: each of clocks, random numbers and pickling is used in one module only (common/clock, ids, pickling).
 banned = $(foreach name,$(2),"$(name)".msg = "$(1)",)
 HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
 	--per-file-ignores 'flinkish/common/clock.py:TID251' \
@@ -34,18 +34,18 @@ HOUSE_RULES := $(RUFF_FORMAT) --select TID251 \
 		$(call banned,take a random.Random as an argument,random.choice random.randint random.random random.randrange \
 			random.sample random.shuffle random.uniform) \
 		$(call banned,use common/pickling.py,pickle cloudpickle) }'
-# Examples in the documentation of what users call.
+# Modules whose docstrings have examples that are tested: the public API.
 DOCTESTS := --doctest-modules flinkish/common flinkish/table flinkish/datastream flinkish/program flinkish/metrics
 CODE := flinkish tests jobs docs .ci
 
-# For a command that needs Java: found, or installed where that is possible, else one line that says what to install.
+# Prefix of commands that need Java. Java is found, or installed where possible; otherwise a message says what to install.
 WITH_JAVA = JAVA_HOME=$$(.ci/java.sh) && export JAVA_HOME &&
 MASTER ?= local[2]
 ARGS ?=
 PYTEST_ARGS ?=
-# Each has a Spark session of its own, of about 1.5 GB.
+# Each process has its own Spark session, of about 1.5 GB.
 TEST_PROCESSES ?= 2
-# Tests start a hundred JVMs that live for seconds: quick to start instead of quick in the end. That halves the tests' time.
+# Tests start a hundred JVMs that live for seconds, so these are tuned to start quickly; that halves the time of the tests.
 CLASSES := $(VENV)/classes.jsa
 SHORT_LIVED := -XX:TieredStopAtLevel=1 -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable
 
@@ -69,10 +69,10 @@ bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=... compares
 soak: setup ## Run 10,000 epochs and compare the first thousand with the last (about 40 minutes)
 	@$(WITH_JAVA) $(BIN)/python -m tests.bench.soak $(ARGS)
 
-##@ Work on it
+##@ Develop
 
 .PHONY: test
-test: setup $(CLASSES) ## Run all tests (PYTEST_ARGS='-k name' for some)
+test: setup $(CLASSES) ## Run all tests (PYTEST_ARGS='-k name' selects some)
 	@$(WITH_JAVA) SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
 .PHONY: check
@@ -85,11 +85,11 @@ check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 mi
 	$(BIN)/python -m pytest tests/unit $(DOCTESTS) -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: docs
-docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it while it is written)
+docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it in a browser and follows changes)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict) --config-file docs/mkdocs.yml
 
 .PHONY: format
-format: $(INSTALLED) ## Format the code and repair what ruff can
+format: $(INSTALLED) ## Format the code and apply ruff's fixes
 	$(BIN)/ruff check $(RUFF_CHECK) --fix $(CODE)
 	$(BIN)/ruff format $(RUFF_FORMAT) $(CODE)
 
@@ -110,7 +110,7 @@ $(DOCS_INSTALLED): $(INSTALLED)
 	@touch $@
 
 .PHONY: clean
-clean: ## Remove what the targets made, but for the downloaded jars
+clean: ## Remove everything that the targets made, except the downloaded jars
 	@rm -rf $(VENV) build dist out .cache *.egg-info spark-warehouse metastore_db derby.log
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find flinkish tests jobs .ci -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

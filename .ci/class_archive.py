@@ -1,6 +1,6 @@
-"""Make an archive of the Java classes that Spark loads, for the tests: they start a hundred JVMs; argument: the archive.
+"""Makes an archive of the Java classes that Spark loads (class data sharing), for the tests, which start a hundred JVMs.
 
-With it a session is there seconds sooner (class data sharing). A JVM that it does not fit, of another Java, does without.
+The argument is the path of the archive. With it a session starts seconds sooner. A JVM of another Java version ignores it.
 """
 
 from __future__ import annotations

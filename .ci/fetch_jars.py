@@ -1,6 +1,6 @@
-"""Fetch Delta's jars into Spark's Ivy cache, from where every Spark session takes them; argument: the jar to expect there.
+"""Fetches Delta's jars into Spark's Ivy cache, where every Spark session looks for them; the argument is the expected jar.
 
-Spark resolves them itself at the start of a session. Doing it once beforehand, quietly, keeps Ivy's two hundred lines out of the
+Spark would fetch them itself when a session starts. Fetching them quietly beforehand keeps Ivy's two hundred lines out of the
 first job's output.
 """
 
@@ -27,7 +27,7 @@ def main(expected: Path) -> int:
         print("Fetching Delta's jars failed: see above; Maven Central must be reachable.", file=sys.stderr)
         return 1
     if not expected.is_file():
-        # Another cache is configured (spark.jars.ivy): fine, but it will be asked again each time.
+        # Another cache is configured (spark.jars.ivy). That works, but `make setup` will fetch the jars each time.
         print(f"Note: the jars were fetched, but not to {expected}.", file=sys.stderr)
     return 0
 

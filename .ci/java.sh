@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the home of a Java that Spark can use (17 or newer). Installs one where it can: as root on Debian and its like.
+# Prints the home of a Java that Spark can use (17 or newer). Installs one if it can: as root on Debian and its derivatives.
 set -euo pipefail
 
 needed=17
@@ -29,8 +29,8 @@ install_java() {
     log=$(mktemp)
     echo "Java $needed or newer was not found; installing it with apt-get ..." >&2
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update >"$log" 2>&1 || true # a mirror that fails need not be the one with Java
-    # Newer releases of Debian have 21 but not 17.
+    apt-get update >"$log" 2>&1 || true # a mirror that fails may not be the one with Java
+    # Newer Debian releases have Java 21 but not 17.
     for package in openjdk-17-jre-headless openjdk-21-jre-headless; do
         if apt-get install -y --no-install-recommends "$package" >>"$log" 2>&1; then
             rm -f "$log"

@@ -28,7 +28,7 @@ def children():
             continue
         try:
             with open(f"/proc/{entry}/stat") as file:
-                # The name stands in brackets and may hold anything; the state and the parent come after it.
+                # The name is in brackets and may contain any character; the state and the parent follow it.
                 state, parent = file.read().rpartition(")")[2].split()[:2]
         except OSError:
             continue
@@ -58,7 +58,7 @@ def wait_until_gone(seconds):
 
 
 def end_what_is_left(grace):
-    """End what the tests left running, and name it: it should not be there."""
+    """End processes that the tests left running, and report them, because there should be none."""
     for pid in wait_until_gone(grace):
         print(f"left behind by the tests, ended now: {pid} {describe(pid)}", file=sys.stderr)
         send(pid, signal.SIGTERM)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the virtual environment (the argument) and installs flinkish with all that running and testing needs.
+# Makes the virtual environment (the argument) and installs flinkish with everything needed to run and test it.
 set -euo pipefail
 
 venv=$1
@@ -23,7 +23,7 @@ find_python() {
 if ! { [ -x "$venv/bin/python" ] && is_usable "$venv/bin/python" && "$venv/bin/python" -m pip --version >/dev/null 2>&1; }; then
     python=$(find_python)
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-        # Debian keeps this part of Python in a package of its own.
+        # Debian has this part of Python in a separate package.
         package=$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             echo "Installing $package with apt-get ..."
@@ -39,5 +39,5 @@ if ! { [ -x "$venv/bin/python" ] && is_usable "$venv/bin/python" && "$venv/bin/p
     "$python" -m venv --clear "$venv"
 fi
 
-echo "Installing flinkish and what it needs into $venv (Spark alone is about 450 MB the first time) ..."
+echo "Installing flinkish and the packages it needs into $venv (Spark alone is about 450 MB the first time) ..."
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -1,4 +1,4 @@
-"""What the job scripts share: the arguments that choose how a job runs, and errors that are one line instead of a stack trace."""
+"""Code that the job scripts share: command-line arguments for how a job runs, and one-line errors instead of stack traces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARALLELISM = 2
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """A parser with the arguments of every job, which says what is wrong in one line."""
+    """A parser that has the arguments common to all jobs, and reports an error in one line."""
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
@@ -59,10 +59,10 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def environment(arguments: argparse.Namespace) -> StreamExecutionEnvironment:
-    """Return an environment as conf/config.yaml and the arguments say; raises ConfigurationError."""
+    """Return an environment configured by conf/config.yaml and the arguments; raises ConfigurationError."""
     configuration = Configuration()
     for key, value in arguments.properties:
-        # The environment reads -Dkey=value itself; but not what stands apart from its -D.
+        # The environment reads -Dkey=value itself, but not the form with a space after -D.
         if f"-D{key}={value}" not in sys.argv:
             configuration.put(key, value, "the command line")
     if arguments.engine:
@@ -77,15 +77,15 @@ def environment(arguments: argparse.Namespace) -> StreamExecutionEnvironment:
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """End the program with what an error of flinkish says, and quietly after Ctrl-C.
+    """End the program with the message of a flinkish error, or quietly after Ctrl-C.
 
-    Other errors are bugs, and keep their stack trace.
+    Other errors are bugs and keep their stack traces.
     """
     logging.basicConfig(format="%(message)s", handlers=[_handler()])
     try:
         yield
     except JobExecutionError as error:
-        # What a source or sink could not do, it has said; a bug in a function needs its stack trace.
+        # The message of an error in a source or sink is sufficient; a bug in a user function needs its stack trace.
         fail(_without_trace(str(error)) if isinstance(error.__cause__, FlinkishError) else str(error))
     except FlinkishError as error:
         fail(str(error))
@@ -101,14 +101,14 @@ def _handler() -> logging.Handler:
 
 
 class _WithoutTrace(logging.Formatter):
-    """One line for each failure that the job recovers from; the one that ends it shows all."""
+    """Logs one line for each failure that the job recovers from; the failure that ends the job is shown in full."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _without_trace(record.getMessage())
 
 
 def _without_trace(text: str) -> str:
-    """Return a message without stack traces, as one line if there were any; it also leaves out where the operator was made."""
+    """Remove stack traces, and the line that made the operator, from a message; one that had a trace becomes a single line."""
     before, trace, after = text.partition("\nTraceback (most recent call last):\n")
     if not trace:
         return text

@@ -1,4 +1,4 @@
-"""Aircraft in flight_delays.py: each is followed from departure to departure, with state and timers of its own."""
+"""Aircraft in flight_delays.py: follows each aircraft from departure to departure with keyed state and timers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.common import Instant, Row, Types
 from flinkish.datastream import KeyedProcessFunction, OutputTag, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
-#: A departure follows from an arrival only if it is not longer after the departure before.
+#: Longest time between two departures for which a delay of the first can cause one of the second.
 SAME_ROTATION: Final = DAY
 END_OF_TIME: Final = 2**63 - 1
 
@@ -54,15 +54,15 @@ class Past(NamedTuple):
     origin: str
     departure: int
     arrival_delay: int | None
-    #: Length of the chain, 0 if the departure was no knock-on delay, and minutes of delay in it.
+    #: Length of the chain (0 if the departure was no knock-on delay), and the minutes of delay in it.
     chain: int
     chain_minutes: int
-    #: When the timer is due that looks whether the aircraft stands; None if there is none.
+    #: When the timer that checks whether the aircraft stands is due; None if there is no timer.
     check: int | None
 
 
 def follow(past: Past | None, flight: Flight) -> tuple[Past, int]:
-    """Return the state after a departure, and by how many minutes the previous flight arrived late."""
+    """Return the state after a departure, and the number of minutes by which the previous flight arrived late."""
     late_in = 0
     if past is not None and flight.departure - past.departure <= SAME_ROTATION:
         late_in = past.arrival_delay or 0
@@ -79,8 +79,8 @@ def follow(past: Past | None, flight: Flight) -> tuple[Past, int]:
 class FollowAircraft(KeyedProcessFunction):
     """Follows each aircraft from departure to departure, in event time.
 
-    Flights wait in state until the watermark says that no earlier ones will arrive. Emits (departure, origin, carrier, minutes of
-    delay, whether it is a knock-on delay), and events to the side output EVENTS.
+    Flights wait in state until the watermark guarantees that no earlier ones will arrive. The main output is tuples (departure,
+    origin, carrier, minutes of delay, whether it is a knock-on delay); the side output EVENTS has the events.
     """
 
     def __init__(self, standing_days: int) -> None:
@@ -88,7 +88,7 @@ class FollowAircraft(KeyedProcessFunction):
         self._standing = standing_days * DAY
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        # Flights and the past are kept as plain tuples, which checkpoints hold as data: no class has to be found to restore them.
+        # Flights and the past are stored as plain tuples, which checkpoints hold as data: a restore needs no class for them.
         self._waiting = runtime_context.get_map_state(
             MapStateDescriptor("waiting flights by departure", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
         )
@@ -105,7 +105,7 @@ class FollowAircraft(KeyedProcessFunction):
         waiting = self._waiting.get(timestamp)
         if waiting is not None:
             self._waiting.remove(timestamp)
-            # Two departures of one aircraft at one moment are an error of the data, but must not come out in chance order.
+            # Two departures of one aircraft at the same time are an error in the data, but their order must not be random.
             for fields in waiting if len(waiting) == 1 else sorted(waiting, key=repr):
                 flight = Flight(*fields)
                 past, late_in = follow(past, flight)
@@ -114,14 +114,14 @@ class FollowAircraft(KeyedProcessFunction):
                 yield flight.departure, flight.origin, flight.carrier, flight.departure_delay, past.chain > 0
         assert past is not None, "a timer without a flight"
         if past.check is None or past.check <= timestamp:
-            # One timer an aircraft is enough: when it is due it may find that the aircraft has left since, and is set again.
+            # One timer for each aircraft is enough: if the aircraft has left by the time it fires, the timer is set again.
             due = past.departure + self._standing
             if due > timestamp:
                 past = past._replace(check=due)
                 ctx.timer_service().register_event_time_timer(due)
             else:
                 past = past._replace(check=None)
-                # At the end of all input the year is over, which says nothing about the aircraft.
+                # The timers that fire at the end of the input fire early: the aircraft may still leave.
                 if ctx.timer_service().current_watermark() != END_OF_TIME:
                     yield EVENTS, self._stands(ctx.get_current_key(), past)
         self._past.update(tuple(past))

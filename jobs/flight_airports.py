@@ -1,7 +1,7 @@
-"""Airports in flight_delays.py: windows of event time over their departures.
+"""Airports in flight_delays.py: event-time windows over their departures.
 
-The same departures go into two kinds of windows. The figures of the last three hours are given every hour, and corrected by
-flights that come behind the watermark; those of single hours are final, and are what the busiest hour of each day is found in.
+The same departures go into two kinds of windows. Figures of the last three hours are emitted every hour, and corrected when
+flights arrive behind the watermark. Figures of single hours are final; the busiest hour of each day is found among them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 
-#: For so long after its end a window of three hours is kept, and corrected.
+#: Allowed lateness: how long a window of three hours is kept after its end to be corrected.
 LATENESS: Final = Time.hours(3)
-#: Days of New York begin at five o'clock UTC, in winter; in summer an hour before, when hardly anybody leaves.
+#: Days in New York begin at 5:00 UTC in winter. In summer they begin an hour earlier, but hardly any flight leaves in that hour.
 MIDNIGHT: Final = Time.hours(5)
 
 #: Airport, departure (milliseconds), minutes of delay.
@@ -48,12 +48,12 @@ NO_WINDOW = OutputTag("too late for all windows", DEPARTURE)
 
 
 def departures_by_airport(flights: DataStream) -> KeyedStream:
-    """Return the departures of flights that have event time; the windows need no other fields."""
+    """Return the departures, keyed by airport, with only the fields that the windows need; `flights` must have event time."""
 
     def departure(flight: Flight) -> tuple[str, int, int]:
         return flight.origin, flight.departure, flight.departure_delay
 
-    # One subtask, like the flights: their order stays what it is.
+    # One subtask, as for the flights, so that their order does not change.
     departures = flights.map(departure, DEPARTURE).set_parallelism(1).name("Departures").uid("departures")
     return departures.key_by(lambda departure: departure[0], key_type=Types.STRING())
 
@@ -105,9 +105,9 @@ def _sums(windows: WindowedStream) -> DataStream:
 
 
 def last_three_hours(departures: KeyedStream) -> DataStream:
-    """Return the figures of three hours, for each hour; a window is given again, with more flights, when late ones correct it.
+    """Return the figures of three hours, every hour; when late flights correct a window, it is emitted again with more flights.
 
-    Flights that are too late for all of their windows are in the side output NO_WINDOW.
+    Flights that are too late for all of their windows go to the side output NO_WINDOW.
     """
     windows = departures.window(SlidingEventTimeWindows.of(Time.hours(3), Time.hours(1)))
     corrected = windows.allowed_lateness(LATENESS.to_milliseconds()).side_output_late_data(NO_WINDOW)
@@ -115,7 +115,7 @@ def last_three_hours(departures: KeyedStream) -> DataStream:
 
 
 def late_departures(three_hours: DataStream) -> DataStream:
-    """Return the rows of departures that no window of three hours took."""
+    """Return the departures that were too late for every window of three hours, as rows."""
 
     def row(departure: tuple[str, int, int]) -> Row:
         origin, moment, delay = departure
@@ -125,12 +125,12 @@ def late_departures(three_hours: DataStream) -> DataStream:
 
 
 def single_hours(departures: KeyedStream) -> DataStream:
-    """Return the figures of single hours, once each; flights that arrive later are left out."""
+    """Return the figures of single hours, emitted once for each hour; flights that arrive later are not counted."""
     return _sums(departures.window(TumblingEventTimeWindows.of(Time.hours(1)))).name("Single hours").uid("hours")
 
 
 class Busiest(ProcessAllWindowFunction[Row, Row, TimeWindow]):
-    """Finds the hour with the most departures from all airports together, of equals the first."""
+    """Finds the hour with the most departures from all airports together; the first one if several are equal."""
 
     def process(self, context: ProcessAllWindowFunction.Context[TimeWindow], elements: Iterable[Row]) -> Iterator[Row]:
         hours: dict[int, tuple[int, int, int]] = {}
@@ -151,6 +151,6 @@ class Busiest(ProcessAllWindowFunction[Row, Row, TimeWindow]):
 
 
 def busiest_hours(hours: DataStream) -> DataStream:
-    """Return the busiest hour of each day: a window over the few rows of all airports, not over all flights."""
+    """Return the busiest hour of each day, from a window over the few rows of all airports instead of over all flights."""
     days = hours.window_all(TumblingEventTimeWindows.of(Time.days(1), MIDNIGHT))
     return days.process(Busiest(), BUSIEST_HOUR).name("Busiest hours").uid("busiest hours")

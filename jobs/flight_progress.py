@@ -1,4 +1,4 @@
-"""Runs flight_delays.py with a progress line, and measures the run."""
+"""Runs flight_delays.py, shows a progress line, and measures the run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.text import Text
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmaster.job_metrics import JobFigures
 
-#: How often a job is looked at, and how often a line goes to a log, in seconds.
+#: Seconds between two looks at the job, and between two lines in a log.
 _LOOK_S: Final = 0.25
 _LOG_S: Final = 5.0
-#: A watermark beyond stands for the end of all input.
+#: A watermark above this value means the end of all input.
 _END: Final = 2**62
 #: Metrics of the job, by name of the operator.
 _READ: Final = "Parse.flights"
@@ -38,7 +38,7 @@ _COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The measurements of a run; if it resumed from a checkpoint, only those since then."""
+    """The measurements of a run; for a run that resumed from a checkpoint, only those since then."""
 
     records: int
     #: From the command to the end, and from the first record to the end.
@@ -69,7 +69,7 @@ class Progress:
         return self._working is not None
 
     def look(self) -> str:
-        """Return the line of this moment."""
+        """Return the current progress line."""
         run, figures = self.run(), self._client.figures()
         watermark = max((vertex.watermark for vertex in figures.vertices), default=0)
         if 0 < watermark < _END:
@@ -86,11 +86,11 @@ class Progress:
         )
 
     def run(self) -> Run:
-        """Return what the run has taken so far."""
+        """Return the measurements so far."""
         now = time.monotonic()
         figures: JobFigures = self._client.figures()
         if self._working is None and figures.epochs:
-            # Of a job so short that more than one epoch has gone by, only the whole is known.
+            # If more than one epoch has passed at the first look, the job is so short that only its total time is known.
             self._working = now - figures.last_epoch_ms / 1000 if figures.epochs == 1 else self._started
         return Run(
             records=figures.records_read,
@@ -107,9 +107,9 @@ def _line(*cells: str) -> str:
 
 
 def run_with_progress(env: StreamExecutionEnvironment, name: str) -> Run:
-    """Run the job: on a terminal with a line that changes, elsewhere with a line every few seconds.
+    """Run the job; show one line that is updated on a terminal, elsewhere a new line every few seconds.
 
-    Raises JobExecutionError if it fails. After Ctrl-C and SIGTERM the job is stopped before the exception arrives here.
+    Raises JobExecutionError if the job fails. After Ctrl-C and SIGTERM the job is stopped before the exception arrives here.
     """
     console = Console()
     client: Any = env.execute_async(name)
@@ -153,5 +153,5 @@ def _log_lines(console: Console, progress: Progress, result: Any) -> None:
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is: a log has no width that it should be broken at."""
+    """Print a line without breaking it, because a log has no width."""
     console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -12,18 +12,18 @@ from flinkish.common import Duration, Instant, Row, Types, to_epoch_milli
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import FilterFunction, OutputTag, ProcessFunction, RuntimeContext
 
-#: What is read of a flight; a file may have more columns, in any order.
+#: The columns that are read of a flight; a file may have more columns, in any order.
 COLUMNS: Final = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "time_hour", "minute")
 
 MINUTE: Final = 60_000
 DAY: Final = 24 * 60 * MINUTE
-#: A flight is late from this many minutes on (the airlines' own rule).
+#: A flight with at least this many minutes of delay is late (the airlines' own rule).
 LATE_MINUTES: Final = 15
-#: A flight that comes further behind the latest departure seen is set aside.
+#: Milliseconds by which a flight may be behind the latest departure so far; one further behind is set aside.
 OUT_OF_ORDERNESS: Final = Duration.of_hours(12).to_millis()
-#: Watermarks go in steps of this length: one for each departure would cost more than the departures.
+#: Watermarks advance in steps of this length: one watermark for each departure would cost more than the departures.
 WATERMARK_STEP: Final = 10 * MINUTE
-#: More minutes than any delay: what is beyond is no number of minutes.
+#: An upper bound of any delay in minutes: a larger number is not a valid delay.
 MOST_MINUTES: Final = 60 * DAY // MINUTE
 
 SET_ASIDE = Types.ROW_NAMED(
@@ -66,13 +66,13 @@ class FlightParser:
     def __init__(self, columns: Sequence[str]) -> None:
         self._width = len(columns)
         self._pick = operator.itemgetter(*(columns.index(column) for column in COLUMNS))
-        # Most flights are of the same hour as the one before.
+        # A cache: most flights have the same hour as the flight before.
         self._hour = ("", 0)
 
     def parse(self, line: str) -> Flight | Row:
         """Return the flight in a line, or the row to be set aside if it was cancelled.
 
-        Raises ValueError for a line of another shape, or with values that no flight has.
+        Raises ValueError for a line with other columns, or with values that no flight has.
         """
         fields = line.split(",") if '"' not in line else next(csv.reader([line]))
         if len(fields) != self._width:
@@ -133,7 +133,7 @@ def set_aside(
     scheduled: int | None = None,
     line: str | None = None,
 ) -> Row:
-    """Return a row of the table of flights that are not followed."""
+    """Return a row for the table set_aside_flights."""
     return Row(
         reason=reason,
         aircraft=aircraft,
@@ -189,10 +189,10 @@ class DepartureTime(TimestampAssigner):
 
 
 class SteadyWatermarks(WatermarkGenerator):
-    """Bounded out-of-orderness; emits a watermark between records as soon as event time has advanced by a step.
+    """Bounded out-of-orderness that emits a watermark as soon as event time has advanced by a step, even between two records.
 
-    WatermarkStrategy.for_bounded_out_of_orderness emits at intervals of processing time; but the speed of the machine must not
-    decide which flights are late.
+    WatermarkStrategy.for_bounded_out_of_orderness emits watermarks at intervals of processing time. Then the speed of the machine
+    would decide which flights are late.
     """
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from rich.table import Table
 
 _CHAINS: Final = 10
 _CARRIERS: Final = 5
-#: Worst times of each airport, and busiest hours.
+#: Number of worst times shown for each airport, and number of busiest hours.
 _WORST: Final = 3
 _BUSIEST: Final = 5
 
-#: How weather is told apart: by the first bound that is above the reading.
+#: Classes of weather: a reading belongs to the first bound that is above it.
 _WEATHER: Final = {
     "wind_speed": {
         8.0: "wind below 8 mph",
@@ -39,7 +39,7 @@ _WEATHER: Final = {
 
 
 def show_results(output: Path, run: Run, console: Console | None = None) -> None:
-    """Print the results in the job's tables, and the measurements of the run."""
+    """Print results from the job's tables, and the measurements of the run."""
     console = console or Console()
 
     def read(name: str) -> pa.Table:
@@ -61,7 +61,7 @@ def show_results(output: Path, run: Run, console: Console | None = None) -> None
 
 
 def worst_chains(events: pa.Table) -> Table:
-    """Return the worst chain of knock-on delays of each of the worst hit aircraft."""
+    """Return the worst chain of knock-on delays of each of the most affected aircraft."""
     table = _table(
         "Worst chains of knock-on delays", "aircraft", "carrier", "in a row#", "minutes late#", "last departure (UTC)", "from"
     )
@@ -122,7 +122,7 @@ def carriers_by_airport(statistics: pa.Table) -> Table:
 
 
 def last_firings(airports: pa.Table) -> list[dict[str, Any]]:
-    """Return the row of each window that counts: late flights only add to it, so it is the one with the most flights."""
+    """Return the valid row of each window: the one with the most flights, because late flights only add to a window."""
     windows: dict[tuple[str, Any], dict[str, Any]] = {}
     for row in airports.to_pylist():
         window = row["origin"], row["window_start"]
@@ -132,7 +132,7 @@ def last_firings(airports: pa.Table) -> list[dict[str, Any]]:
 
 
 def worst_hours(airports: pa.Table) -> Table:
-    """Return the three hours in which each airport lost the most minutes; of those that overlap only the worst."""
+    """Return the windows of three hours in which each airport lost the most minutes; of overlapping windows only the worst."""
     table = _table(
         "Worst three hours of each airport", "airport", "from (UTC)", "flights#", "late#", "mean delay#", "worst delay#"
     )
@@ -157,7 +157,7 @@ def delays_by_weather(weather: pa.Table) -> Table:
     for column, names in _WEATHER.items():
         sums: dict[float, Counter[str]] = {bound: Counter() for bound in names}
         for row in rows:
-            # A reading may lack the value.
+            # The value may be missing in a reading.
             bound = next((bound for bound in names if row[column] is not None and row[column] < bound), None)
             if bound is not None:
                 sums[bound].update({name: row[name] for name in ("flights", "late", "delay_minutes")})
@@ -184,7 +184,7 @@ def _figures(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def counts(events: pa.Table, statistics: pa.Table, aside: pa.Table, airports: pa.Table, late: pa.Table, run: Run) -> Table:
-    """Return how many records there were of each kind, and what the run took."""
+    """Return the number of records of each kind, and the run's time and speed."""
     table = _table("Counts", "", "#", header=False)
     reasons, kinds = _numbers(aside["reason"].to_pylist()), _numbers(events["kind"].to_pylist())
     followed = pc.sum(statistics["flights"]).as_py() or 0
@@ -215,7 +215,7 @@ def counts(events: pa.Table, statistics: pa.Table, aside: pa.Table, airports: pa
 
 
 def _table(title: str, *columns: str, header: bool = True) -> Table:
-    """Return an empty table; columns that end in # are for numbers. It is never wider than its cells: rows stay lines."""
+    """Return an empty table; columns whose names end in # are for numbers. It fits its cells, so that each row is one line."""
     table = Table(title=title, title_justify="left", title_style="bold", show_header=header)
     for column in columns:
         table.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", no_wrap=True)

@@ -14,7 +14,7 @@ from flinkish.datastream import DataStream, OutputTag, ProcessJoinFunction, Stre
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RecordErrorPolicy
 
-#: What is read of a line; a file may have more columns, in any order.
+#: The columns that are read of a line; a file may have more columns, in any order.
 WEATHER_COLUMNS: Final = ("origin", "time_hour", "wind_speed", "visib", "precip")
 LINE = Types.ROW_NAMED(list(WEATHER_COLUMNS), [Types.STRING(), Types.INSTANT(), Types.DOUBLE(), Types.DOUBLE(), Types.DOUBLE()])
 #: Wind in miles an hour, visibility in miles, precipitation in inches; each may be missing.
@@ -43,7 +43,7 @@ class ReadingTime(TimestampAssigner):
 
 
 def lines_of_weather(env: StreamExecutionEnvironment, file: Path) -> DataStream:
-    """Return the lines of a CSV as Rows; what cannot be read is in the side output UNREADABLE_WEATHER."""
+    """Return the lines of a CSV as Rows; lines that cannot be read go to the side output UNREADABLE_WEATHER."""
     source = (
         FileSource.for_record_stream_format(StreamFormat.csv_format(LINE, null_values=["NA"]), str(file))
         .process_static_file_set()
@@ -54,7 +54,7 @@ def lines_of_weather(env: StreamExecutionEnvironment, file: Path) -> DataStream:
 
 
 def set_aside_weather(weather: DataStream) -> DataStream:
-    """Return the rows of lines of weather that could not be read."""
+    """Return the lines of weather that could not be read, as rows for the table set_aside_flights."""
     return (
         weather.get_side_output(UNREADABLE_WEATHER)
         .map(lambda error: set_aside("malformed weather", line=error["record"]), SET_ASIDE)
@@ -65,9 +65,9 @@ def set_aside_weather(weather: DataStream) -> DataStream:
 
 
 def reading_of(line: Row) -> Iterator[tuple[Any, ...]]:
-    """Yield the reading of a line as a plain tuple with its time in milliseconds; none if the line does not say when it was.
+    """Yield the reading in a line as a plain tuple with its time in milliseconds; nothing if the line has no time.
 
-    A year of readings waits in the state of the join: every checkpoint writes them, and writes plain tuples faster than Rows.
+    The join keeps a year of readings in its state, and every checkpoint writes them; plain tuples are written faster than Rows.
     """
     origin, time, *figures = line
     if time is not None:
@@ -75,21 +75,21 @@ def reading_of(line: Row) -> Iterator[tuple[Any, ...]]:
 
 
 def with_weather(hours: DataStream, lines: DataStream) -> DataStream:
-    """Return the hours of airports, each with the readings in it; hours without one are left out."""
+    """Return the hours of airports, each with the readings made in it; hours without readings are left out."""
     readings = lines.flat_map(reading_of).set_parallelism(1).name("Readings").uid("readings")
-    # Without watermarks no reading is late, whatever the order of the lines; hours wait until the file has been read, and its
-    # watermark is the last one. For weather that never ends it would be for_bounded_out_of_orderness(...).
+    # Without watermarks no reading is late, whatever the order of the lines. Hours wait until the whole file has been read, and
+    # its final watermark arrives. An unbounded source of weather would need for_bounded_out_of_orderness(...) instead.
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(ReadingTime())
     timed = readings.assign_timestamps_and_watermarks(strategy).set_parallelism(1).uid("weather time")
     left = hours.key_by(lambda hour: hour["origin"], key_type=Types.STRING())
     right = timed.key_by(lambda reading: reading[0], key_type=Types.STRING())
-    # The figures of an hour have its last millisecond as event time, and most readings are of its first.
+    # The event time of an hour's figures is its last millisecond, and that of most readings is its first millisecond.
     joined = left.interval_join(right).between(Time.hours(-1), Time.milliseconds(0)).lower_bound_exclusive()
     return joined.process(HourWithWeather(), HOURLY_WEATHER).name("Join weather").uid("weather join")
 
 
 class HourWithWeather(ProcessJoinFunction):
-    """Makes a row of an hour and a reading in it."""
+    """Combines an hour and a reading made in it into a row."""
 
     def process_element(self, left: Row, right: tuple[Any, ...], ctx: ProcessJoinFunction.Context) -> Iterator[Row]:
         _, _, wind_speed, visibility, precipitation = right

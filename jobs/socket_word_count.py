@@ -1,7 +1,8 @@
-"""The classic: counts the words of lines that come over a socket, and prints each new count.
+"""The classic example: counts the words of lines that come over a socket, and prints each new count.
 
-Start a server in one terminal, such as `nc -lk 9999`, then `python jobs/socket_word_count.py --port 9999` in another, and type. A
-socket cannot be read twice: lines in flight at a failure are lost, so the counts are exact only as long as nothing fails.
+Start a server in one terminal, such as `nc -lk 9999`, then `python jobs/socket_word_count.py --port 9999` in another, and type
+lines into the first. A socket cannot be read twice, so lines in flight are lost at a failure: counts are exact only if nothing
+fails.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flinkish.datastream.data_stream import DataStream
 
 
 def words(line: str) -> Iterator[tuple[str, int]]:
-    """Split a line into lower-case words without punctuation at their ends, each with a count of one."""
+    """Split a line into lower-case words, each with a count of one; punctuation at the ends of words is removed."""
     for part in line.lower().split():
         word = part.strip(".,;:!?\"'()[]")
         if word:

@@ -1,4 +1,4 @@
-"""Stands in for the executor: shows the first job of a script instead of running it."""
+"""A substitute for the executor that shows the first job of a script instead of running it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from flinkish.program.program import Program
 
 
 class Explained(BaseException):
-    """Ends the script once its job was shown.
+    """Ends the script after its job was shown.
 
-    As Flink's `info` does it: what comes after needs results that are not there. Not an Exception, so that the script does not
-    catch it.
+    Flink's `info` does the same: the code after execute() would need results, and there are none. It is not an Exception, so
+    that the script does not catch it.
     """
 
 
 class ExplainingExecutor:
-    """An `Executor` that gives the text for a program to `show` and ends the script."""
+    """An `Executor` that passes a program's description to `show` and ends the script."""
 
     def __init__(self, usual: Executor, show: Callable[[str], None], *, as_json: bool = False) -> None:
         self._usual = usual

@@ -26,14 +26,14 @@ from flinkish.common.errors import FlinkishError
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
 
-#: A property anywhere before `--`; the key tells it from other arguments of the script that begin with -D.
+#: A property, which may stand anywhere before `--`; the form of its key distinguishes it from the script's own -D arguments.
 _PROPERTY = re.compile(r"-D[A-Za-z][\w.-]*=")
 
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what `run` and `explain` share."""
+    """Add the options that `run` and `explain` have in common."""
     decorators: Sequence[_Decorator] = (
         click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key."),
         click.option("--engine", type=click.Choice(list(ENGINES)), help="Short for -Dexecution.engine=..."),
@@ -46,8 +46,8 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
             is_flag=True,
             help="Short for -Dexecution.state-recovery.ignore-unclaimed-state=true",
         ),
-        click.option("--traceback", "with_traceback", is_flag=True, help="Show where in flinkish an error arose, too."),
-        click.option("-v", "--verbose", is_flag=True, help="Log what happens."),
+        click.option("--traceback", "with_traceback", is_flag=True, help="Include flinkish's own frames in errors."),
+        click.option("-v", "--verbose", is_flag=True, help="Log at level INFO."),
         click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True)),
         click.argument("arguments", nargs=-1, type=click.UNPROCESSED),
     )
@@ -61,7 +61,7 @@ def cli() -> None:
     """Run programs written with Flink's DataStream API on Spark Structured Streaming."""
 
 
-#: As with Flink: options before the script are ours, those after it the script's.
+#: As in Flink, options before the script are flinkish's, and options after it are the script's.
 _AS_FLINK = {"allow_interspersed_args": False}
 
 
@@ -70,20 +70,20 @@ _AS_FLINK = {"allow_interspersed_args": False}
 def run(job: Path, **options: Any) -> None:
     """Run the script JOB with its ARGUMENTS.
 
-    The exit code is 1 if the script fails, or has built a program and not executed it.
+    The exit code is 1 if the script fails, or if it builds a program and does not execute it.
 
-    -Dkey=value may also stand behind JOB; what follows `--` is the script's in any case.
+    -Dkey=value may also follow JOB. Arguments after `--` are always passed to the script.
     """
     sys.exit(_run(job, **options))
 
 
 @cli.command(context_settings=_AS_FLINK)
-@click.option("--json", "as_json", is_flag=True, help="Flink's JSON, for its plan visualizer.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for Flink's plan visualizer.")
 @_job_options
 def explain(job: Path, as_json: bool, **options: Any) -> None:
     """Show the first job of the script JOB instead of running it.
 
-    Stream graph, job graph and execution plan as trees, then the plan of the engine. The script is run up to its execute().
+    Prints the stream graph, job graph and execution plan as trees, then the engine's plan. The script runs up to its execute().
     """
     before = executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), click.echo, as_json=as_json))
     try:
@@ -103,10 +103,10 @@ def explain(job: Path, as_json: bool, **options: Any) -> None:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="JOB [ARGUMENTS]...")
 def submit(arguments: tuple[str, ...]) -> None:
-    """Run the script JOB by spark-submit, with flinkish and Delta.
+    """Run the script JOB with spark-submit, and provide flinkish and Delta to it.
 
-    Before JOB stand options of spark-submit, such as `--master yarn`, and of flinkish: -Dkey=value, -p N (parallelism), -s PATH
-    (start from a savepoint), -n (leave behind state that the program has no operator for).
+    Options before JOB are those of spark-submit, such as `--master yarn`, and of flinkish: -Dkey=value, -p N (parallelism),
+    -s PATH (start from a savepoint), -n (drop state for which the program has no operator).
     """
     from flinkish.cli.submit import submit as run_submit
 
@@ -118,14 +118,14 @@ def submit(arguments: tuple[str, ...]) -> None:
 
 
 @cli.command()
-@click.option("-D", "properties", multiple=True, metavar="spark.KEY=VALUE", help="Set a key of Spark.")
-@click.option("-n", "--rows", type=click.IntRange(min=1), default=100, show_default=True, help="Rows to show of each result.")
+@click.option("-D", "properties", multiple=True, metavar="spark.KEY=VALUE", help="Set a configuration key of Spark.")
+@click.option("-n", "--rows", type=click.IntRange(min=1), default=100, show_default=True, help="Maximum rows shown per result.")
 @click.argument("statements", nargs=-1, metavar="[STATEMENT]...")
 def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> None:
     """Run SQL in a Spark session that reads and writes Delta tables.
 
-    For checkpoints, savepoints and tables of sinks: flinkish sql "SELECT * FROM delta.`/path/of/the/table`". Without a STATEMENT
-    they are read from the standard input, each up to a `;` at the end of a line.
+    It reads checkpoints, savepoints and sink tables: flinkish sql "SELECT * FROM delta.`/path/of/the/table`". Without a STATEMENT
+    argument, statements are read from standard input; each ends with a `;` at the end of a line.
     """
     from flinkish.cli.sql import run_statements
 
@@ -154,7 +154,7 @@ def package(target: Path) -> None:
 
 @cli.command()
 def version() -> None:
-    """Print the versions of flinkish and of what it runs on."""
+    """Print the versions of flinkish, Python and the packages that flinkish runs on."""
     parts = [f"{package} {_version(package)}" for package in ("pyspark", "delta-spark", "deltalake", "pyarrow")]
     click.echo(f"flinkish {_version('flinkish')} (Python {platform.python_version()}, {', '.join(parts)})")
 
@@ -213,7 +213,7 @@ def _run(
 
 
 def _remind(job: Path) -> int:
-    """Say which programs a script has built and not executed; return the exit code."""
+    """Print which programs a script has built but not executed; return the exit code."""
     forgotten = forgotten_programs()
     for text in forgotten:
         _say(f"{job}: {text}")
@@ -221,7 +221,7 @@ def _remind(job: Path) -> int:
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the script's own arguments, and the properties that stand among them up to `--`, which is removed."""
+    """Split into the script's own arguments and the properties found among them before `--`; the `--` is removed."""
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     properties = [given for given in arguments[:end] if _PROPERTY.match(given)]
     own = [given for given in arguments[:end] if not _PROPERTY.match(given)]
@@ -229,9 +229,9 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _set_properties(properties: Sequence[str]) -> None:
-    """Hand properties to the environments that the script will make, and to processes that it starts."""
+    """Pass properties to the environments that the script will create, and to processes that it starts."""
     if properties:
-        parse_properties(properties)  # refused here, not somewhere in the script
+        parse_properties(properties)  # report a bad property here, not somewhere in the script
         before = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
         os.environ[PROPERTIES_VARIABLE] = shlex.join([*before, *properties])
 

@@ -12,7 +12,7 @@ from flinkish.common.errors import InvalidProgramError
 def pack(target: Path) -> None:
     """Write the installed flinkish into a zip file that Python can import from.
 
-    Raises InvalidProgramError if this flinkish does not lie in a folder, OSError if the file cannot be written.
+    Raises InvalidProgramError if flinkish itself does not run from a folder, OSError if the file cannot be written.
     """
     package = Path(flinkish.__file__).resolve().parent
     if not package.is_dir():

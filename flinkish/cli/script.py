@@ -12,17 +12,17 @@ from flinkish.common.errors import InvalidProgramError
 
 
 def run_script(path: Path, arguments: Sequence[str]) -> None:
-    """Run a script; whatever it raises comes out.
+    """Run a script; its exceptions are not caught.
 
-    The script becomes `__main__` for good, not only while it runs: its classes are pickled as that module's, also by threads that
-    outlive the last line. Raises InvalidProgramError if the file cannot be read or is not Python.
+    The script becomes `__main__` permanently, not only while it runs: its classes are pickled as members of `__main__`, also by
+    threads that still run after its last line. Raises InvalidProgramError if the file cannot be read or is not Python.
     """
     code = _compile(path)
     module = types.ModuleType("__main__")
     module.__file__ = str(path)
     module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.argv = [str(path), *arguments]
-    # As python does: what lies beside the script can be imported.
+    # As python does: the script can import modules from its own folder.
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules["__main__"] = module
     exec(code, module.__dict__)
@@ -30,7 +30,7 @@ def run_script(path: Path, arguments: Sequence[str]) -> None:
 
 def _compile(path: Path) -> types.CodeType:
     try:
-        # The bytes: a line with the encoding counts.
+        # Compile bytes instead of text, so that Python honours an encoding line.
         return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except OSError as error:
         raise InvalidProgramError(f"the job script {path} cannot be read: {error.strerror or error}") from error
@@ -41,7 +41,7 @@ def _compile(path: Path) -> types.CodeType:
 
 
 def line_of(error: BaseException, path: Path) -> str | None:
-    """Return where in the script an error arose, `script.py line 3: env.execute()`; None if not in it."""
+    """Return the script's line that raised an error, as `script.py line 3: env.execute()`; None if the error arose elsewhere."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     if not frames:
         return None
@@ -50,7 +50,7 @@ def line_of(error: BaseException, path: Path) -> str | None:
 
 
 def without_launcher(error: BaseException, path: Path) -> BaseException:
-    """Cut what leads up to the script from an error's traceback."""
+    """Remove the launcher's frames, which precede the script's, from an error's traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Runs SQL statements in a Spark session with Delta, and shows what they give as tables."""
+"""Runs SQL statements in a Spark session with Delta, and shows their results as tables."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from flinkish.engine.spark.session import hold_delta_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
 
 _PROMPT = "flinkish> "
-#: For people's questions: few tasks, as Delta's logs and checkpoints are small.
+#: Interactive queries need few tasks, because Delta's logs and checkpoints are small.
 _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.databricks.delta.snapshotPartitions": "2"}
 
 
 def run_statements(statements: Sequence[str], properties: Sequence[str], rows: int) -> None:
-    """Run statements, or those of the standard input if there are none; show at most `rows` rows of each result.
+    """Run the given statements, or those on standard input if none are given; show at most `rows` rows of each result.
 
-    At a terminal a wrong statement is shown and the next one asked for. Else it raises InvalidProgramError, with Spark's reason;
-    EngineError if Spark does not start.
+    At a terminal, a statement that fails is reported, and the prompt continues. Otherwise it raises InvalidProgramError with
+    Spark's reason. Raises EngineError if Spark does not start.
     """
     settings = SparkSettings.of(load_configuration(_of_spark(properties), environment=os.environ))
     asked = not statements and sys.stdin.isatty()
@@ -61,7 +61,7 @@ def _of_spark(properties: Sequence[str]) -> Sequence[str]:
 
 
 def split_statements(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the statements of a text: each ends with a `;` at the end of a line, the last one with the text."""
+    """Yield the statements of a text: each ends with a `;` at the end of a line, the last one at the end of the text."""
     statement = ""
     for line in lines:
         statement += line
@@ -101,7 +101,7 @@ def _text(value: object) -> str:
 
 
 def _reason(error: PySparkException) -> str:
-    """Return Spark's message without the plan and the stack trace behind it."""
+    """Return Spark's message without the plan and the stack trace that follow it."""
     lines = str(error).splitlines()
     end = next(
         (number for number, line in enumerate(lines) if line.startswith(("JVM stacktrace", "== SQL", "\tat ", "'"))), len(lines)

@@ -18,10 +18,10 @@ from flinkish.engine.spark.submission import environment_of, find_spark, parse_c
 
 
 def submit(arguments: Sequence[str]) -> int:
-    """Run `spark-submit` with what stands behind `flinkish submit`; return its exit code.
+    """Run `spark-submit` with the arguments of `flinkish submit`; return its exit code.
 
-    Raises InvalidArgumentError for a command line without a script, InvalidProgramError if the script is not there, EngineError
-    without Java.
+    Raises InvalidArgumentError for a command line without a script, InvalidProgramError if the script does not exist, EngineError
+    if there is no Java.
     """
     line = parse_command_line(arguments)
     if "://" not in line.job and not Path(line.job).is_file():

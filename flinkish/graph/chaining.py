@@ -1,4 +1,4 @@
-"""From the stream graph to the job graph: operators that can call each other directly become one vertex."""
+"""Builds the job graph from the stream graph: operators that can call each other directly become one vertex."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def build_job_graph(stream_graph: StreamGraph) -> JobGraph:
     for edge in chained:
         chain_edges[head_of[edge.target]].append(ChainEdge(source=edge.source, target=edge.target, side_output=edge.side_output))
     vertices = {VertexId(head): _vertex(nodes, chain_edges[head]) for head, nodes in members.items()}
-    # What is not chained leads to a head: an operator within a chain has one input, and that is the chained one.
+    # Every unchained edge leads to a head: any other operator of a chain has one input only, the chained edge.
     network = [edge for head in members for edge in in_edges[head]]
     edges = tuple(
         JobEdge(
@@ -43,8 +43,8 @@ def is_chainable(edge: StreamEdge, stream_graph: StreamGraph, inputs_of_target: 
     """Tell whether the source of an edge may call its target directly.
 
     Flink's rule: the target has this one input only; the edge is FORWARD; both have the same parallelism, slot sharing group
-    and, if the program asks for that, maximum parallelism; the source's strategy is not NEVER, the target's is ALWAYS; chaining
-    is not switched off.
+    and, if the configuration demands it, maximum parallelism; the source's chaining strategy is not NEVER, the target's is
+    ALWAYS; chaining is enabled.
     """
     source, target = stream_graph.nodes[edge.source], stream_graph.nodes[edge.target]
     return (
@@ -84,7 +84,7 @@ def _vertex(nodes: Sequence[StreamNode], edges: Sequence[ChainEdge]) -> JobVerte
         operators=tuple(nodes),
         chain_edges=tuple(edges),
         parallelism=head.parallelism,
-        # The head's counts: it is the keyed one, if any is.
+        # The head decides, because only the head of a chain can be keyed.
         max_parallelism=head.max_parallelism,
         slot_sharing_group=head.slot_sharing_group,
     )
@@ -96,7 +96,7 @@ def _chain_name(nodes: Sequence[StreamNode], edges: Sequence[ChainEdge]) -> str:
     for edge in edges:
         after[edge.source].append(edge.target)
     names: dict[NodeId, str] = {}
-    for node in reversed(nodes):  # what comes after a node is named before it
+    for node in reversed(nodes):  # the successors of a node are named before the node
         rest = [names[target] for target in dict.fromkeys(after[node.id])]
         match rest:
             case []:

@@ -1,4 +1,4 @@
-"""The execution plan: which slot and which level each vertex runs in. This is what engines run."""
+"""The execution plan, which engines run: the slot and the level in which each vertex runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from flinkish.graph.job_graph import JobGraph, VertexId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionPlan:
-    """A job graph laid out.
+    """A job graph with a level and a slot for each vertex.
 
-    A vertex without inputs, or whose inputs are all FORWARD from level 0, is at level 0. Else its level is the highest of: one
-    more than the level of each input over the network, and the level of each FORWARD input (a forward edge between two vertices
-    stays within the slot).
+    A vertex without inputs is at level 0. Any other vertex has the highest level that one of its inputs demands: a FORWARD input
+    that stays within the slot demands the level of its source, and an input over the network demands one level more.
 
     Subtask i of a vertex runs in slot `slot_offsets[slot_sharing_group] + i`: groups do not share slots.
     """
@@ -27,11 +26,11 @@ class ExecutionPlan:
     slot_offsets: Mapping[str, int]
 
     def slot_of(self, vertex: VertexId, subtask: int) -> int:
-        """Return the slot that a subtask runs in."""
+        """Return the slot in which a subtask runs."""
         return self.slot_offsets[self.job_graph.vertices[vertex].slot_sharing_group] + subtask
 
     def subtask_in(self, vertex: VertexId, slot: int) -> int | None:
-        """Return which subtask of a vertex runs in a slot, None if none does."""
+        """Return the subtask of a vertex that runs in a slot; None if there is none."""
         job_vertex = self.job_graph.vertices[vertex]
         subtask = slot - self.slot_offsets[job_vertex.slot_sharing_group]
         return subtask if 0 <= subtask < job_vertex.parallelism else None

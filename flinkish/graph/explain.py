@@ -1,4 +1,4 @@
-"""The layers of a program as trees, for people."""
+"""Draws the graphs of a program as trees for people to read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def explain_program(program: Program, engine_plan: Callable[[ExecutionPlan], str] | None = None) -> str:
-    """Return all layers of a program as text; `engine_plan` gives the text of the last one, such as Spark's plan."""
+    """Return all graphs of a program as text; `engine_plan` returns the text of the last part, such as Spark's plan."""
     stream_graph = generate(program)
     job_graph = build_job_graph(stream_graph)
     execution_plan = plan(job_graph)
@@ -30,7 +30,7 @@ def explain_program(program: Program, engine_plan: Callable[[ExecutionPlan], str
 
 
 def explain(stream_graph: StreamGraph, execution_plan: ExecutionPlan, engine_plan: str | None = None) -> str:
-    """Return the layers as text, one under the other; a graph is drawn from its sources down."""
+    """Return the graphs as text, one below the other; each is drawn from its sources down."""
     parts = [
         explain_stream_graph(stream_graph),
         explain_job_graph(execution_plan.job_graph),
@@ -81,7 +81,7 @@ def explain_execution_plan(execution_plan: ExecutionPlan) -> str:
 class _Drawing(Generic[K]):
     """A graph drawn as a tree from its roots down.
 
-    A node with several inputs stands below the first of them; below the others only a reference to it.
+    A node with several inputs is drawn below the first of them; below each other input there is only a reference to it.
     """
 
     def __init__(self, keys: Iterable[K], label: Callable[[K], str], reference: Callable[[K], str]) -> None:

@@ -1,4 +1,4 @@
-"""The job graph: operators that run in the same task are chained into vertices; edges between vertices go over channels."""
+"""The job graph: a vertex is a chain of operators that run in the same task; channels connect the vertices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EdgeId = NewType("EdgeId", int)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEdge:
-    """Within a chain: `source` calls `target` for each record of its main output, or of the side output."""
+    """An edge within a chain: `source` calls `target` for each record of its main output, or of the given side output."""
 
     source: NodeId
     target: NodeId
@@ -27,7 +27,7 @@ class ChainEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEdge:
-    """Between vertices: from an operator of the source's chain to the head of the target's."""
+    """An edge between vertices: from an operator of the source's chain to the head of the target's chain."""
 
     id: EdgeId
     source_vertex: VertexId
@@ -72,6 +72,6 @@ class JobGraph:
         return tuple(edge for edge in self.edges if edge.source_vertex == vertex)
 
     def metric_scope(self, operator: StreamNode) -> tuple[str, ...]:
-        """Return what the names of an operator's metrics begin with: its name, and its uid if another operator has that name."""
+        """Return the prefix of an operator's metric names: its name, and also its uid if another operator has the same name."""
         names = [node.name for vertex in self.vertices.values() for node in vertex.operators]
         return (operator.name,) if names.count(operator.name) == 1 else (operator.name, operator.uid)

@@ -1,4 +1,4 @@
-"""The plan as JSON, in the form that Flink's `get_execution_plan` gives and its plan visualizer reads."""
+"""The plan as JSON, in the form that Flink's `get_execution_plan` returns and its plan visualizer reads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class _NodeJson(TypedDict, total=False):
 def plan_json(stream_graph: StreamGraph) -> str:
     """Return the nodes in topological order with their predecessors.
 
-    As in PyFlink, operators between sources and sinks that are chained one to one show as one node, `Map, Filter`; its id is
-    that of the last. Projections and Timestamps/Watermarks stand alone, as PyFlink merges only what runs in Python.
+    As in PyFlink, operators between sources and sinks that are chained one to one are shown as one node, such as `Map, Filter`,
+    with the id of the last operator. Projections and Timestamps/Watermarks are never merged, because PyFlink merges only
+    operators that run in Python.
     """
     last_of = _merged(stream_graph)
     groups: dict[NodeId, list[StreamNode]] = {}
@@ -47,7 +48,7 @@ def plan_json(stream_graph: StreamGraph) -> str:
 
 
 def _merged(stream_graph: StreamGraph) -> Mapping[NodeId, NodeId]:
-    """Return for each node the last node of what it is shown with."""
+    """Map each node to the last node of the group that it is shown in."""
     readers = Counter(edge.source for edge in stream_graph.edges)
     next_of: dict[NodeId, NodeId] = {}
     for vertex in build_job_graph(stream_graph).vertices.values():
@@ -62,7 +63,7 @@ def _merged(stream_graph: StreamGraph) -> Mapping[NodeId, NodeId]:
 
 
 def _stands_alone(node: StreamNode) -> bool:
-    """Return whether an operator is written in Java in PyFlink, so that it is not merged with others."""
+    """Tell whether PyFlink runs an operator in Java, so that it is not merged with others."""
     match node.operator:
         case SourceConfig() | SinkConfig() | TimestampsAndWatermarksConfig() | MapConfig(projects=True):
             return True

@@ -1,4 +1,4 @@
-"""From the job graph to the execution plan: levels and slots."""
+"""Builds the execution plan from the job graph: assigns levels and slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flinkish.program.transformations import Partitioning
 
 
 def plan(job_graph: JobGraph) -> ExecutionPlan:
-    """Lay out a job graph; see ExecutionPlan for the rule of the levels."""
+    """Assign levels and slots to the vertices of a job graph; ExecutionPlan documents the rules."""
     level_of: dict[VertexId, int] = {}
     for vertex in job_graph.vertices:  # in topological order
         levels = [level_of[e.source_vertex] + (0 if stays_in_slot(e, job_graph) else 1) for e in job_graph.inputs(vertex)]
@@ -27,7 +27,7 @@ def plan(job_graph: JobGraph) -> ExecutionPlan:
 
 
 def stays_in_slot(edge: JobEdge, job_graph: JobGraph) -> bool:
-    """Tell whether subtask i of the source and subtask i of the target, all that the edge connects, run in the same slot."""
+    """Tell whether the edge connects subtask i of the source to subtask i of the target only, and both run in the same slot."""
     source, target = job_graph.vertices[edge.source_vertex], job_graph.vertices[edge.target_vertex]
     return (
         edge.partitioner.partitioning is Partitioning.FORWARD

@@ -1,4 +1,4 @@
-"""Which runtime mode a program runs in: `execution.runtime-mode`, with AUTOMATIC decided by the sources."""
+"""Decides the runtime mode of a program: `execution.runtime-mode`, where the sources decide about AUTOMATIC."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def runtime_mode(configuration: Configuration, transformations: Iterable[Transfo
 
 
 def with_runtime_mode(configuration: Configuration, mode: RuntimeExecutionMode) -> Configuration:
-    """Return the configuration with the mode that was decided on, as tasks read it."""
+    """Return the configuration that tasks read: its mode is the decided one."""
     decided = Configuration(configuration)
     decided.set(options.RUNTIME_MODE, mode.name)
     return decided
 
 
 def is_batch(configuration: Configuration) -> bool:
-    """Return whether a configuration with a decided mode is that of a batch."""
+    """Tell whether a configuration whose mode has been decided says BATCH."""
     return configuration.get(options.RUNTIME_MODE) == RuntimeExecutionMode.BATCH.name

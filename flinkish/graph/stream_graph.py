@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NodeId = NewType("NodeId", int)
 
-#: The slot sharing group of whatever names none.
+#: The slot sharing group of operators that name none.
 DEFAULT_SLOT_SHARING_GROUP = "default"
 
 
@@ -24,7 +24,7 @@ DEFAULT_SLOT_SHARING_GROUP = "default"
 class StreamNode:
     """An operator.
 
-    `key_selectors` has one entry for each input that is keyed, so none where the operator is not.
+    `key_selectors` has one entry for each keyed input, so it is empty if the operator is not keyed.
     """
 
     id: NodeId
@@ -34,7 +34,7 @@ class StreamNode:
     uid: OperatorUid
     parallelism: int
     max_parallelism: int
-    #: Whether nobody set the maximum parallelism, so that a checkpoint to be restored decides on it.
+    #: Whether the program sets no maximum parallelism, so that a restored checkpoint may change it.
     max_parallelism_is_default: bool = False
     slot_sharing_group: str
     chaining_strategy: ChainingStrategy
@@ -43,13 +43,13 @@ class StreamNode:
     output_type: TypeInformation
     key_selectors: tuple[Callable[[Any], Any], ...] = ()
     key_type: TypeInformation | None = None
-    #: `file:line` of the program, for errors.
+    #: The `file:line` of the program that made the operator, for error messages.
     made_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEdge:
-    """A connection; `input_index` is 0 or 1: which input of the target. `side_output` is None for the main output."""
+    """A connection to input `input_index` (0 or 1) of the target. `side_output` is None for the main output."""
 
     source: NodeId
     target: NodeId

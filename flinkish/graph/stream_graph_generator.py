@@ -1,4 +1,4 @@
-"""From the program to the stream graph: virtual transformations resolved, defaults filled in, uids assigned."""
+"""Builds the stream graph from the program: resolves virtual transformations, fills in defaults, assigns uids."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.program.program import Program
 
-#: Flink's KeyGroupRangeAssignment: what a maximum parallelism that nobody set is at least, and what any may be at most.
+#: From Flink's KeyGroupRangeAssignment: the least default of the maximum parallelism, and the upper bound of any.
 DEFAULT_MAX_PARALLELISM = 128
 
 
 def generate(program: Program) -> StreamGraph:
     """Return the stream graph of a program; see `with_recorded_max_parallelism` for one that starts from a checkpoint.
 
-    Raises InvalidProgramError for what cannot be run: no operators, a parallelism out of range, one uid twice, a forward edge
-    between different parallelisms.
+    Raises InvalidProgramError for a program that cannot run: it has no operators, a parallelism out of range, one uid twice, or a
+    forward edge between different parallelisms.
     """
     needed = _needed(program.transformations.values())
     if not needed:
@@ -78,7 +78,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def _needed(transformations: Iterable[Transformation]) -> list[Transformation]:
-    """Return what the operators of the program need: sources and virtual transformations that nothing reads are left out."""
+    """Return the transformations that operators use; sources and virtual transformations without a reader are left out."""
     ordered = sorted(transformations, key=lambda transformation: transformation.id)
     read: set[TransformationId] = set()
     for transformation in reversed(ordered):
@@ -89,7 +89,7 @@ def _needed(transformations: Iterable[Transformation]) -> list[Transformation]:
 
 
 class _Generator:
-    """The translation under way; is the context of the translators."""
+    """The state of a translation in progress, and the context that translators get."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -231,5 +231,5 @@ def _checked_max_parallelism(wanted: int, parallelism: int, name: str) -> int:
 
 
 def _if_set(max_parallelism: int | None) -> int | None:
-    """Return None for what stands for `not set`: None and Flink's -1."""
+    """Return None for both values that mean `not set`: None and Flink's -1."""
     return None if max_parallelism == -1 else max_parallelism

@@ -1,7 +1,7 @@
 """One translator for each kind of transformation.
 
-A transformation that stands for an operator adds one node and its edges. A virtual one adds nothing: it changes how the edges
-that read it are made, so it is translated into a list of `Output`s, what a reader of it connects to.
+A transformation of an operator adds one node and its edges. A virtual transformation adds nothing, but decides how its readers
+are connected; so it is translated into a list of `Output`s, to which a reader connects.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KeySelector = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What a reader of a transformation connects to; None: the default partitioning, the main output."""
+    """The point to which a reader of a transformation connects; None = the default partitioning, or the main output."""
 
     node: NodeId
     partitioner: Partitioner | None = None
@@ -46,14 +46,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInput:
-    """One input of an operator: what it reads, of which type, and its key if the operator is keyed."""
+    """One input of an operator: the transformation it reads, the type of its records, and its key if the operator is keyed."""
 
     transformation: TransformationId
     key_selector: KeySelector | None = None
 
 
 class TranslationContext(Protocol):
-    """What a translator may use."""
+    """The services that translators may use."""
 
     @property
     def batch(self) -> bool:
@@ -61,7 +61,7 @@ class TranslationContext(Protocol):
         ...
 
     def outputs_of(self, transformation: TransformationId) -> tuple[Output, ...]:
-        """Return what a transformation that was translated before stands for."""
+        """Return the outputs of a transformation that has already been translated."""
         ...
 
     def add_node(
@@ -73,7 +73,7 @@ class TranslationContext(Protocol):
         name: str | None = None,
         key_type: TypeInformation | None = None,
     ) -> Output:
-        """Add an operator with its edges; `name` if it is not that of the transformation."""
+        """Add an operator with its edges; `name` overrides the name of the transformation."""
         ...
 
 
@@ -82,7 +82,7 @@ Translator = Callable[[T, TranslationContext], tuple[Output, ...]]
 
 
 def translate(transformation: Transformation, context: TranslationContext) -> tuple[Output, ...]:
-    """Translate one transformation; those that it reads must have been translated."""
+    """Translate one transformation; the transformations that it reads must have been translated before."""
     translator = TRANSLATORS.get(type(transformation))
     if translator is None:
         raise InvalidProgramError(
@@ -106,7 +106,7 @@ def _translate_two_input(two: TwoInputTransformation, context: TranslationContex
     if (two.first_key_selector is None) != (two.second_key_selector is None):
         raise InvalidProgramError(
             f"only one input of {two.name!r} is keyed; both must be, or none",
-            hint="call key_by on both streams before, or on what connect() returns.",
+            hint="call key_by on both streams before connect(), or on the stream that connect() returns.",
         )
     inputs = (
         NodeInput(transformation=two.first_input, key_selector=two.first_key_selector),
@@ -129,7 +129,7 @@ def _translate_sink(sink: SinkTransformation, context: TranslationContext) -> tu
 
 
 def _translate_cache(cache: CacheTransformation, context: TranslationContext) -> tuple[Output, ...]:
-    # Readers of this job get the records as they come. As in Flink nothing is kept of a stream that may not end.
+    # Readers within this job get the records as they come. As in Flink, an unbounded stream is not cached.
     if context.batch:
         inputs = (NodeInput(transformation=cache.input),)
         context.add_node(cache, SinkConfig(sink=cache.cache.sink()), inputs=inputs, name="CacheWrite")
@@ -146,7 +146,7 @@ def _translate_partition(partition: PartitionTransformation, context: Translatio
 
 
 def _translate_side_output(side: SideOutputTransformation, context: TranslationContext) -> tuple[Output, ...]:
-    # A side output belongs to the operator; how its main output is partitioned does not matter for it.
+    # A side output belongs to the operator; the partitioning of the main output does not affect it.
     return tuple(Output(node=output.node, side_output=side.tag) for output in context.outputs_of(side.input))
 
 

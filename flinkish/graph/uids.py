@@ -1,8 +1,9 @@
-"""Names of operators in checkpoints: what the user gave, else a hash of where the operator stands in the program.
+"""Assigns the uids that identify operators in checkpoints: the user's own, else a hash of the operator's place in the program.
 
 The hash must be the same when the same program is built again, also at another parallelism, with other names, or with an
-unrelated branch added; so none of these goes in. What goes in: the kind of the operator, for each input the uid of the operator
-it reads and whether it reads a side output of it, and a running number among operators that are alike in all that.
+unrelated branch added; so it does not depend on any of these. It depends on the kind of the operator; for each input, on the uid
+of the operator that it reads and on whether it reads a side output; and on a running number that separates operators for which
+all of this is equal.
 
 Differs from Flink: its hash holds the position in a breadth-first walk and the number of chained outputs, so a new branch or a
 disabled chain renames the operators after it. Here they keep their names, and their state.
@@ -23,7 +24,7 @@ _UID_HASH = re.compile(r"[0-9a-fA-F]{32}")
 
 
 class InputIdentity(NamedTuple):
-    """One connection into an operator, as far as it tells the operator from others."""
+    """The properties of one input connection that help to identify an operator."""
 
     input_index: int
     uid: OperatorUid
@@ -31,7 +32,7 @@ class InputIdentity(NamedTuple):
 
 
 class UidAssigner:
-    """Gives uids to the operators of one program, in topological order, and refuses the same uid twice."""
+    """Assigns uids to the operators of one program, in topological order, and rejects duplicates."""
 
     def __init__(self, *, generate: bool = True) -> None:
         self._generate = generate
@@ -43,8 +44,8 @@ class UidAssigner:
     ) -> OperatorUid:
         """Return the uid of an operator.
 
-        A set `uid_hash` goes first, then `uid`. Raises InvalidProgramError if another operator has the same, if the hash is not
-        32 hexadecimal digits, or if one must be generated although that is switched off.
+        `uid_hash` takes precedence over `uid`. Raises InvalidProgramError if another operator has the same uid, if the hash is
+        not 32 hexadecimal digits, or if a uid must be generated but generation is switched off.
         """
         structure = structural_hash(kind, inputs, self._next_among_alike(kind, inputs))
         if uid_hash is not None:
@@ -67,7 +68,7 @@ class UidAssigner:
         return result
 
     def _next_among_alike(self, kind: str, inputs: Sequence[InputIdentity]) -> int:
-        # Counted for operators with a uid of their own too: giving one a uid does not rename its siblings.
+        # Operators with a uid of their own are counted too, so that setting a uid does not rename similar operators.
         alike = structural_hash(kind, inputs, -1)
         number = self._alike[alike]
         self._alike[alike] += 1
@@ -75,11 +76,11 @@ class UidAssigner:
 
 
 def structural_hash(kind: str, inputs: Sequence[InputIdentity], number: int) -> str:
-    """Return 32 hex digits for an operator's place in the program; the order of `inputs` within one input does not count."""
+    """Return 32 hex digits for an operator's place in the program; the order of connections within one input does not matter."""
     parts = [kind, str(number)]
     for given in sorted(inputs, key=lambda identity: (identity.input_index, identity.uid, identity.side_output or "")):
         parts += [str(given.input_index), given.uid, "main" if given.side_output is None else f"side {given.side_output}"]
-    # Lengths in front of the parts keep two different lists from reading the same.
+    # Each part has its length in front, so that two different lists never give the same text.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"flinkish uid").hexdigest()
 

@@ -1,4 +1,4 @@
-"""Asynchronous calls: many are under way at once, and those that fail are tried again.
+"""Asynchronous calls: many are in progress at once, and failed calls are retried.
 
 Run it with `python jobs/examples/async_with_retries.py [--output FOLDER] [-Dexecution.engine=local]`.
 """
@@ -37,7 +37,7 @@ class Mood(AsyncFunction):
     """Asks a service, far away, how the writer of a comment feels. Every third customer's first call fails."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        # A real function makes its client here.
+        # A real function would create its client here.
         self.calls: dict[int, int] = {}
 
     async def async_invoke(self, value: Row) -> list[str]:
@@ -47,7 +47,7 @@ class Mood(AsyncFunction):
             raise TimeoutError("the service did not answer")
         good, bad = value.text.count("good") + value.text.count("thank"), value.text.count("broke") + value.text.count("wrong")
         mood = "glad" if good > bad else "angry" if bad > good else "calm"
-        # A list, also of one result.
+        # The result is always a list, even for one result.
         return [f"customer {value.customer} is {mood} (call {call})"]
 
     def timeout(self, value: Row) -> list[str]:

@@ -14,17 +14,17 @@ PARCELS = [(1, "Oslo", 2.5), (2, "Bergen", 0.75), (3, "Oslo", 12.0), (4, "Tromso
 
 
 def wrapped(parcels: DataStream) -> DataStream:
-    """Each record becomes another one: a parcel in its box."""
+    """Transform each record: put each parcel into a box."""
     return parcels.map(lambda parcel: Row(parcel.number, parcel.city, parcel.kilograms + 0.5), output_type=PARCEL)
 
 
 def heavy(parcels: DataStream) -> DataStream:
-    """Some records stay."""
+    """Keep only some of the records."""
     return parcels.filter(lambda parcel: parcel.kilograms > 3)
 
 
 def sum_by_city(parcels: DataStream) -> DataStream:
-    """Each record adds to the sum of its key, and the new sum comes out."""
+    """Add each record to the sum of its key, and emit the new sum."""
     pairs = parcels.map(lambda parcel: (parcel.city, parcel.kilograms))
     return pairs.key_by(lambda pair: pair[0]).sum(1)
 

@@ -28,7 +28,7 @@ class MessageTime(TimestampAssigner):
 
 
 class Silence(KeyedProcessFunction):
-    """Sets a timer for each message; the one of the last message finds that nothing has come since."""
+    """Sets a timer for each message; the timer of the last message finds that no other message has followed."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.latest = runtime_context.get_state(ValueStateDescriptor("latest message", Types.LONG()))
@@ -43,7 +43,7 @@ class Silence(KeyedProcessFunction):
 
 
 def silent_machines(env: StreamExecutionEnvironment) -> DataStream:
-    """Return machines and when their silence was noticed, in the order of that time."""
+    """Return silent machines with the time when the silence was noticed, ordered by that time."""
     messages = env.from_collection(MESSAGES, Types.TUPLE([Types.LONG(), Types.STRING(), Types.DOUBLE()]))
     two_seconds_late = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
     timed = messages.assign_timestamps_and_watermarks(two_seconds_late.with_timestamp_assigner(MessageTime()))

@@ -1,4 +1,4 @@
-"""What the examples share: their arguments, and where results go."""
+"""Code that the examples share: command-line arguments and output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from flinkish.datastream.connectors.file_system import FileSink, OutputFileConfi
 
 
 def parse_arguments(description: str | None, *, with_input: bool = False) -> argparse.Namespace:
-    """Return the arguments of an example; those it does not know, such as -Dexecution.engine=local, are the environment's."""
+    """Return the arguments of an example; the environment reads unknown ones, such as -Dexecution.engine=local."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     if with_input:
-        parser.add_argument("--input", metavar="PATH", help="a text file, or a folder of such; default: a few lines of its own")
-    parser.add_argument("--output", metavar="FOLDER", help="write text files there; default: print")
+        parser.add_argument("--input", metavar="PATH", help="a text file, or a folder of text files; default: built-in lines")
+    parser.add_argument("--output", metavar="FOLDER", help="write text files to this folder; default: print")
     arguments, _ = parser.parse_known_args()
     return arguments
 

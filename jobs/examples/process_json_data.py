@@ -1,4 +1,4 @@
-"""JSON as text: parsed once, then passed on as Python objects, which need no declared type.
+"""JSON text: it is parsed once, then passed on as Python objects, which need no declared type.
 
 Run it with `python jobs/examples/process_json_data.py [-Dexecution.engine=local]`.
 """

@@ -1,4 +1,4 @@
-"""Session windows with a gap of the record's own: a lamp stays on for as long as its switch says, and longer if pressed again.
+"""Session windows whose gap depends on the record: a switch turns a lamp on for some seconds, and longer if pressed again.
 
 Run it with `python jobs/examples/session_with_dynamic_gap_window.py [--output FOLDER] [-Dexecution.engine=local]`.
 """
@@ -15,7 +15,7 @@ from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, ProcessWindowFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import EventTimeSessionWindows, SessionWindowTimeGapExtractor, TimeWindow
 
-#: Lamp, second at which somebody presses its switch, and for how many seconds that is to last.
+#: Lamp, second at which its switch is pressed, and the number of seconds for which the lamp then stays on.
 PRESSES = [
     ("stairs", 0, 30), ("cellar", 12, 300), ("stairs", 25, 60), ("stairs", 84, 10), ("stairs", 95, 30), ("cellar", 311, 60),
     ("cellar", 380, 5),
@@ -28,14 +28,14 @@ class PressTime(TimestampAssigner):
 
 
 class Lasts(SessionWindowTimeGapExtractor):
-    """How long a press lasts, in milliseconds."""
+    """Returns how long a press keeps the lamp on, in milliseconds."""
 
     def extract(self, element: Any) -> int:
         return int(element[2]) * 1_000
 
 
 class Light(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
-    """Gives the lamp, when it goes on and off (seconds), and how often its switch was pressed."""
+    """Emits the lamp, the seconds when it goes on and off, and how often its switch was pressed."""
 
     def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple]) -> Iterable[tuple]:
         window = context.window()
@@ -43,7 +43,7 @@ class Light(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
 
 
 def lights(env: StreamExecutionEnvironment) -> DataStream:
-    """Return the times for which lamps are on. Sessions that touch are one: a press in the last moment counts."""
+    """Return the times when lamps are on. Sessions that touch are merged: a press at the last moment keeps the lamp on."""
     presses = env.from_collection(PRESSES, Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()]))
     in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(PressTime())
     return (

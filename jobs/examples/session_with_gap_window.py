@@ -1,4 +1,4 @@
-"""Session windows: the clicks of a visitor belong together until there is none for 30 seconds.
+"""Session windows: clicks of a visitor belong to one session until there is no click for 30 seconds.
 
 Run it with `python jobs/examples/session_with_gap_window.py [--output FOLDER] [-Dexecution.engine=local]`.
 """
@@ -28,7 +28,7 @@ class ClickTime(TimestampAssigner):
 
 
 class Path(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
-    """Gives the visitor, start and end of the session in seconds, and the pages in the order in which they came in."""
+    """Emits the visitor, start and end of the session in seconds, and the pages in the order of arrival."""
 
     def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple]) -> Iterable[tuple]:
         window = context.window()

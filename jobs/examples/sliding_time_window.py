@@ -28,7 +28,7 @@ class ReadingTime(TimestampAssigner):
 
 
 class Mean(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
-    """Gives the sensor, start and end of the window in seconds, and the mean of its values."""
+    """Emits the sensor, start and end of the window in seconds, and the mean of its values."""
 
     def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple]) -> Iterable[tuple]:
         window = context.window()
@@ -37,7 +37,7 @@ class Mean(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
 
 
 def means(env: StreamExecutionEnvironment) -> DataStream:
-    """Return the means; each reading is in three windows, and the first ones begin before the first reading."""
+    """Return the means; each reading is in three windows, and the first windows begin before the first reading."""
     readings = env.from_collection(READINGS, Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()]))
     in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ReadingTime())
     return (

@@ -1,4 +1,4 @@
-"""Keyed state: a value for each key, which is forgotten when it has not been used for a while.
+"""Keyed state: a value for each key, which expires when it has not been used for a while.
 
 Run it with `python jobs/examples/state_access.py [-Dexecution.engine=local]`.
 """
@@ -37,7 +37,7 @@ class Odometer(KeyedProcessFunction):
 
 
 def odometers(env: StreamExecutionEnvironment) -> DataStream:
-    """Return how far each vehicle has gone, after each trip. Trips are FLOAT: 32 bits, as the printed digits show."""
+    """Return the distance of each vehicle so far, after each trip. Trips are FLOAT, 32 bits, as the printed digits show."""
     trips = env.from_collection(TRIPS, Types.TUPLE([Types.STRING(), Types.FLOAT()]))
     return trips.key_by(lambda trip: trip[0]).process(Odometer())
 

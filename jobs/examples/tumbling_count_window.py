@@ -1,4 +1,4 @@
-"""Count windows: crates of three fruits of a kind, each with what it weighs; what does not fill a crate is left over.
+"""Count windows: crates of three fruits of one kind, each with its weight; fruits that do not fill a crate are left over.
 
 Run it with `python jobs/examples/tumbling_count_window.py [--output FOLDER] [-Dexecution.engine=local]`.
 """
@@ -28,7 +28,7 @@ class Weigh(WindowFunction[tuple, tuple, str, CountWindow]):
 
 
 def crates(env: StreamExecutionEnvironment) -> DataStream:
-    """Return the crates as they are full."""
+    """Return each crate when it is full."""
     fruits = env.from_collection(FRUITS, Types.TUPLE([Types.INT(), Types.STRING()]))
     by_kind = fruits.key_by(lambda fruit: fruit[1], key_type=Types.STRING())
     return by_kind.count_window(3).apply(Weigh(), Types.TUPLE([Types.STRING(), Types.INT()]))

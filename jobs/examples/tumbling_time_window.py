@@ -1,4 +1,4 @@
-"""Tumbling windows: how many visitors came through each door in every ten seconds.
+"""Tumbling windows: the number of visitors at each door, for every ten seconds.
 
 Run it with `python jobs/examples/tumbling_time_window.py [--output FOLDER] [-Dexecution.engine=local]`.
 """
@@ -28,7 +28,7 @@ class VisitTime(TimestampAssigner):
 
 
 class Count(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
-    """Gives the door, start and end of the window, and how many came."""
+    """Emits the door, start and end of the window, and the number of visitors."""
 
     def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple]) -> Iterable[tuple]:
         window = context.window()
@@ -36,7 +36,7 @@ class Count(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
 
 
 def visitors_by_door(env: StreamExecutionEnvironment) -> DataStream:
-    """Return the count of each door and window; windows without visitors are not there."""
+    """Return the count of each door and window; a window without visitors has no result."""
     visitors = env.from_collection(VISITORS, Types.TUPLE([Types.STRING(), Types.LONG()]))
     in_order = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(VisitTime())
     return (

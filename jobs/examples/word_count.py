@@ -1,4 +1,4 @@
-"""How often each word is in a text, in batch mode: one count for each word, when all has been read.
+"""Counts the words of a text in batch mode: one result for each word, when the whole text has been read.
 
 Run it with `python jobs/examples/word_count.py [--input PATH] [--output FOLDER] [-Dexecution.engine=local]`.
 """
@@ -22,7 +22,7 @@ TEXT = [
 
 
 def lines(env: StreamExecutionEnvironment, path: str | None) -> DataStream:
-    """Return the lines of a file, or those above."""
+    """Return the lines of a file, or the built-in lines if there is no path."""
     if path is None:
         return env.from_collection(TEXT, Types.STRING())
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).process_static_file_set().build()
@@ -34,7 +34,7 @@ def split(line: str) -> Iterator[str]:
 
 
 def word_count(text: DataStream) -> DataStream:
-    """Return each word with how often it is there."""
+    """Return each word with its number of occurrences."""
     word_and_count = Types.TUPLE([Types.STRING(), Types.INT()])
     return (
         text.flat_map(split, output_type=Types.STRING())

@@ -1,4 +1,4 @@
-"""`make bench`: speed and memory, as ratios measured in one run. `make bench ARGS='--only epoch --only state'` for some."""
+"""`make bench`: speed and memory, as ratios measured in one run. `make bench ARGS='--only epoch --only state'` runs some only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The floor: the keyed count in two bare Python processes that exchange pickled frames over a pipe. Nothing is checkpointed.
+"""The floor: the keyed count in two bare Python processes that exchange pickled frames over a pipe, without checkpoints.
 
-Once with what a record is in a stream processor: its time, its key, its value. And once, as a yardstick that none reaches, with
-two lists of numbers for each frame, which pickle makes in one go; such a stream has no times.
+It runs in two forms. In the first, records are as in a stream processor: time, key and value. The second is a limit that no
+stream processor can reach: a frame is two lists of numbers, which pickle writes in one call, and its records have no times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user functions of the benchmarks: the same ones run in every engine and in the floor."""
+"""The user functions of the benchmarks; every engine and the floor run the same ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the benchmarks look at a running job: epochs by its log, processor time and memory by its processes."""
+"""Measures a running job: its epochs from the log, its processor time and memory from its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keyed count as a Spark user would write it: applyInPandasWithState by the user's key, one call for each key and batch."""
+"""The keyed count as a Spark user would write it: applyInPandasWithState grouped by key, with a call for each key and batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of programs.py on PyFlink, by the Python that PYFLINK_PYTHON names."""
+"""Runs the programs of programs.py on PyFlink, with the Python that PYFLINK_PYTHON names."""
 
 from __future__ import annotations
 

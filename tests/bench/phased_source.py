@@ -1,4 +1,4 @@
-"""A source that fills the state fast and then gives little in each epoch; an example of a source written by a user."""
+"""A source that first fills the state fast and then emits few records in each epoch; an example of a user's own source."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Programs that run on flinkish and, with `pyflink` written for the package, on PyFlink: what is compared is the same.
+"""Programs that run both on flinkish and on PyFlink (with the package's name replaced by `pyflink`), for comparison.
 
-All read a number sequence, have 100,000 keys, and drop their results in a filter. Each takes the number of its records. As a
-script: programs.py PROGRAM RECORDS [KEY=VALUE...] runs one with a configuration and prints its seconds.
+All of them read a number sequence, have 100,000 keys, and drop their results in a filter. Each takes the number of records as its
+argument. As a script, `programs.py PROGRAM RECORDS [KEY=VALUE...]` runs one with a configuration and prints its seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The local engine with a fixed cost: every epoch takes so much longer, whatever it reads."""
+"""The local engine with a fixed additional cost for each epoch, however much the epoch reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`make soak`: 10,000 small epochs in one job; prints the first thousand against the last.
+"""`make soak`: runs 10,000 small epochs in one job, and compares the first thousand with the last.
 
 Epoch time, the driver's Java heap after a collection, memory of workers and slot hosts, and files in the scratch folder must stay
-bounded. `--epochs N` runs fewer: tenths of them are compared then. A line is printed after each tenth; Ctrl-C ends it there.
+bounded. `--epochs N` runs N epochs and compares the first tenth with the last. Each tenth prints a line; Ctrl-C ends the run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How long a first job takes, and further ones, beside what plain Spark needs for a session and an empty streaming query.
+"""Measures the first job and further ones, compared with plain Spark's session and empty streaming query.
 
-As a script: start.py plain|flinkish runs in a process of its own, as a user's script does, and prints its seconds as JSON.
+As a script, `start.py plain|flinkish` runs in its own process, as a user's script does, and prints its seconds as JSON.
 """
 
 from __future__ import annotations

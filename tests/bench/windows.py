@@ -1,4 +1,4 @@
-"""Windows and joins over 100,000 keys: records/s on both engines, and beside PyFlink's process mode."""
+"""Windows and joins over 100,000 keys: records/s on both engines, compared with PyFlink's process mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""User functions that tests of several folders run in their jobs."""
+"""User functions for the jobs of tests in several folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that forgets: what was not synced is gone when the power is."""
+"""A simulated disk that loses data which was not synced when the power fails."""
 
 from __future__ import annotations
 

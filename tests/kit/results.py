@@ -1,4 +1,4 @@
-"""What a job has given."""
+"""Collects the results of a job."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def collect(stream: Any) -> list[Any]:
 
 
 def visible(folder: Path) -> list[Path]:
-    """Return the files below a folder that a reader of it takes: not those in progress, whose names begin with a dot."""
+    """Return the files below a folder that readers see: all but files in progress, whose names begin with a dot."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))

@@ -1,4 +1,4 @@
-"""Waiting for what happens in other threads and processes."""
+"""Waits for conditions that other threads and processes fulfil."""
 
 from __future__ import annotations
 
