@@ -1,4 +1,4 @@
-"""What all of flinkish is built on; the names of pyflink.common."""
+"""The public names of pyflink.common, and the modules that all other packages of flinkish build on."""
 
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here, or elsewhere; type checkers shall not take any name for one.
+    # PyFlink's names that live in another module or are absent; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(
         __name__,
         {

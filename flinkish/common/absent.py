@@ -1,8 +1,8 @@
-"""What PyFlink has and flinkish has not: modules, names of modules, members of classes.
+"""The refusal of PyFlink names that flinkish does not have: modules, names in modules and members of classes.
 
-Asking for one raises an error that says why, and what to use instead, and that is also what Python raises for something that does
-not exist. So `hasattr`, completion, `inspect`, pytest's collection and `try: ... except ImportError` work as for any other name.
-Nothing is refused before a program asks for it. Which names there are, with their reasons, is in `absent_names`.
+Access to such a name raises an error that says why it is absent and what to use instead. The error is also an AttributeError or
+ImportError, as for any missing name, so `hasattr`, completion, `inspect`, pytest's collection and `try: ... except ImportError`
+work as usual. Nothing is refused before a program uses the name. `absent_names` lists the names with their reasons.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PACKAGE: Final = "flinkish."
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Why something of PyFlink is not there, as a clause, and what to use instead, as a clause in the imperative.
+    """Why a PyFlink name is absent (a clause), and what to use instead (a clause in the imperative).
 
-    Kinds: `unsupported` needs Flink's JVM or has no place here; `later` will come; `internal` is public in PyFlink by its name
-    only; `gone` was removed from PyFlink before 2.3.
+    Kinds: `unsupported` names need Flink's JVM or have no counterpart in flinkish; `later` ones are planned; `internal` ones are
+    public in PyFlink by their spelling only; `gone` ones were removed from PyFlink before 2.3.
     """
 
     kind: Literal["unsupported", "later", "internal", "gone"]
@@ -34,8 +34,11 @@ class Absence:
 
 
 def absence_of(qualified: str) -> Absence | None:
-    """Return why a name is absent, by its dotted path below `flinkish`; a module's reason holds for all that is in it."""
-    # The table is made of what is declared here.
+    """Return why the name with this dotted path below `flinkish` is absent, None if no reason is known.
+
+    A module's reason holds for all names in the module.
+    """
+    # Imported late: the table is built from the classes of this module.
     from flinkish.common.absent_names import ABSENT
 
     while qualified:
@@ -46,15 +49,15 @@ def absence_of(qualified: str) -> Absence | None:
 
 
 def names_of(module: str, homes: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module, which is asked for names that are not in it; see `find_name`."""
+    """Return the `__getattr__` of a module, which Python calls for names that the module does not have; see `find_name`."""
     return lambda name: find_name(module, name, homes=homes, caller=sys._getframe(1))
 
 
 def find_name(module: str, name: str, *, homes: Mapping[str, str] = MappingProxyType({}), caller: FrameType) -> Any:
-    """Load a name that PyFlink has in a module and flinkish in another, its home; raise an error for all other names.
+    """Load a name that PyFlink defines in this module and flinkish in another one (its home); raise an error for any other name.
 
-    PyFlink's absent names raise AbsentMemberError, and AbsentImportError if the caller is at `from module import name`; others
-    raise AttributeError.
+    Names of PyFlink that are absent raise AbsentMemberError, or AbsentImportError if the caller is executing
+    `from module import name`; all other names raise AttributeError.
     """
     if name in homes:
         value = getattr(importlib.import_module(homes[name]), name)
@@ -69,17 +72,17 @@ def find_name(module: str, name: str, *, homes: Mapping[str, str] = MappingProxy
 
 
 def refuse_module(module: str) -> None:
-    """Raise AbsentModuleError for a module of PyFlink that flinkish has not; called for modules that nobody has found."""
+    """Raise AbsentModuleError for a PyFlink module that flinkish does not have; called for modules that no finder has found."""
     absence = absence_of(module.removeprefix(_PACKAGE))
-    # The parent is there, and refuses the name itself where it is none of a module.
+    # A name that is not a module is refused by its parent module, which exists.
     if absence is not None and _is_module(module.removeprefix(_PACKAGE)):
         raise AbsentModuleError(_message(f"module {module}", absence), hint=_hint(absence), name=module)
 
 
 class AbsentMember:
-    """A member of a PyFlink class that the class has not here: raises AbsentMemberError on access.
+    """A member that a class has in PyFlink but not in flinkish: raises AbsentMemberError on access.
 
-    It stands in the class, not behind a `__getattr__` of it, which would slow every access to an attribute.
+    It is an attribute of the class, because a `__getattr__` method would slow down every access to an attribute.
     """
 
     def __init__(self, absence: Absence) -> None:
@@ -89,7 +92,7 @@ class AbsentMember:
         self._name = name
 
     def __get__(self, instance: object, owner: type) -> Absence:
-        # Never returns; to a type checker NoReturn would make all code after it unreachable, and so unchecked.
+        # Never returns, but is not declared NoReturn: a type checker would skip all code after an access as unreachable.
         text = _message(f"{owner.__qualname__}.{self._name}", self.absence)
         raise AbsentMemberError(text, hint=_hint(self.absence))
 
@@ -110,8 +113,8 @@ def _hint(absence: Absence) -> str:
 
 
 def _imports_from(frame: FrameType) -> bool:
-    """Return whether a frame is at the instruction of `from module import name`.
+    """Return whether a frame is executing `from module import name`.
 
-    Python takes an AttributeError there for a name that does not exist, and raises an ImportError of its own, without the reason.
+    There, Python replaces an AttributeError by an ImportError of its own, which would lack the reason.
     """
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]

@@ -1,6 +1,7 @@
-"""The one table of what PyFlink has and flinkish has not; see `absent` for how it is refused.
+"""The one table of PyFlink names that flinkish does not have; `absent` refuses them.
 
-Keys are dotted paths below `pyflink`; a module's reason holds for all that is in it. Members of classes stand in their classes.
+Keys are dotted paths below `pyflink`; a module's reason holds for all names in it. Absent members of classes are declared in the
+classes themselves, as `AbsentMember`.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ JARS_VALUE: Final = Absence(
     "gone", "it reads the jars of Flink's cluster", "give jars to Spark, or to StreamExecutionEnvironment.add_jars()"
 )
 
-#: Modules that cannot be imported, with all below them. Those of connectors can be: they refuse their names.
+#: Modules that cannot be imported, nor can any module below them. Modules of connectors can: they refuse their names.
 MODULES: Final = (
     "common.execution_mode",
     "common.utils",

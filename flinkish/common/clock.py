@@ -8,18 +8,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time in milliseconds; tests pass one that they move by hand."""
+    """A source of the time in milliseconds; tests pass a ManualClock."""
 
     def wall_time(self) -> int:
-        """Return milliseconds since the epoch; what processing time means to user programs."""
+        """Return milliseconds since 1970-01-01 UTC: the processing time that user programs see."""
         ...
 
     def monotonic(self) -> int:
-        """Return milliseconds that never run backwards; for timeouts and durations."""
+        """Return a number of milliseconds that never goes back; for timeouts and durations."""
         ...
 
     def wait(self, condition: threading.Condition, timeout: int | None) -> None:
-        """Wait on a held condition for at most `timeout` milliseconds of this clock (None: until notified)."""
+        """Wait on a held condition for at most `timeout` milliseconds of this clock; None = no limit."""
         ...
 
 
@@ -58,7 +58,7 @@ class ManualClock:
         self._waiting.discard(condition)
 
     def advance(self, milliseconds: int) -> None:
-        """Move time forward and wake whoever waits, so that it looks at the new time."""
+        """Move the time forward and wake all waiting threads, so that they read the new time."""
         self._now += milliseconds
         for condition in list(self._waiting):
             with condition:

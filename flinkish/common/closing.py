@@ -1,4 +1,4 @@
-"""How things end: every one of them is closed, and what flinkish itself raises to end a task is no error of user code."""
+"""Closing of resources, and the exception by which flinkish ends a task, which must not count as an error of user code."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import ParamSpec, Protocol
 
 
 class Unwinding(BaseException):
-    """Raised by flinkish itself to end whatever runs, user code included.
+    """Raised by flinkish itself to end running code, including user code.
 
-    Every other BaseException out of user code is an error of that code: `sys.exit()`, KeyboardInterrupt, a Rust panic.
+    Every other BaseException raised in user code is an error of that code: `sys.exit()`, KeyboardInterrupt, a Rust panic.
     """
 
 
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 def raised_by(function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> BaseException | None:
-    """Call a function and return what it raised, None if nothing; an Unwinding goes on."""
+    """Call a function and return the exception it raised, None if it raised none; an Unwinding is raised again."""
     try:
         function(*arguments, **named)
     except Unwinding:
@@ -28,15 +28,15 @@ def raised_by(function: Callable[P, object], *arguments: P.args, **named: P.kwar
 
 
 class Closeable(Protocol):
-    """Anything with a close()."""
+    """An object with a close() method."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release all resources."""
         ...
 
 
 def close_all(closeables: Iterable[Closeable]) -> None:
-    """Close all of them, also if some fail; then raise the first error, with the others as its notes."""
+    """Close all of them, even if some fail; then raise the first error, with the others as notes."""
     first: BaseException | None = None
     for closeable in closeables:
         error = raised_by(closeable.close)

@@ -1,4 +1,4 @@
-"""CompletableFuture: the answer of a job that runs elsewhere."""
+"""CompletableFuture: the result of a request to a running job."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Generic[T]):
-    """A result that will be there later. The first of `set_result`, `set_exception` and `cancel` wins; safe between threads."""
+    """A result that becomes available later. The first of `set_result`, `set_exception` and `cancel` wins; thread-safe."""
 
     def __init__(self) -> None:
         self._future: Future[T] = Future()
 
     @staticmethod
     def completed(value: T) -> CompletableFuture[T]:
-        """Return a future that has its result."""
+        """Return a future that is completed with this result."""
         future: CompletableFuture[T] = CompletableFuture()
         future.set_result(value)
         return future
 
     @staticmethod
     def failed(error: BaseException) -> CompletableFuture[T]:
-        """Return a future that has failed."""
+        """Return a future that is completed with this error."""
         future: CompletableFuture[T] = CompletableFuture()
         future.set_exception(error)
         return future
 
     def set_result(self, value: T) -> bool:
-        """Complete; return False if it was completed before."""
+        """Complete with a result; return False if the future was already completed."""
         try:
             self._future.set_result(value)
         except InvalidStateError:
@@ -40,7 +40,7 @@ class CompletableFuture(Generic[T]):
         return True
 
     def set_exception(self, error: BaseException) -> bool:
-        """Complete with an error; return False if it was completed before."""
+        """Complete with an error; return False if the future was already completed."""
         try:
             self._future.set_exception(error)
         except InvalidStateError:
@@ -48,35 +48,35 @@ class CompletableFuture(Generic[T]):
         return True
 
     def cancel(self) -> bool:
-        """Complete as cancelled, unless completed; return whether it is cancelled now.
+        """Complete as cancelled unless already completed; return whether the future is now cancelled.
 
-        It cancels the waiting for the answer, not the job.
+        This cancels the wait for the result, not the job.
         """
         return self._future.cancel()
 
     def cancelled(self) -> bool:
-        """Return whether it was cancelled before it completed."""
+        """Return whether the future was cancelled before it completed."""
         return self._future.cancelled()
 
     def done(self) -> bool:
-        """Return whether it is completed in any way."""
+        """Return whether the future is completed: with a result, with an error or as cancelled."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the result and return it; raises the error it was completed with.
+        """Wait for the result and return it; raise the error if the future was completed with one.
 
-        `timeout` is in seconds; raises TimeoutError when they are over, and CancelledError if the future was cancelled.
+        Raises TimeoutError after `timeout` seconds (None = no limit), and CancelledError if the future was cancelled.
         """
         return self._future.result(timeout)
 
     def exception(self) -> BaseException | None:
-        """Return the error it was completed with; None if there is none (yet). Does not wait."""
+        """Return the error of a future that failed, else None. Does not wait."""
         if not self._future.done():
             return None
         return CancelledError() if self._future.cancelled() else self._future.exception()
 
     def add_done_callback(self, callback: Callable[[CompletableFuture[T]], object]) -> None:
-        """Call `callback` with this future once it is completed, in the thread that completes it; at once if it is already."""
+        """Call `callback` with this future as soon as it is completed, in the completing thread; at once if it already is."""
         self._future.add_done_callback(lambda _: callback(self))
 
     def __str__(self) -> str:

@@ -1,7 +1,8 @@
-"""Where a configuration comes from: conf/config.yaml, then `-Dkey=value`, then what the program sets itself.
+"""The sources of a configuration; each overrides those before it: conf/config.yaml, `-Dkey=value`, the program itself.
 
 The file is YAML, nested (`execution: {checkpointing: {interval: 10 s}}`) or flat (`execution.checkpointing.interval: 10 s`).
-It is looked for in the folder that the variable FLINKISH_CONF_DIR names, else in ./conf; without one all defaults hold.
+It is read from the folder named by the environment variable FLINKISH_CONF_DIR, or from ./conf if the variable is not set.
+Without a file all options have their defaults.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ __all__ = [
 ]
 
 CONFIG_FILE_NAME = "config.yaml"
-#: Until Flink 1.20.
+#: The name of the file in Flink up to 1.20.
 _FLINKS_FILE_NAME = "flink-conf.yaml"
 _DIRECTORY_VARIABLE = "FLINKISH_CONF_DIR"
 #: Set by `flinkish run -Dkey=value ...` for the script that it runs: properties, quoted as for a shell.
 PROPERTIES_VARIABLE: Final = "FLINKISH_PROPERTIES"
-#: What the tags of plain data begin with.
+#: Prefix of the YAML tags of plain data.
 _PLAIN = "tag:yaml.org,2002:"
 _LOG = logging.getLogger(__name__)
 
@@ -47,11 +48,11 @@ def load_configuration(
     environment: Mapping[str, str],
     working_directory: Path | None = None,
 ) -> Configuration:
-    """Return the configuration that holds: the file's entries, overridden by `-D` properties, overridden by the program's.
+    """Return the effective configuration: the file's entries, overridden by `-D` properties, overridden by the program's entries.
 
-    `properties` are as `parse_properties` takes them; `environment` is os.environ, or a dict in tests. Every key of the file and
-    of the properties is checked: an unknown one is logged as a warning with the known key that it resembles, a malformed value
-    raises ConfigurationError.
+    `properties` have the form that `parse_properties` reads; `environment` is os.environ, or a dict in tests. Every key of the
+    file and of the properties is checked: an unknown key is logged as a warning that names the most similar known key, and a
+    malformed value raises ConfigurationError.
     """
     configuration = Configuration()
     folder = working_directory or Path.cwd()
@@ -73,7 +74,7 @@ def _warn_of(path: Path) -> None:
 
 
 def _warn_of_other_files(environment: Mapping[str, str], working_directory: Path) -> None:
-    """Tell once of a configuration file under the name that Flink 1.x gave it."""
+    """Warn once of a configuration file that has the name used by Flink 1.x."""
     for folder in (Path(environment.get(_DIRECTORY_VARIABLE) or working_directory / "conf"), working_directory):
         path = folder / _FLINKS_FILE_NAME
         if path.is_file():
@@ -97,7 +98,7 @@ def _config_file(environment: Mapping[str, str], working_directory: Path) -> Pat
 def read_config_file(path: Path) -> Configuration:
     """Read a YAML file of keys, nested or flat.
 
-    Raises ConfigurationError with file and line if it cannot be read, is not YAML, is not a mapping, or has a key twice.
+    Raises ConfigurationError, which names file and line, if the file cannot be read, is not YAML or no mapping, or repeats a key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -130,7 +131,10 @@ def read_config_file(path: Path) -> Configuration:
 
 @functools.lru_cache(maxsize=4)
 def _compose(text: str) -> yaml.Node | None:
-    """Return the nodes of a YAML text, which nobody changes. Each environment reads the file: parsing ours takes 15 ms."""
+    """Return the nodes of a YAML text; callers must not change them.
+
+    The result is cached, as each environment reads the file, and parsing our default file takes 15 ms.
+    """
     return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
@@ -149,9 +153,9 @@ def _entries(node: yaml.MappingNode, prefix: str, path: Path) -> Iterator[tuple[
 
 
 def _construct(node: yaml.Node) -> Any:
-    """Return the value of a node: texts, lists and dicts of texts, None for nothing.
+    """Return the value of a node: a text, a list or dict of texts, or None if it is empty.
 
-    Options read texts themselves. YAML 1.1 would make 8 of 010, 90 of 1:30, 1.1 of the name 1.10, and true of the name "on".
+    Scalars stay text, which the options parse: YAML 1.1 would read 010 as 8, 1:30 as 90, the name 1.10 as 1.1 and "on" as true.
     """
     if node.tag == f"{_PLAIN}null":
         return None
@@ -164,7 +168,7 @@ def _construct(node: yaml.Node) -> Any:
 
 
 def _check_tags(node: yaml.Node) -> None:
-    """Raise YAMLError for a value that is to be an object, such as `!!python/name:x`."""
+    """Raise YAMLError for a value whose tag asks for an object, such as `!!python/name:x`."""
     if not node.tag.startswith(_PLAIN) or node.tag.startswith(f"{_PLAIN}python"):
         raise yaml.constructor.ConstructorError(None, None, f"there is no type {node.tag!r} here", node.start_mark)
     for part in node.value if isinstance(node, yaml.CollectionNode) else ():
@@ -183,9 +187,9 @@ def _kind(node: yaml.Node) -> str:
 
 
 def parse_properties(properties: Iterable[str]) -> Configuration:
-    """Read properties of a command line: `key=value`, with or without the leading -D. Values stay text.
+    """Read the properties of a command line: `key=value`, with or without a leading -D. Values stay text.
 
-    Raises ConfigurationError for one without an equals sign or key.
+    Raises ConfigurationError for a property without an equals sign or without a key.
     """
     configuration = Configuration()
     for given in properties:
@@ -201,12 +205,12 @@ def parse_properties(properties: Iterable[str]) -> Configuration:
 
 
 def resembling_key(key: str) -> str | None:
-    """Return the known key that an unknown one is most like, None if there is none."""
+    """Return the known key most similar to an unknown key, None if no known key is similar."""
     return next(iter(difflib.get_close_matches(key, options.OPTIONS_BY_ANY_KEY, n=1, cutoff=0.8)), None)
 
 
 def check_key(configuration: Configuration, key: str) -> None:
-    """Raise ConfigurationError for a malformed value; log a warning for an unknown key, with the known one it resembles."""
+    """Raise ConfigurationError for a malformed value; log a warning for an unknown key, with the most similar known key."""
     option = options.OPTIONS_BY_ANY_KEY.get(key)
     if option is not None:
         configuration.get(option)
@@ -216,5 +220,5 @@ def check_key(configuration: Configuration, key: str) -> None:
     near = resembling_key(key)
     if near is not None:
         _LOG.warning("Unknown configuration key '%s' in %s is ignored; did you mean '%s'?", key, configuration.origin(key), near)
-    elif not key.startswith(options.WITHOUT_EFFECT_PREFIXES):  # which a job tells of when it starts
+    elif not key.startswith(options.WITHOUT_EFFECT_PREFIXES):  # a job warns of these when it starts
         _LOG.warning("Unknown configuration key '%s' in %s is ignored.", key, configuration.origin(key))

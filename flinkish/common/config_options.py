@@ -1,4 +1,4 @@
-"""Typed configuration keys: what a value must look like and what it is if it is not given."""
+"""Typed configuration keys: the form and the default of their values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 class OptionType(Generic[T]):
     """How the values of an option are written.
 
-    `parse` takes what was given (text, or a Python value) and raises ValueError or TypeError if it is malformed.
+    `parse` takes the value as given (text, or a Python value) and raises ValueError or TypeError if it is malformed.
     """
 
     #: For messages: "a duration such as '10 s'".
@@ -48,9 +48,9 @@ class ConfigOption(Generic[T]):
     fallback_keys: tuple[str, ...] = ()
 
     def parse(self, value: Any, *, key: str | None = None, origin: str | None = None) -> Any:
-        """Return the typed value of what was given.
+        """Return the typed value of a value as given: text, or a Python value.
 
-        Raises ConfigurationError that names the key, the value, what it must be and where it came from.
+        Raises ConfigurationError if it is malformed; the error names key, value, expected form and the origin of the value.
         """
         try:
             return self.type.parse(value)
@@ -63,7 +63,7 @@ class ConfigOption(Generic[T]):
 
 
 class ConfigOptions:
-    """Starts building options.
+    """Entry point for building options.
 
     >>> option = ConfigOptions.key("tmp.dir").string_type().default_value("/tmp")
     >>> option.key, option.default
@@ -71,7 +71,7 @@ class ConfigOptions:
     """
 
     if not TYPE_CHECKING:
-        # Nested there; here annotations mean the classes of the module.
+        # Nested classes in PyFlink; in annotations of this module the names mean the module's classes.
         OptionBuilder = AbsentMember(INTERNAL)
         TypedConfigOptionBuilder = AbsentMember(INTERNAL)
 
@@ -84,7 +84,7 @@ class ConfigOptions:
 
 
 class OptionBuilder:
-    """Asks for the type of an option."""
+    """A builder whose methods set the type of an option."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -123,18 +123,18 @@ class OptionBuilder:
 
 
 class TypedConfigOptionBuilder(Generic[T]):
-    """Asks for the default of an option."""
+    """A builder whose methods set the default of an option."""
 
     def __init__(self, key: str, option_type: OptionType[T]) -> None:
         self._key = key
         self._type = option_type
 
     def default_value(self, value: T) -> ConfigOption[T]:
-        """Return the option, with a default of its own type."""
+        """Return the option with this default, a value of the option's type."""
         return ConfigOption(self._key, self._type, value)
 
     def no_default_value(self) -> ConfigOption[T | None]:
-        """Return the option; it reads as None if it is not set."""
+        """Return the option without a default: its value is None if the key is not set."""
         return ConfigOption(self._key, self._type, None)
 
 
@@ -178,7 +178,7 @@ def _parse_duration(value: Any) -> int:
         raise TypeError(value)
     if isinstance(value, int):
         return value
-    # A negative number of milliseconds switches some things off; units are for amounts.
+    # A plain number may be negative, which switches some features off; an amount with a unit may not.
     return int(value) if re.fullmatch(r"\s*-\d+\s*", value) else parse_duration(value).to_millis()
 
 
@@ -208,7 +208,7 @@ def _parse_memory(value: Any) -> int:
 
 
 def _parse_list(value: Any) -> list[str]:
-    # Texts as they are written: YAML 1.1 would make 8 of 010, and 1.1 of 1.10.
+    # Texts are kept as written: YAML 1.1 would read 010 as 8 and 1.10 as 1.1.
     return [to_text(item) for item in _list_value(value, yaml.BaseLoader)]
 
 
@@ -284,7 +284,7 @@ def in_range(base: OptionType[T], minimum: Any, maximum: Any = None) -> OptionTy
 
 
 def one_of(*choices: str) -> OptionType[str]:
-    """Return a type whose values are one of the choices; case and the sort of dash do not matter."""
+    """Return a type whose values are one of the choices; case does not matter, nor whether words are joined by - or _."""
     normal = {_normalized(choice): choice for choice in choices}
 
     def parse(value: Any) -> str:
@@ -301,7 +301,7 @@ def _normalized(text: str) -> str:
 
 
 def to_text(value: Any) -> str:
-    """Return a value the way a configuration file writes it: true for True, milliseconds for an amount of time."""
+    """Return a value as a configuration file writes it: true for True, milliseconds for an amount of time."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Configuration: keys and values, typed reads, and where each value came from."""
+"""Configuration: keys with values, which can be read by type and know where they came from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Configuration:
     >>> configuration.to_dict()
     {'a': '5', 'b': 'true'}
 
-    With an option from `flinkish.common.options` the read is typed and has the option's default; durations are milliseconds:
+    Read an option of `flinkish.common.options` to get a typed value or the option's default; durations are milliseconds:
 
     >>> from flinkish.common import options
     >>> Configuration.from_dict({"execution.checkpointing.interval": "10 s"}).get(options.CHECKPOINTING_INTERVAL)
@@ -43,7 +43,10 @@ class Configuration:
     __slots__ = ("_origins", "_values")
 
     def __init__(self, other: Configuration | None = None, j_configuration: Any = None) -> None:
-        """Make an empty configuration or a copy of another. `j_configuration` is only there for PyFlink's signature."""
+        """Make an empty configuration, or a copy of another.
+
+        `j_configuration` exists only to match PyFlink's signature; any value other than None raises InvalidArgumentError.
+        """
         if j_configuration is not None:
             raise InvalidArgumentError("there is no Java Configuration object to wrap in flinkish; use Configuration.from_dict()")
         if other is not None and not isinstance(other, Configuration):
@@ -61,12 +64,12 @@ class Configuration:
             configuration.put(key, value)
         return configuration
 
-    # Our own typed access.
+    # Typed access by option; not in PyFlink.
 
     def get(self, option: ConfigOption[T]) -> T:
-        """Return the typed value of an option, its default if neither it nor an older name of it is set.
+        """Return the typed value of an option, or its default if neither its key nor an older name is set.
 
-        Raises ConfigurationError for a malformed value, naming key, value, expected form and where the value came from.
+        Raises ConfigurationError for a malformed value; the error names key, value, expected form and the origin of the value.
         """
         key = self._key_of(option)
         if key is None:
@@ -75,7 +78,7 @@ class Configuration:
         return result
 
     def set(self, option: ConfigOption[Any], value: Any) -> Configuration:
-        """Set an option, to a value in any form it can be written in. Raises ConfigurationError if the value is malformed."""
+        """Set an option; the value may have any form that the option can parse. Raises ConfigurationError if it is malformed."""
         option.parse(value, origin=_IN_PROGRAM)
         for key in option.fallback_keys:
             self.remove_config(key)
@@ -91,7 +94,11 @@ class Configuration:
         return next((key for key in option.fallback_keys if key in self._values), None)
 
     def put(self, key: str, value: Any, origin: str | None = None) -> Configuration:
-        """Set a value of any form, with where it comes from for messages ("conf/config.yaml line 3"; else: the program)."""
+        """Set a value of any form.
+
+        `origin` says in messages where the value came from, such as "conf/config.yaml line 3"; None stands for the program.
+        Raises InvalidArgumentError if the key is not a str or the value is None.
+        """
         if not isinstance(key, str):
             raise InvalidArgumentError(f"a configuration key must be a str; got {key!r} of type {type(key).__name__}")
         if value is None:
@@ -106,7 +113,7 @@ class Configuration:
         return self
 
     def origin(self, key: str) -> str:
-        """Return where the value of a key came from."""
+        """Return where the value of a key came from, in words for messages."""
         return self._origins.get(key, _IN_PROGRAM)
 
     # PyFlink's access by type.
@@ -136,7 +143,7 @@ class Configuration:
     @overload
     def get_integer(self, key: str, default_value: None) -> int | None: ...
     def get_integer(self, key: str, default_value: int | None) -> int | None:
-        """Return a value as a whole number. Raises ConfigurationError if it is none."""
+        """Return a value as a whole number. Raises ConfigurationError if it is not a number."""
         return self._read(key, config_options.LONG, default_value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
@@ -150,7 +157,7 @@ class Configuration:
     @overload
     def get_boolean(self, key: str, default_value: None) -> bool | None: ...
     def get_boolean(self, key: str, default_value: bool | None) -> bool | None:
-        """Return a value as a boolean. Raises ConfigurationError if it is none."""
+        """Return a value as a boolean. Raises ConfigurationError if it is not true or false."""
         return self._read(key, config_options.BOOLEAN, default_value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
@@ -164,7 +171,7 @@ class Configuration:
     @overload
     def get_float(self, key: str, default_value: None) -> float | None: ...
     def get_float(self, key: str, default_value: float | None) -> float | None:
-        """Return a value as a number. Raises ConfigurationError if it is none."""
+        """Return a value as a number. Raises ConfigurationError if it is not a number."""
         return self._read(key, config_options.DOUBLE, default_value)
 
     def set_float(self, key: str, value: float) -> Configuration:
@@ -174,7 +181,7 @@ class Configuration:
         return self.put(key, float(value))
 
     def get_bytearray(self, key: str, default_value: bytes | bytearray) -> bytearray:
-        """Return a value as bytes. Raises ConfigurationError if it was not set as such."""
+        """Return a value as bytes. Raises ConfigurationError if it was not set as bytes."""
         if key not in self._values:
             return bytearray(default_value)
         return ConfigOption(key, _BYTES, bytearray(default_value)).parse(self._values[key], origin=self.origin(key))  # type: ignore[no-any-return]
@@ -201,9 +208,9 @@ class Configuration:
         return self._values.pop(key, None) is not None
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        """Take over all entries of another configuration, with `prefix` put before their keys.
+        """Add all entries of another configuration, with `prefix` put before their keys.
 
-        What is taken over wins: where it has one name of an option, other names of that option are removed here.
+        Added entries win: if one has a name of an option, all other names of that option are removed from this configuration.
         """
         if prefix is None and other is not self:
             for key in other._values:

@@ -1,4 +1,4 @@
-"""The least and the greatest time in milliseconds: watermarks before the first and after the last record, and no timestamp."""
+"""The smallest and the largest time in milliseconds; they stand for the first and the last watermark and for no timestamp."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from flinkish.common.limits import LONG_MAX, LONG_MIN
 
 __all__ = ["MAX_LONG_VALUE", "MIN_LONG_VALUE"]
 
-#: The watermark behind the end of bounded input.
+#: The watermark after the end of bounded input.
 MAX_LONG_VALUE: Final = LONG_MAX
-#: The watermark before there is one, and the timestamp of a record without.
+#: The watermark before the first one, and the timestamp of a record that has none.
 MIN_LONG_VALUE: Final = LONG_MIN
 
 if not TYPE_CHECKING:

@@ -1,12 +1,12 @@
-"""Checks and converts values to their declared type.
+"""Checks and conversions of values to their declared type.
 
-What an operator returns is checked strictly (`converter`), as PyFlink's coders do between operators; so is what goes into state
-(`state_converter`). What a program hands to `from_collection` may have other forms (`lenient_converter`), as PyFlink's bridge to
+The output of operators is checked strictly (`converter`), as PyFlink's coders do between operators, and so are values written to
+state (`state_converter`). Elements given to `from_collection` may have other forms (`lenient_converter`), as PyFlink's bridge to
 Java allows.
 
-All are built once per type. For rows and tuples the function is generated as source code with the checks of their fields in
-line: a field of the right Python type costs one comparison and no call, which makes a row of three fields 3x faster than a call
-for each field (0.5 instead of 1.5 microseconds).
+Each function is built once per type. For rows and tuples it is generated as source code with inlined checks of the fields: a
+field of the right Python type costs one comparison and no call. A row of three fields takes 0.5 microseconds, and would take 1.5
+with a call for each field.
 """
 
 from __future__ import annotations
@@ -48,27 +48,28 @@ from flinkish.common.types import Row, make_row
 __all__ = ["COMPILED", "converter", "lenient_converter", "makes_new", "mapping", "shortest_floats", "state_converter"]
 
 Convert = Callable[[Any], Any]
-#: File of the functions made here, in tracebacks.
+#: File name of the generated functions in tracebacks.
 COMPILED = "<flinkish conversion>"
 
 
 def converter(type_info: TypeInformation) -> Convert | None:
-    """Return the function that brings an operator's output to its declared type; None if there is nothing to do (pickled values).
+    """Return the function that converts an operator's output to its declared type; None if no check is needed (pickled values).
 
-    A value of the right type comes back as it is or as a copy with equal content; None stays None. Numbers are converted as
-    PyFlink's coders do (1.7 is 1 as an INT, True is 1, 5 is True); FLOAT is rounded to 32 bits, SQL_TIME and SQL_TIMESTAMP are
-    cut to milliseconds. A TUPLE must be a tuple, a ROW a Row, a STRING a str, a LIST or array a list; of subclasses the content
-    is taken, as it is encoded. Datetimes with a time zone are brought to UTC.
+    A value of the right type is returned as it is or as an equal copy; None stays None. Numbers are converted as PyFlink's coders
+    do (1.7 becomes 1 as an INT, True becomes 1, 5 becomes True); FLOAT is rounded to 32 bits, SQL_TIME and SQL_TIMESTAMP are cut
+    to milliseconds. A TUPLE must be a tuple, a ROW a Row, a STRING a str, a LIST or array a list; an instance of a subclass is
+    converted to the class itself. Datetimes with a time zone are converted to UTC.
 
-    None is a value of every type as a record ("no value"), in the fields of a row, in lists, in arrays that are not primitive,
-    and as the value of a map. It is refused in the fields of a tuple (a pickled one takes it), in primitive arrays and as the key
-    of a map.
+    None is accepted for a whole record of any type ("no value"), in the fields of a row, in lists, in arrays that are not
+    primitive, and as the value of a map. It is refused in the fields of a tuple (unless they are pickled), in primitive arrays
+    and as the key of a map.
 
-    Differs from Flink: a tuple or row with too many fields is refused, where PyFlink cuts off the rest, and a row with too few,
-    of which PyFlink makes up the rest; a CHAR is one character; a BIG_INT may have more than 64 bits. PyFlink encodes a None
-    only where a chain of Python operators ends, and fails there for most types; it reads times on the clock of their time zone.
+    Differs from Flink: a tuple or row with too many fields is refused (PyFlink drops the surplus fields), and so is a row with
+    too few (PyFlink invents values for the missing fields); a CHAR is one character; a BIG_INT may have more than 64 bits.
+    PyFlink encodes a None only at the end of a chain of Python operators, and fails there for most types; it ignores the time
+    zone of datetimes.
 
-    The function raises TypeMismatchError, which names the field, what it must be and what was got.
+    The function raises TypeMismatchError, which names the field, the expected type and the value found.
 
     >>> convert = converter(Types.ROW([Types.INT(), Types.STRING()]))
     >>> convert(Row(True, "x"))
@@ -78,32 +79,32 @@ def converter(type_info: TypeInformation) -> Convert | None:
 
 
 def state_converter(type_info: TypeInformation) -> Convert | None:
-    """Return the function that brings a value to the declared type of a state; None if there is nothing to do.
+    """Return the function that converts a value to the declared type of a state; None if no check is needed.
 
-    As `converter`, but FLOAT keeps its 64 bits: a sum in state must not depend on how often it was read and written. PyFlink's
-    state does not round while a value is in its cache either, only when the value leaves it.
+    Like `converter`, but FLOAT keeps its 64 bits: a sum in state must not depend on how often it was read and written. PyFlink,
+    too, rounds a value of state only when it leaves its cache.
     """
     return _build(type_info, lenient=False, round_floats=False)
 
 
 def lenient_converter(type_info: TypeInformation) -> Convert | None:
-    """Return the function that brings an element of a collection to its declared type; None if there is nothing to do.
+    """Return the function that converts an element of a collection to its declared type; None if no check is needed.
 
-    As `converter`, but a row may be given as a Row, dict, list, tuple or object with attributes (keys and attributes that are
-    not fields are left out, missing ones are None), a tuple as a list or Row, a list or array as a tuple or array, a text as a
-    number or boolean, an array of bytes as a list of numbers from -128 to 255.
+    Like `converter`, but a row may be given as a Row, dict, list, tuple or object with attributes (keys and attributes that are
+    not fields are ignored, missing ones are None), a tuple as a list or Row, a list or array as a tuple or array, a text as a
+    number or boolean, and an array of bytes as a list of numbers from -128 to 255.
 
-    Differs from Flink: numbers are converted if nothing is lost (1 as a DOUBLE), and what cannot be converted raises
-    TypeMismatchError: PyFlink wraps whole numbers that are out of range around (43878 as a SHORT is -21658), and makes other
-    values null, to fail later with a NullPointerException.
+    Differs from Flink: a number is converted if no digit is lost (1 as a DOUBLE), and all other values raise TypeMismatchError.
+    PyFlink wraps integers that are out of range (43878 becomes -21658 as a SHORT), and turns other values into null, which fails
+    later with a NullPointerException.
     """
     return _build(type_info, lenient=True)
 
 
 def shortest_floats(type_info: TypeInformation) -> Convert | None:
-    """Return the function that gives FLOAT values the fewest decimals that mean the same 32 bits; None without FLOAT in the type.
+    """Return the function that shortens FLOAT values to the fewest decimals for the same 32 bits; None if the type has no FLOAT.
 
-    1.1 as a FLOAT is 1.100000023841858 as a Python float; execute_and_collect gives 1.1 back, as in PyFlink.
+    1.1 rounded to 32 bits is 1.100000023841858 as a Python float; execute_and_collect returns 1.1, as in PyFlink.
 
     >>> shortest_floats(Types.TUPLE([Types.STRING(), Types.FLOAT()]))(("a", 1.100000023841858))
     ('a', 1.1)
@@ -151,7 +152,7 @@ def _build(type_info: TypeInformation, lenient: bool, round_floats: bool = True)
     if convert is None:
         return None
     if isinstance(_plain_type(type_info), (RowTypeInfo, TupleTypeInfo)):
-        return convert  # handles None itself
+        return convert  # the function handles None itself
 
     lines = ["def convert(value):", f"    if {_condition(type_info)}:", "        return slow(value)", "    return value"]
     return _compiled(lines, {"slow": convert})
@@ -164,13 +165,14 @@ def _condition(type_info: TypeInformation) -> str:
 
 
 def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert, Iterable[Any]], Iterator[Any]]:
-    """Return a generator function (owner, function, values): calls the function for each value and converts what it returns.
+    """Return a generator function (owner, function, values) that calls the function for each value and converts its results.
 
-    As `converter`, without a call for a value of the right type. Where there is nothing to convert it refuses generators, with a
-    text that begins with `what` must be returned. The owner is in the generator's frame as `self`: errors are traced to it.
+    It converts like `converter`, but without a call for values of the right type. For a type that needs no conversion it refuses
+    generators as results; the error begins with `what`, a clause that says what the function must return. The owner is the
+    variable `self` of the generator's frame, by which an error is traced to its operator.
     """
     convert = converter(type_info)
-    # An error's text shows the `record` of this frame.
+    # The message of an error shows the variable `record` of this frame.
     lines = ["def convert(self, function, values):", "    for record in values:", "        value = function(record)"]
     if convert is None:
         lines += ["        if value.__class__ is generator:", "            check_record(value, what)"]
@@ -181,7 +183,7 @@ def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert,
 
 
 def makes_new(type_info: TypeInformation) -> bool:
-    """Return whether what `converter` gives for a type shares nothing that can change with what the user's function returned.
+    """Return whether the values made by `converter` share no mutable objects with the values that the user's function returned.
 
     >>> makes_new(Types.ROW([Types.LONG(), Types.LIST(Types.STRING())])), makes_new(Types.LIST(Types.PICKLED_BYTE_ARRAY()))
     (True, False)
@@ -208,7 +210,7 @@ def _plain_type(type_info: TypeInformation) -> TypeInformation:
 
 _INTEGER_BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 
-#: What a type wants, for messages.
+#: The expected values of a type, for messages.
 _EXPECTED = {
     BasicType.STRING: "a str",
     BasicType.CHAR: "a str of one character",
@@ -226,7 +228,7 @@ _NO_OFFSET = datetime.timedelta(0)
 
 
 class _Builder:
-    """Builds the functions for one type, with the paths to its parts for messages."""
+    """Builds the functions for one type; messages name a part of the type by its path."""
 
     def __init__(self, root: TypeInformation, lenient: bool, round_floats: bool) -> None:
         self._root = root
@@ -234,7 +236,7 @@ class _Builder:
         self._round_floats = round_floats
 
     def build(self, type_info: TypeInformation, path: str) -> Convert | None:
-        """Return the function for values that are not None (rows and tuples: also for None); None if any value will do."""
+        """Return the function for values that are not None (for rows and tuples: also None); None if all values are accepted."""
         match type_info:
             case ExternalTypeInfo():
                 return self.build(type_info.type_info, path)
@@ -316,7 +318,7 @@ class _Builder:
                         number = _as_int(value)
                     except (TypeError, ValueError, OverflowError) as error:
                         fail(path, expected, value, error)
-                    # PyFlink's coder takes a number that fits into a byte.
+                    # PyFlink's coder accepts a number that fits into a byte.
                     if number not in (0, 1) if lenient else not 0 <= number <= 255:
                         fail(path, expected, value)
                     if lenient and number != value:
@@ -333,7 +335,7 @@ class _Builder:
                     except OverflowError as error:
                         if lenient:
                             fail(path, "a number that fits into 32 bits", value, error)
-                        # As in C and Java, what is too large for 32 bits is infinite.
+                        # As in C and Java, a number too large for 32 bits becomes infinite.
                         return math.copysign(math.inf, value)
                     except struct.error as error:
                         fail(path, expected, value, error)
@@ -396,7 +398,7 @@ class _Builder:
             except (TypeError, ValueError, OverflowError) as error:
                 fail(path, expected, value, error)
             if lenient and number != value:
-                fail(path, expected, value)  # an operator may cut off decimals, data that is handed in must not lose any
+                fail(path, expected, value)  # operators may drop decimals, elements of a collection must not lose any
             if low <= number <= high:
                 return number
             fail(path, expected, value)
@@ -421,11 +423,11 @@ class _Builder:
 
         return convert_text
 
-    # Dates and times. Subclasses, such as pandas.Timestamp, become what a decoded value is: the class itself. What has a time
-    # zone is brought to UTC, as the types have none.
+    # Dates and times. Instances of subclasses, such as pandas.Timestamp, become instances of the class itself, as decoded values
+    # are. Values with a time zone are converted to UTC, as the types have no zone.
 
     def _in_utc(self, path: str, expected: str, value: datetime.datetime) -> datetime.datetime:
-        """Return a datetime.datetime without a time zone: one that has none is in UTC."""
+        """Return a datetime.datetime in UTC without a time zone; a value without one is taken to be in UTC."""
         if value != value:
             self._fail(path, expected, value)  # pandas.NaT is a datetime
         if value.tzinfo is not None:
@@ -507,7 +509,7 @@ class _Builder:
 
     def _bytes(self, path: str) -> Convert:
         fail, lenient = self._fail, self._lenient
-        # Java's bytes have a sign, Python's have none: both are taken.
+        # Java's bytes are signed, Python's are not; both ranges are accepted.
         listed = self._sequence(Types.SHORT(), Types.PRIMITIVE_ARRAY(Types.BYTE()), path, nullable=False) if lenient else None
 
         def convert_bytes(value: Any) -> Any:
@@ -535,7 +537,7 @@ class _Builder:
                 return value
             if lenient and isinstance(value, tuple):
                 return value
-            # In a collection array.array and numpy arrays are fine; text, bytes, sets and dicts are mistakes.
+            # array.array and numpy arrays are accepted in collections; text, bytes, sets and dicts are mistakes.
             if not lenient or isinstance(value, (str, bytes, bytearray)) or not hasattr(value, "tolist"):
                 fail(path, expected, value, hint=None if lenient else "return a list: list(value), or value.tolist().")
             result: Sequence[Any] = value.tolist()
@@ -569,13 +571,13 @@ class _Builder:
             if None in value and not keys_may_be_none:
                 fail(path, f"a dict without None as a key ({type_info!r})", value)
             return {
-                key_converter(key): None if item is None else value_converter(item)  # typed values may be None, keys not
+                key_converter(key): None if item is None else value_converter(item)  # values may be None, keys may not
                 for key, item in value.items()
             }
 
         return convert_map
 
-    # Rows and tuples: generated, see the module's docstring.
+    # Rows and tuples: generated code, see the module's docstring.
 
     def _field_path(self, path: str, name: str, position: int) -> str:
         own = f"field {position}" if name == f"f{position}" else f"field {position} ('{name}')"
@@ -597,7 +599,7 @@ class _Builder:
             f"    if len(values) != {count}:",
             "        wrong_length(row)",
             *self._fields(types, paths, scope, nullable=True),
-            # what make_row does, without a call
+            # the body of make_row, inlined
             "    converted = new(Row)",
             "    converted._fields = names",
             f"    converted._values = [{', '.join(f'v{position}' for position in range(count))}]",
@@ -667,7 +669,7 @@ class _Builder:
         return _compiled(lines, scope)
 
     def _fields(self, types: Sequence[TypeInformation], paths: list[str], scope: dict[str, Any], nullable: bool) -> list[str]:
-        """Return the lines that take `values` apart into v0, v1, ... and convert those that are not right already."""
+        """Return the lines that unpack `values` into v0, v1, ... and convert those that do not have the right type yet."""
         count = len(types)
         if not count:
             return []
@@ -689,7 +691,7 @@ class _Builder:
 
 
 def _needs_conversion(type_info: TypeInformation, name: str) -> str | None:
-    """Return an expression that is false for values that are right as they are; None if only the converter can tell."""
+    """Return an expression that is false for values that need no conversion; None if only the converter can tell."""
     if not isinstance(type_info, BasicTypeInfo):
         return None
     basic = type_info.basic_type
@@ -710,7 +712,7 @@ def _refuse_none(convert: Convert, fail: Callable[..., NoReturn], path: str, fie
 
 
 def _compiled(lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
-    # The source holds only names made here and numbers; field names of the user are values in the scope.
+    # The source contains only generated names and numbers; the user's field names are values in the scope.
     exec(compile("\n".join(lines), COMPILED, "exec"), scope)
     convert: Callable[..., Any] = scope["convert"]
     return convert
@@ -721,12 +723,12 @@ def _same(value: Any) -> Any:
 
 
 def _plain_text(value: str) -> str:
-    """Return the text of a str, also of a subclass (an Enum's str() is its name), as PyFlink's coder encodes it."""
+    """Return the text of a str or of an instance of a subclass, as PyFlink's coder encodes it; an Enum's str() differs."""
     return str.__str__(value)
 
 
 def _as_int(value: Any) -> int:
-    """Return a number as a whole one, cut towards zero; raises TypeError, ValueError or OverflowError for what is none."""
+    """Return a number cut towards zero to an int; raise TypeError, ValueError or OverflowError if it is no number."""
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError(value)
     return int(value)

@@ -1,4 +1,4 @@
-"""What calls of deltalake leave to the caller: panics, as it is written in Rust, the disk, as it syncs nothing, odd names."""
+"""Work that deltalake leaves to its callers: turning Rust panics into errors, syncing files, refusing odd folder names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from flinkish.common.disk import sync
 
-#: In names of folders deltalake panics at brackets, ^ and |, takes %20 and a backslash for another name, and refuses the rest.
+#: In folder names deltalake panics on brackets, ^ and |, reads %20 and backslashes as another name, and refuses the rest.
 _UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]|[\x00-\x1f\x7f]|[\ud800-\udfff]")
 _LOG: Final = "_delta_log"
 #: `<version>.json`, or `<version>.checkpoint...`, which summarizes the versions up to it.
@@ -22,10 +22,10 @@ _LOG_ENTRY: Final = re.compile(r"([0-9]{20})\.(checkpoint\.)?.*")
 
 @contextmanager
 def panics_as_errors() -> Iterator[None]:
-    """Turn a panic of deltalake into a DeltaError; around calls, or as a decorator of what makes them.
+    """Turn a panic of deltalake into a DeltaError; a context manager and a decorator.
 
-    pyo3 raises a panic as `pyo3_runtime.PanicException`, a BaseException that cannot be imported. It would end threads that
-    somebody waits for, as no handler of errors takes it.
+    pyo3 raises a panic as `pyo3_runtime.PanicException`, a BaseException that cannot be imported. No `except Exception` catches
+    it, so it would end threads that other threads wait for.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def panics_as_errors() -> Iterator[None]:
 
 
 def unusable_name(path: str) -> tuple[str, str] | None:
-    """Return the first folder on a path that cannot hold a Delta table below it, and the characters in its name that are why.
+    """Return the first folder of a path below which no Delta table can be, and the characters of its name that prevent it.
 
     >>> unusable_name("/data/a%20b/[x]"), unusable_name("/data/50% #1?/ü")
     (('a%20b', '%20'), None)
@@ -49,11 +49,10 @@ def unusable_name(path: str) -> tuple[str, str] | None:
 
 
 def sync_log(root: str | Path, synced: int) -> tuple[int, bool]:
-    """Make the entries of a table's log after version `synced` outlast a crash of the machine.
+    """Make the entries of a table's log after version `synced` survive a crash of the machine.
 
-    -1 stands for all entries that are needed to read the table. Returns the newest version there is, and whether one of the
-    entries synced summarizes the versions before it. To be called after each commit: an entry that the disk loses makes a hole in
-    the log.
+    -1 stands for all entries that are needed to read the table. Returns the newest version, and whether one of the synced entries
+    summarizes the versions before it. Call this after each commit: an entry lost by the disk would leave a gap in the log.
     """
     log = os.path.join(root, _LOG)
     found = [(int(match[1]), bool(match[2]), name) for name in os.listdir(log) if (match := _LOG_ENTRY.fullmatch(name))]
@@ -61,7 +60,7 @@ def sync_log(root: str | Path, synced: int) -> tuple[int, bool]:
     entries = [(summary, name) for version, summary, name in found if version >= first]
     summarized = any(summary for summary, _ in entries)
     for name in [*(name for _, name in entries), *(["_last_checkpoint"] if summarized else [])]:
-        with suppress(FileNotFoundError):  # another writer has cleaned the log up
+        with suppress(FileNotFoundError):  # another writer has removed old entries of the log
             sync(os.path.join(log, name))
     sync(log)
     return max((version for version, _, _ in found), default=synced), summarized

@@ -1,4 +1,4 @@
-"""Files and folders that outlast a crash of the machine: a file is there only once its folder has been synced, too."""
+"""Syncing of files and folders, so that they survive a crash of the machine; a new file needs its folder synced, too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sync(path: str | Path, *, follow_links: bool = True) -> None:
-    """Make the contents of a file, or the names in a folder, outlast a crash of the machine."""
+    """Sync the content of a file, or the names in a folder, so that they survive a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY | (0 if follow_links else os.O_NOFOLLOW))
     try:
         os.fsync(descriptor)
@@ -16,7 +16,7 @@ def sync(path: str | Path, *, follow_links: bool = True) -> None:
 
 
 def sync_up_to(folder: str, base: str) -> None:
-    """Make the names in a folder, and its own name below `base`, outlast a crash of the machine."""
+    """Sync a folder and the folders above it up to `base`, so that their names survive a crash of the machine."""
     sync(folder)
     while folder not in (base, os.path.dirname(folder)):
         folder = os.path.dirname(folder)
@@ -24,7 +24,7 @@ def sync_up_to(folder: str, base: str) -> None:
 
 
 def make_folders(path: str | Path, mode: int = 0o777) -> None:
-    """Make a folder and those above it that are missing, so that they outlast a crash of the machine; `mode` is its own."""
+    """Make and sync a folder and the missing folders above it, so that they survive a crash; `mode` is that of the folder."""
     missing = []
     folder = os.path.abspath(path)
     while not os.path.isdir(folder):

@@ -1,7 +1,7 @@
-"""The table of engines. A further engine is a package below `flinkish.engine` and an entry in `ENGINES`.
+"""The table of engines. To add an engine, write a package below `flinkish.engine` and an entry in `ENGINES`.
 
-Options, command line, JobMaster, test kit and fixtures read this table, which is plain data: code of an engine is named as
-"module:function" and loaded by `flinkish.engine.loader` when a program has chosen that engine.
+Options, command line, JobMaster, test kit and fixtures read this table. It is plain data: an entry names the engine's code as
+"module:function", and `flinkish.engine.loader` loads it once a program has chosen the engine.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRecord:
-    """What the rest of flinkish must know of an engine."""
+    """All that the rest of flinkish must know about an engine."""
 
     #: Value of execution.engine.
     name: str
-    #: What runs a job, for the description of execution.engine.
+    #: A noun phrase for what runs a job, used in the description of execution.engine.
     runs_in: str
-    #: Milliseconds without an epoch after which a part of what the engine runs on ends by itself, so that an idle job runs an
-    #: empty epoch every execution.epoch.idle-interval; None: nothing ends.
+    #: Milliseconds without an epoch after which the engine's processes start to end by themselves, for which reason an idle job
+    #: runs an empty epoch every execution.epoch.idle-interval; None = they never end.
     idle_limit: int | None
-    #: Tasks run in processes of their own, whose Python may be another one than the driver's.
+    #: Whether tasks run in processes of their own, whose Python may differ from the driver's.
     own_processes: bool
-    #: It needs Java, and takes jars.
+    #: Whether the engine needs Java and accepts jars.
     jvm: bool
-    #: Makes the engine: (Configuration, Clock, IdSource) -> Engine. Nothing is started before the first attempt.
+    #: Function that makes the engine: (Configuration, Clock, IdSource) -> Engine. It starts nothing before the first attempt.
     factory: str
-    #: Shows what the engine makes of a plan: (ExecutionPlan) -> str; None: nothing beyond the plan itself.
+    #: Function that shows how the engine runs a plan: (ExecutionPlan) -> str; None = there is nothing to show beyond the plan.
     plan: str | None = None
-    #: Holds what all jobs of this process share, such as a Spark session: (Configuration) -> (() -> None), which gives it back.
-    #: Tests call it to have it started once; None: nothing is shared.
+    #: Function that acquires what all jobs of this process share, such as a Spark session: (Configuration) -> (() -> None); the
+    #: returned function releases it. Tests call it to start the session once; None = jobs share nothing.
     shared: str | None = None
 
 
@@ -47,7 +47,7 @@ _RECORDS = (
     EngineRecord(
         name="spark",
         runs_in="a Spark query",
-        idle_limit=60_000,  # Spark ends Python workers that were idle for a minute: the next epoch would take 2 s
+        idle_limit=60_000,  # Spark ends Python workers after an idle minute; the next epoch would then take 2 s
         own_processes=True,
         jvm=True,
         factory="flinkish.engine.spark.engine:make_engine",
@@ -57,5 +57,5 @@ _RECORDS = (
 )
 #: All engines by name.
 ENGINES: Mapping[str, EngineRecord] = MappingProxyType({record.name: record for record in _RECORDS})
-#: What runs a job whose configuration names no engine.
+#: The engine of a job whose configuration names none.
 DEFAULT_ENGINE = "spark"

@@ -1,7 +1,7 @@
-"""The one tree of errors.
+"""All error classes, in one tree below FlinkishError.
 
-Each text says what happened and where, what was expected and what was got, and ends with a hint. Every class pickles: errors
-travel from slot hosts to the driver.
+Each message says what happened and where, what was expected and what was found, and ends with a hint. Every class can be pickled,
+as errors travel from slot hosts to the driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class InvalidProgramError(FlinkishError, ValueError):
 
 
 class InvalidArgumentError(InvalidProgramError, TypeError):
-    """An argument of an API method is not what it must be."""
+    """An argument of an API method has a wrong type or value."""
 
 
 class NotSerializableError(InvalidProgramError):
@@ -27,19 +27,19 @@ class NotSerializableError(InvalidProgramError):
 
 
 class UnsupportedError(FlinkishError, NotImplementedError):
-    """A Flink feature that flinkish does not offer; the text says why and what to use instead."""
+    """A Flink feature is used that flinkish does not offer; the message says why and what to use instead."""
 
 
 class AbsentMemberError(UnsupportedError, AttributeError):
-    """A name of a PyFlink module or class that flinkish does not have; `hasattr` is False for it."""
+    """A name of a PyFlink module or class is used that flinkish does not have; `hasattr` returns False for it."""
 
 
 class AbsentImportError(UnsupportedError, ImportError):
-    """A name of a PyFlink module that flinkish does not have was imported by `from module import name`."""
+    """`from module import name` was used for a name of a PyFlink module that flinkish does not have."""
 
 
 class AbsentModuleError(AbsentImportError, ModuleNotFoundError):
-    """A module of PyFlink that flinkish does not have was imported; `name` is the module."""
+    """A PyFlink module was imported that flinkish does not have; the attribute `name` is its name."""
 
     def __init__(self, message: str, *, hint: str | None = None, name: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -51,23 +51,23 @@ class ConfigurationError(FlinkishError, ValueError):
 
 
 class DependencyError(FlinkishError, RuntimeError):
-    """What a program brings along for its tasks could not be made ready, such as packages that pip cannot install."""
+    """A dependency of the program could not be prepared for its tasks, such as packages that pip cannot install."""
 
 
 class MissingPackageError(FlinkishError, ModuleNotFoundError):
-    """A Python package is not there: one that flinkish needs, or one that a part of it needs and that is an extra."""
+    """A Python package is not installed: one that flinkish requires, or one of an extra that the feature used requires."""
 
 
 class JobExecutionError(FlinkishError, RuntimeError):
-    """The job failed; the text holds the failing operator and the user's traceback."""
+    """The job failed; the message names the failing operator and shows the traceback of the user's code."""
 
 
 class JobCancelledError(FlinkishError, RuntimeError):
-    """The job was cancelled before it ended by itself."""
+    """The job was cancelled before it finished."""
 
 
 class JobNotFoundError(FlinkishError, LookupError):
-    """No job with the given id runs."""
+    """There is no running job with the given id."""
 
 
 class SourceError(FlinkishError, RuntimeError):
@@ -75,7 +75,7 @@ class SourceError(FlinkishError, RuntimeError):
 
 
 class DeserializationError(FlinkishError, ValueError):
-    """Bytes are not a record of the declared format and type."""
+    """Bytes cannot be decoded as a record of the declared format and type."""
 
 
 class SinkError(FlinkishError, RuntimeError):
@@ -87,15 +87,15 @@ class TypeMismatchError(FlinkishError, TypeError):
 
 
 class StateError(FlinkishError, RuntimeError):
-    """Keyed or operator state was used in a way that is not possible."""
+    """Keyed or operator state was used in an invalid way."""
 
 
 class AsyncFunctionError(FlinkishError, RuntimeError):
-    """A call of an AsyncFunction failed, or returned what it must not."""
+    """A call of an AsyncFunction failed or returned an invalid result."""
 
 
 class CheckpointError(FlinkishError, RuntimeError):
-    """Root of everything that goes wrong with checkpoints and savepoints."""
+    """Root of all errors of checkpoints and savepoints."""
 
 
 class CorruptCheckpointError(CheckpointError):
@@ -103,20 +103,20 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class ForeignCheckpointError(CheckpointError):
-    """What was found is not a checkpoint of flinkish, of this format, or of a job that fits this program."""
+    """The data is not a checkpoint of flinkish, has another format version, or is from a job that does not fit this program."""
 
 
 class StaleGenerationError(CheckpointError):
-    """Another, newer driver process has taken over this job; this one must stop without visible effect."""
+    """A newer driver process has taken over this job; this process must stop without visible effect."""
 
 
 class CommitOutcomeUnknownError(CheckpointError):
-    """A commit to the checkpoint storage failed in a way that leaves open whether it took effect; nothing may be deleted."""
+    """A commit to the checkpoint storage failed, but may have taken effect; no files may be deleted."""
 
 
 class EngineError(FlinkishError, RuntimeError):
-    """The engine could not start or lost what it runs on: Java, Spark session, slot host."""
+    """The engine could not start, or lost a part that it runs on: Java, the Spark session or a slot host."""
 
 
 class CloseTimeoutError(EngineError, TimeoutError):
-    """At the end of a job a close() has not returned within task.cancellation.timeout."""
+    """At the end of a job, a close() method did not return within task.cancellation.timeout."""

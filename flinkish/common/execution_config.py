@@ -18,12 +18,12 @@ __all__ = ["ExecutionConfig", "default_parallelism"]
 
 
 def default_parallelism() -> int:
-    """Return the number of cores that this process may use: the parallelism of what sets none."""
+    """Return the number of cores that this process may use: the default parallelism."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class ExecutionConfig:
-    """Settings of a program. Every setter returns the object itself; all is kept in one `Configuration`."""
+    """Settings of a program. Every setter returns the object itself; all settings are kept in one `Configuration`."""
 
     get_execution_mode = AbsentMember(EXECUTION_MODE)
     set_execution_mode = AbsentMember(EXECUTION_MODE)
@@ -43,7 +43,7 @@ class ExecutionConfig:
     PARALLELISM_UNKNOWN = -2
 
     def __init__(self, configuration: Configuration | None = None) -> None:
-        """Make one over a configuration, which it reads and changes; over a new one if none is given."""
+        """Make an ExecutionConfig that reads and changes the given configuration, or a new one if none is given."""
         self._configuration = Configuration() if configuration is None else configuration
 
     def _set(self, option: config_options.ConfigOption[Any], value: Any) -> ExecutionConfig:
@@ -51,7 +51,7 @@ class ExecutionConfig:
         return self
 
     def enable_closure_cleaner(self) -> ExecutionConfig:
-        """Accepted; without effect: cloudpickle takes along only what a function uses."""
+        """Accepted; without effect: cloudpickle includes only the variables that a function uses."""
         return self._set(options.CLOSURE_CLEANER_LEVEL, "RECURSIVE")
 
     def disable_closure_cleaner(self) -> ExecutionConfig:
@@ -59,7 +59,7 @@ class ExecutionConfig:
         return self._set(options.CLOSURE_CLEANER_LEVEL, "NONE")
 
     def is_closure_cleaner_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return self._configuration.get(options.CLOSURE_CLEANER_LEVEL) != "NONE"
 
     def set_auto_watermark_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
@@ -71,19 +71,22 @@ class ExecutionConfig:
         return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
 
     def set_latency_tracking_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
-        """Set how often Flink's sources emit latency markers (int: ms); accepted, without effect: flinkish has none."""
+        """Set how often sources emit latency markers (int: ms); accepted, without effect: flinkish has no latency markers."""
         return self._set(options.LATENCY_INTERVAL, _millis(interval, "interval"))
 
     def get_latency_tracking_interval(self) -> int:
-        """Return what `set_latency_tracking_interval` was given, in milliseconds; 0 if it was not called."""
+        """Return the value given to `set_latency_tracking_interval`, in milliseconds; 0 if it was not called."""
         return self._configuration.get(options.LATENCY_INTERVAL)
 
     def get_parallelism(self) -> int:
-        """Return the parallelism of operators that set none."""
+        """Return the parallelism of operators without one of their own."""
         return self._configuration.get(options.DEFAULT_PARALLELISM) or default_parallelism()
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """Set the parallelism of operators that set none; -1 goes back to the default, -2 changes nothing."""
+        """Set the parallelism of operators without one of their own; -1 restores the default, -2 changes nothing.
+
+        Raises InvalidArgumentError for any other number below 1.
+        """
         if parallelism == self.PARALLELISM_UNKNOWN:
             return self
         if parallelism == self.PARALLELISM_DEFAULT:
@@ -92,17 +95,20 @@ class ExecutionConfig:
         return self._set(options.DEFAULT_PARALLELISM, _at_least(parallelism, 1, "parallelism"))
 
     def get_max_parallelism(self) -> int:
-        """Return the number of key groups; -1 if not set."""
+        """Return the maximum parallelism, which is the number of key groups; -1 if not set."""
         return self._configuration.get(options.MAX_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
-        """Set the number of key groups (1 to 32768): the most that the job can ever be scaled to."""
+        """Set the maximum parallelism (1 to 32768): the number of key groups, beyond which the job can never be scaled.
+
+        Raises InvalidArgumentError for any other number.
+        """
         if _at_least(max_parallelism, 1, "max_parallelism") > UPPER_BOUND_MAX_PARALLELISM:
             raise InvalidArgumentError(f"max_parallelism must be at most {UPPER_BOUND_MAX_PARALLELISM}; got {max_parallelism}")
         return self._set(options.MAX_PARALLELISM, max_parallelism)
 
     def get_task_cancellation_interval(self) -> int:
-        """Return the setting, in milliseconds."""
+        """Return the value of task.cancellation.interval, in milliseconds."""
         return self._configuration.get(options.TASK_CANCELLATION_INTERVAL)
 
     def set_task_cancellation_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
@@ -110,15 +116,18 @@ class ExecutionConfig:
         return self._set(options.TASK_CANCELLATION_INTERVAL, _millis(interval, "interval"))
 
     def get_task_cancellation_timeout(self) -> int:
-        """Return the setting, in milliseconds."""
+        """Return the value of task.cancellation.timeout, in milliseconds."""
         return self._configuration.get(options.TASK_CANCELLATION_TIMEOUT)
 
     def set_task_cancellation_timeout(self, timeout: int | AmountOfTime) -> ExecutionConfig:
-        """Accepted; without effect."""
+        """Set how long close() methods may take at the end of a job on Spark (int: ms) before the job fails; 0 = no limit.
+
+        Differs from Flink: there the timeout begins when a task is cancelled, and ends the whole TaskManager.
+        """
         return self._set(options.TASK_CANCELLATION_TIMEOUT, _not_negative(timeout, "timeout"))
 
     def enable_force_kryo(self) -> ExecutionConfig:
-        """Accepted; without effect: there is no Kryo here."""
+        """Accepted; without effect: flinkish does not use Kryo."""
         return self._set(options.FORCE_KRYO, True)
 
     def disable_force_kryo(self) -> ExecutionConfig:
@@ -126,7 +135,7 @@ class ExecutionConfig:
         return self._set(options.FORCE_KRYO, False)
 
     def is_force_kryo_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return self._configuration.get(options.FORCE_KRYO)
 
     def enable_force_avro(self) -> ExecutionConfig:
@@ -138,7 +147,7 @@ class ExecutionConfig:
         return self._set(options.FORCE_AVRO, False)
 
     def is_force_avro_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return self._configuration.get(options.FORCE_AVRO)
 
     def enable_generic_types(self) -> ExecutionConfig:
@@ -150,7 +159,7 @@ class ExecutionConfig:
         return self._set(options.GENERIC_TYPES, False)
 
     def has_generic_types_disabled(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return not self._configuration.get(options.GENERIC_TYPES)
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
@@ -158,7 +167,7 @@ class ExecutionConfig:
         return self._set(options.AUTO_GENERATE_UIDS, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        """Refuse programs with operators that have no uid."""
+        """Refuse programs that contain operators without a uid."""
         return self._set(options.AUTO_GENERATE_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
@@ -174,35 +183,38 @@ class ExecutionConfig:
         return self._set(options.OBJECT_REUSE, False)
 
     def is_object_reuse_enabled(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return self._configuration.get(options.OBJECT_REUSE)
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """Return what `RuntimeContext.get_job_parameter` reads."""
+        """Return the parameters that `RuntimeContext.get_job_parameter` reads."""
         parameters = self._configuration.get(options.GLOBAL_JOB_PARAMETERS)
         return dict(parameters or {})
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
-        """Set what `RuntimeContext.get_job_parameter` reads; values become text."""
+        """Set the parameters that `RuntimeContext.get_job_parameter` reads; values become text.
+
+        Raises InvalidArgumentError if the argument is not a dict.
+        """
         if not isinstance(global_job_parameters_dict, Mapping):
             raise InvalidArgumentError(f"set_global_job_parameters() expects a dict; got {global_job_parameters_dict!r}")
         parameters = {str(key): config_options.to_text(value) for key, value in global_job_parameters_dict.items()}
         return self._set(options.GLOBAL_JOB_PARAMETERS, parameters)
 
     def get_default_kryo_serializer_classes(self) -> dict[str, str]:
-        """Return nothing: there is no Kryo here."""
+        """Return an empty dict: flinkish does not use Kryo."""
         return {}
 
     def get_registered_kryo_types(self) -> list[str]:
-        """Return nothing: there is no Kryo here."""
+        """Return an empty list: flinkish does not use Kryo."""
         return []
 
     def get_registered_pojo_types(self) -> list[str]:
-        """Return nothing: there are no POJOs here."""
+        """Return an empty list: flinkish has no POJOs."""
         return []
 
     def is_use_snapshot_compression(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return self._configuration.get(options.SNAPSHOT_COMPRESSION)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:

@@ -1,4 +1,4 @@
-"""Identifiers, each a type of its own, so that two of them never stand in for one another."""
+"""Identifiers, each with a type of its own, so that type checkers find one used in place of another."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import NewType
 
 #: Names an operator in checkpoints: the uid given by the user, or 32 hex digits derived from the program's structure.
 OperatorUid = NewType("OperatorUid", str)
-#: Number of a checkpoint, rising strictly over all attempts and generations of a job; the first is 1.
+#: Number of a checkpoint, strictly increasing over all attempts and generations of a job; the first is 1.
 CheckpointId = NewType("CheckpointId", int)
-#: One course of checkpoint ids: the same after every restart of a job, another one when a job starts from nothing or from a
-#: savepoint. Within a lineage no id names two checkpoints, so sinks recognize by both what they have committed.
+#: Names a sequence of checkpoint ids: it stays the same over all restarts of a job, and a job that starts without state or from a
+#: savepoint gets a new one. Lineage and checkpoint id together are unique, so sinks recognize by them what they have committed.
 LineageId = NewType("LineageId", str)
-#: How often a driver process took over a job; fences the ones before it.
+#: Counts the driver processes that have taken over a job; each fences off the ones before it.
 Generation = NewType("Generation", int)
 #: Number of a micro-batch within one attempt; the first is 0.
 Epoch = NewType("Epoch", int)
-#: Unique name of one attempt to run a job: scratch folders, slot hosts and segment files carry it.
+#: Unique name of one attempt to run a job; part of the names of scratch folders, slot hosts and segment files.
 AttemptId = NewType("AttemptId", str)
 
 IdSource = Callable[[], str]

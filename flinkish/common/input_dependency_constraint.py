@@ -1,4 +1,4 @@
-"""When a task is scheduled, seen from its inputs; kept for PyFlink's name, all tasks run in every epoch here."""
+"""InputDependencyConstraint: exists only for PyFlink's name; it has no effect, as all tasks run in every epoch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["InputDependencyConstraint"]
 
 
 class InputDependencyConstraint(Enum):
-    """ANY: when one input has data; ALL: when all have."""
+    """When a task is scheduled. ANY: when one of its inputs has data; ALL: when all inputs have data."""
 
     ANY = 0
     ALL = 1

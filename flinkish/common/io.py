@@ -1,4 +1,4 @@
-"""Input formats: what StreamExecutionEnvironment.create_input takes."""
+"""Input formats, the arguments of StreamExecutionEnvironment.create_input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["InputFormat"]
 
 
 class InputFormat:
-    """Wraps a Java class in PyFlink; here it names a source. See AvroInputFormat (flinkish.datastream.formats.avro)."""
+    """A description of a source; in PyFlink it wraps a Java class. See AvroInputFormat (flinkish.datastream.formats.avro)."""
 
     get_java_object = AbsentMember(JAVA_OBJECT)
 
@@ -24,5 +24,5 @@ class InputFormat:
             )
 
     def create_source(self) -> Any:
-        """Return the source that reads the input."""
+        """Return the source that reads this input."""
         raise NotImplementedError(f"{type(self).__name__} must implement create_source()")

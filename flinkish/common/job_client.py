@@ -1,4 +1,4 @@
-"""JobClient: what a program may do with a job that it started without waiting."""
+"""JobClient: the handle of a job that a program started by execute_async()."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["JobClient"]
 
 
 class JobClient(ABC):
-    """Speaks to one job."""
+    """The handle of one job; every request returns a future."""
 
     @abstractmethod
     def get_job_id(self) -> JobID:
@@ -22,24 +22,31 @@ class JobClient(ABC):
 
     @abstractmethod
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        """Ask where the job stands. Differs from Flink: also answered after the job has ended."""
+        """Ask for the job's status.
+
+        Differs from Flink: the status is also available after the job has ended.
+        """
 
     @abstractmethod
     def cancel(self) -> CompletableFuture[None]:
-        """Cancel the job; completes when it has ended."""
+        """Cancel the job; the future completes when the job has ended."""
 
     @abstractmethod
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Take a savepoint and end the job; completes with the savepoint's path.
+        """Take a savepoint and stop the job; the future completes with the savepoint's path.
 
-        With `advance_to_end_of_event_time` the job is drained: a MAX watermark fires all timers before.
+        With `advance_to_end_of_event_time` the job is drained first: a MAX watermark fires all event-time timers. The savepoint
+        is written below `savepoint_directory`, by default below the folder of execution.checkpointing.savepoint-dir.
         """
 
     @abstractmethod
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint while the job goes on; completes with its path."""
+        """Take a savepoint while the job continues; the future completes with the savepoint's path.
+
+        It is written below `savepoint_directory`, by default below the folder of execution.checkpointing.savepoint-dir.
+        """
 
     @abstractmethod
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
@@ -47,4 +54,4 @@ class JobClient(ABC):
 
     @abstractmethod
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Return what completes with the result when the job has finished, or with its failure."""
+        """Return a future that completes with the job's result when it has finished, or with its error when it has failed."""

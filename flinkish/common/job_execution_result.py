@@ -11,7 +11,7 @@ __all__ = ["JobExecutionResult"]
 
 
 class JobExecutionResult:
-    """What a finished job leaves behind."""
+    """The result of a finished job: id, run time and user metrics."""
 
     def __init__(self, job_id: JobID, net_runtime: int, accumulators: Mapping[str, Any] | None = None) -> None:
         """Make a result; `net_runtime` is in milliseconds."""
@@ -28,7 +28,7 @@ class JobExecutionResult:
         return self._net_runtime
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """Return a user metric by its name, None if there is none of it."""
+        """Return the user metric with this name, None if there is none."""
         return self._accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ __all__ = ["JobID"]
 
 
 class JobID:
-    """Unique id of a job: 32 hexadecimal digits; the same after every restart and resumption of it."""
+    """Unique id of a job: 32 hexadecimal digits; it stays the same when the job restarts or resumes."""
 
     __slots__ = ("_value",)
 

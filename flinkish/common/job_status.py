@@ -8,26 +8,26 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """Where a job stands; Flink's states and numbers."""
+    """The status of a job, with Flink's names and numbers."""
 
-    #: Newly made, no task has run.
+    #: Created; no task has run yet.
     CREATED = 0
     RUNNING = 1
-    #: Failed; waits until it is cleaned up.
+    #: Failed; waits for its cleanup.
     FAILING = 2
-    #: Failed for good.
+    #: Failed, and not restarted.
     FAILED = 3
     CANCELLING = 4
     CANCELED = 5
     FINISHED = 6
     #: Between the failure of an attempt and the next attempt.
     RESTARTING = 7
-    #: Stopped, but another process may go on with it.
+    #: Stopped in this process; another process may resume it.
     SUSPENDED = 8
     RECONCILING = 9
 
     def is_globally_terminal_state(self) -> bool:
-        """Return whether the job has ended and nobody will go on with it."""
+        """Return whether the job has ended and no process will resume it."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:

@@ -1,7 +1,7 @@
-"""Sentences for the person who runs a job: that it starts, how it goes, how it can go on.
+"""Messages for the person who runs a job: that it starts, how it progresses, how to resume it.
 
-They are log records of the logger "flinkish.job" at level INFO, so a program that sets up logging decides about them. Where
-nothing has set up logging, a terminal gets them on the standard error. `flinkish run` always writes them there.
+They are log records of the logger "flinkish.job" at level INFO, so a program that configures logging decides where they go. If no
+logging is configured and the standard error is a terminal, they are written there. `flinkish run` always writes them there.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _always = False
 
 
 def tell(text: str) -> None:
-    """Say one sentence; never raises."""
+    """Log or print one message; never raises."""
     configured = _log.hasHandlers()
     if configured and _log.isEnabledFor(logging.INFO):
         _log.info("%s", text)
     elif _always or (not configured and _is_terminal()):
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or None under pythonw
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the standard error is closed, or None under pythonw
             print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def told_always() -> Iterator[None]:
-    """Write sentences to the standard error whatever the level of the log; for commands that people type."""
+    """Write messages to the standard error whatever the log level is; for commands that people type."""
     global _always
     before, _always = _always, True
     try:

@@ -1,7 +1,7 @@
 """Every configuration key that flinkish knows: Flink 2.x keys with Flink's defaults, and a few of our own.
 
-Read them with `configuration.get(options.NAME)`. Durations are read as whole milliseconds, amounts of memory as bytes, choices
-as the text listed with the option. None as a default means: not set.
+Read them with `configuration.get(options.NAME)`. Durations are read as whole milliseconds, amounts of memory as bytes,
+and choices as the text listed with the option. A default of None means that the option is not set.
 
 The Flink keys, their defaults and older names were compared with Flink 2.3.0; where a default differs, the description says so.
 """
@@ -43,17 +43,17 @@ def _unset(key: str, option_type: OptionType[T], description: str, *older: str) 
     return ConfigOption(key, option_type, None, description, older)
 
 
-#: Keys of the options that are accepted without effect, and why there is none.
+#: Keys of the options that are accepted without effect, with the reason as a clause.
 WITHOUT_EFFECT: dict[str, str] = {}
 
 
 def _accepted(key: str, option_type: OptionType[Any], default: T, why: str, *older: str) -> ConfigOption[T]:
-    """Return an option without effect, of which a job warns where it is not set to its default; `why` is a clause."""
+    """Return an option without effect; a job logs a warning if it is not set to its default. `why` is a clause."""
     WITHOUT_EFFECT[key] = why
     return ConfigOption(key, option_type, default, f"Accepted; without effect: {why}.", older)
 
 
-# Engine and epochs (ours).
+# Engine and epochs (keys of flinkish).
 
 ENGINE = _option(
     "execution.engine",
@@ -65,65 +65,70 @@ EPOCH_TARGET_DURATION = _option(
     "execution.epoch.target-duration",
     in_range(DURATION, 1),
     _SECOND,
-    "How long one micro-batch should take; sources are given as many records as fit.",
+    "How long one micro-batch should take; sources read as many records as fit into this time.",
 )
 EPOCH_MAX_RECORDS = _option(
-    "execution.epoch.max-records", in_range(INT, 1), 1_000_000, "Most records that one source subtask reads in one micro-batch."
+    "execution.epoch.max-records",
+    in_range(INT, 1),
+    1_000_000,
+    "Maximum number of records that one source subtask reads in one micro-batch.",
 )
 EPOCH_MAX_BYTES = _option(
     "execution.epoch.max-bytes",
     in_range(MEMORY, 1),
     64 << 20,
-    "About how many bytes one slot sends on in one micro-batch: with large records sources read fewer.",
+    "Approximate limit of the bytes that one slot sends downstream in one micro-batch; sources read fewer records if they are "
+    "large.",
 )
 EPOCH_POLL_INTERVAL = _option(
-    "execution.epoch.poll-interval", in_range(DURATION, 1), 100, "How often sources without new data are asked again."
+    "execution.epoch.poll-interval", in_range(DURATION, 1), 100, "How often sources without new data are polled."
 )
 EPOCH_IDLE_INTERVAL = _option(
     "execution.epoch.idle-interval",
     in_range(DURATION, 1),
     45 * _SECOND,
-    "Longest time between two micro-batches of an idle job; below the minute after which Spark ends idle Python workers.",
+    "Maximum time between two micro-batches of an idle job; keep it below 1 min, after which Spark ends idle Python workers.",
 )
 PROGRESS_INTERVAL = _option(
     "execution.progress.interval",
     in_range(DURATION, 0),
     30 * _SECOND,
-    "How often a line says how a running job goes: records, watermark and what holds it back, last checkpoint; 0 for never.",
+    "How often a running job logs a line on its progress: records, watermark and what holds it back, last checkpoint; 0 = never.",
 )
 FULL_TRACEBACK = _option(
     "execution.full-traceback",
     BOOLEAN,
     False,
-    "Whether the error of a failed job shows the frames of flinkish as well as those of the program; `flinkish run --traceback`.",
+    "Whether the error of a failed job shows the frames of flinkish, too, not only the program's; set by `flinkish run "
+    "--traceback`.",
 )
 SPARK_CLASS_ARCHIVE = _option(
     "execution.spark.class-archive",
     BOOLEAN,
     True,
-    "Whether a Spark session that flinkish starts reads Java's classes from an archive in ~/.cache/flinkish (or below "
-    "XDG_CACHE_HOME; 170 MB), which the first one writes when it ends. Sessions and first jobs then start sooner.",
+    "Whether a Spark session that flinkish starts reads Java's classes from an archive (170 MB) in ~/.cache/flinkish, or below "
+    "XDG_CACHE_HOME. The first session writes the archive when it ends; later sessions and their first jobs start sooner.",
 )
 CHECKPOINT_HMAC_KEY_FILE = _unset(
     "security.checkpoint.hmac-key-file",
     STRING,
-    "File with the key that signs checkpoints; ~/.flinkish/checkpoint.key, made when first needed, if not set.",
+    "File with the key that signs checkpoints. If not set: ~/.flinkish/checkpoint.key, which is created when first needed.",
 )
 
 # Pipeline.
 
 PIPELINE_NAME = _unset("pipeline.name", STRING, "Name of the job.")
 DEFAULT_PARALLELISM = _unset(
-    "parallelism.default", in_range(INT, 1), "Parallelism of operators that set none; the number of cores if not set."
+    "parallelism.default", in_range(INT, 1), "Parallelism of operators without one of their own. If not set: the number of cores."
 )
 MAX_PARALLELISM = _option(
     "pipeline.max-parallelism",
     in_range(INT, -1, UPPER_BOUND_MAX_PARALLELISM),
     -1,
-    "Number of key groups; -1: 128 or more, by the parallelism.",
+    "Maximum parallelism, which is the number of key groups; -1 = chosen by the parallelism, at least 128.",
 )
 AUTO_WATERMARK_INTERVAL = _option(
-    "pipeline.auto-watermark-interval", in_range(DURATION, 0), 200, "How often periodic watermarks are emitted; 0: never."
+    "pipeline.auto-watermark-interval", in_range(DURATION, 0), 200, "How often periodic watermarks are emitted; 0 = never."
 )
 OPERATOR_CHAINING = _option(
     "pipeline.operator-chaining.enabled", BOOLEAN, True, "Whether operators are chained.", "pipeline.operator-chaining"
@@ -147,10 +152,12 @@ CLOSURE_CLEANER_LEVEL = _accepted(
 FORCE_AVRO = _accepted("pipeline.force-avro", BOOLEAN, False, "records without a declared type are pickled")
 FORCE_KRYO = _accepted("pipeline.force-kryo", BOOLEAN, False, "records without a declared type are pickled")
 GENERIC_TYPES = _accepted("pipeline.generic-types", BOOLEAN, True, "records without a declared type are pickled")
-GLOBAL_JOB_PARAMETERS = _unset("pipeline.global-job-parameters", MAP, "What RuntimeContext.get_job_parameter() reads.")
+GLOBAL_JOB_PARAMETERS = _unset("pipeline.global-job-parameters", MAP, "Parameters that RuntimeContext.get_job_parameter() reads.")
 CACHED_FILES = _unset("pipeline.cached-files", LIST, "Files for the tasks, each as 'name:n,path:p[,executable:true]'.")
-JARS = _unset("pipeline.jars", LIST, "Jars for the Spark session that flinkish makes; one that runs already must have them.")
-CLASSPATHS = _unset("pipeline.classpaths", LIST, "The same, for jars and folders that are on all machines.")
+JARS = _unset(
+    "pipeline.jars", LIST, "Jars for the Spark session that flinkish starts; a session that already runs must have them."
+)
+CLASSPATHS = _unset("pipeline.classpaths", LIST, "Like pipeline.jars, for jars and folders that exist on all machines.")
 
 # Execution.
 
@@ -158,19 +165,23 @@ RUNTIME_MODE = _option(
     "execution.runtime-mode",
     one_of("STREAMING", "BATCH", "AUTOMATIC"),
     "STREAMING",
-    "BATCH: sorted input and one final result for each key, for input that ends; AUTOMATIC: BATCH if all sources are bounded.",
+    "BATCH: sort the input and emit one final result per key, for bounded sources; AUTOMATIC: BATCH if all sources are bounded.",
 )
 SORTED_INPUTS_MEMORY = _option(
     "execution.sorted-inputs.memory",
     in_range(MEMORY, 1),
     128 << 20,
-    "Batch mode: about how much memory the records take that an operator's subtask sorts or holds back; more go to disk.",
+    "Batch mode: approximate memory for the records that a subtask of an operator sorts or holds back; more records spill to "
+    "disk.",
 )
 SORTED_INPUTS_ENABLED = _option(
-    "execution.sorted-inputs.enabled", BOOLEAN, True, "Batch mode: keyed input is sorted; false is refused."
+    "execution.sorted-inputs.enabled", BOOLEAN, True, "Batch mode: whether keyed input is sorted; false is refused."
 )
 BATCH_STATE_BACKEND_ENABLED = _option(
-    "execution.batch-state-backend.enabled", BOOLEAN, True, "Batch mode: state is forgotten key by key; false is refused."
+    "execution.batch-state-backend.enabled",
+    BOOLEAN,
+    True,
+    "Batch mode: whether state is dropped after each key; false is refused.",
 )
 BUFFER_TIMEOUT = _accepted(
     "execution.buffer-timeout.interval",
@@ -186,23 +197,24 @@ TIMERS_AFTER_END = _option(
     "execution.timers.after-end-limit",
     in_range(INT, 0),
     1_000_000,
-    "How many timers the timers of a subtask may set after the end of the input, when all of them are due; more are an error, as "
-    "they would go on for ever.",
+    "How many new timers the timers of a subtask may set after the end of the input, when every timer fires at once. More timers "
+    "are an error, as the job would never end.",
 )
 SHARE_PANES = _option(
     "execution.windows.share-panes",
     BOOLEAN,
     False,
-    "Declares that the reduce functions of all sliding windows of the job are associative and commutative, and that the merge() "
-    "of their aggregate functions gives what add() gives record by record, in any order. Then each record is folded once, into a "
-    "pane that overlapping windows share, and not once for each window.",
+    "Declares that the reduce functions of all sliding windows of the job are associative and commutative, and that merge() of "
+    "their aggregate functions gives the same result as add() for each record, in any order. Each record is then added once, "
+    "to a "
+    "pane that overlapping windows share, instead of once to each window.",
 )
 JOB_RESULT_ATTACHED = _accepted("execution.attached", BOOLEAN, False, "execute() waits, execute_async() does not")
 
 # Checkpoints.
 
 CHECKPOINTING_INTERVAL = _unset(
-    "execution.checkpointing.interval", DURATION, "Time between two checkpoints; off if not set or < 1."
+    "execution.checkpointing.interval", DURATION, "Time between two checkpoints; there are none if not set or < 1."
 )
 CHECKPOINTING_INTERVAL_DURING_BACKLOG = _accepted(
     "execution.checkpointing.interval-during-backlog",
@@ -214,28 +226,37 @@ CHECKPOINTING_CONSISTENCY_MODE = _option(
     "execution.checkpointing.mode",
     one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"),
     "EXACTLY_ONCE",
-    "What holds after a restore. AT_LEAST_ONCE is as exact as EXACTLY_ONCE here: barriers are aligned at no cost.",
+    "Guarantee for state after a restore. Both give exactly once: barriers are aligned at no cost.",
 )
 CHECKPOINTING_TIMEOUT = _option(
-    "execution.checkpointing.timeout", in_range(DURATION, 10), 10 * _MINUTE, "When a checkpoint that is not complete is given up."
+    "execution.checkpointing.timeout",
+    in_range(DURATION, 10),
+    10 * _MINUTE,
+    "Time after which a checkpoint that is not complete is aborted.",
 )
 MIN_PAUSE_BETWEEN_CHECKPOINTS = _option(
-    "execution.checkpointing.min-pause", in_range(DURATION, 0), 0, "Least time between the end of a checkpoint and the next one."
+    "execution.checkpointing.min-pause",
+    in_range(DURATION, 0),
+    0,
+    "Minimum time between the end of a checkpoint and the start of the next one.",
 )
 MAX_CONCURRENT_CHECKPOINTS = _option(
-    "execution.checkpointing.max-concurrent-checkpoints", in_range(INT, 1), 1, "How many checkpoints may be under way at once."
+    "execution.checkpointing.max-concurrent-checkpoints",
+    in_range(INT, 1),
+    1,
+    "Maximum number of checkpoints in progress at the same time.",
 )
 TOLERABLE_FAILURE_NUMBER = _option(
     "execution.checkpointing.tolerable-failed-checkpoints",
     in_range(INT, -1),
     0,
-    "How many checkpoints in a row may fail before the job fails; -1: any number.",
+    "How many checkpoints in a row may fail before the job fails; -1 = no limit.",
 )
 EXTERNALIZED_CHECKPOINT_RETENTION = _option(
     "execution.checkpointing.externalized-checkpoint-retention",
     one_of("NO_EXTERNALIZED_CHECKPOINTS", "DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION"),
     "NO_EXTERNALIZED_CHECKPOINTS",
-    "What becomes of the checkpoints of a job that ends.",
+    "Whether the checkpoints of a job are deleted or retained when it ends.",
 )
 CHECKPOINTS_DIRECTORY = _unset(
     "execution.checkpointing.dir",
@@ -247,7 +268,7 @@ CHECKPOINTS_DIRECTORY = _unset(
 SAVEPOINT_DIRECTORY = _unset(
     "execution.checkpointing.savepoint-dir",
     STRING,
-    "Folder of savepoints that name none: a path or URI.",
+    "Default folder of savepoints: a path or URI.",
     "state.savepoints.dir",
     "savepoints.state.backend.fs.dir",
 )
@@ -275,7 +296,7 @@ INCREMENTAL_CHECKPOINTS = _accepted(
 SNAPSHOT_COMPRESSION = _accepted(
     "execution.checkpointing.snapshot-compression", BOOLEAN, False, "state files are always compressed Parquet"
 )
-_UNALIGNED = "all records of a micro-batch arrive before its barrier, so that none is overtaken"
+_UNALIGNED = "all records of a micro-batch arrive before its barrier, so no record is overtaken"
 ENABLE_UNALIGNED = _accepted(
     "execution.checkpointing.unaligned.enabled", BOOLEAN, False, _UNALIGNED, "execution.checkpointing.unaligned"
 )
@@ -317,7 +338,7 @@ STATE_BACKEND = _option(
     "state.backend.type",
     one_of("hashmap", "rocksdb"),
     "hashmap",
-    "Where keyed state lives while the job runs. rocksdb is accepted and runs as hashmap so far.",
+    "Where keyed state is kept while the job runs. rocksdb is accepted, but still runs as hashmap.",
     "state.backend",
 )
 ENABLE_STATE_CHANGE_LOG = _accepted(
@@ -330,7 +351,7 @@ ENABLE_STATE_CHANGE_LOG = _accepted(
 SAVEPOINT_PATH = _unset(
     "execution.state-recovery.path",
     STRING,
-    "Checkpoint or savepoint to start from: a path, with @id or #id for one of several checkpoints.",
+    "Checkpoint or savepoint to start from: a path, followed by @id or #id to choose one of several checkpoints.",
     "execution.savepoint.path",
 )
 SAVEPOINT_IGNORE_UNCLAIMED_STATE = _option(
@@ -344,8 +365,8 @@ SAVEPOINT_ALLOW_UNTRUSTED = _option(
     "execution.state-recovery.allow-untrusted",
     BOOLEAN,
     False,
-    "Whether to start from a checkpoint of `execution.state-recovery.path` that another key has signed: pickles in it are not "
-    "decoded, and what its sinks were about to commit is left alone.",
+    "Whether to start from a checkpoint of `execution.state-recovery.path` that was signed with another key: its pickles are not "
+    "decoded, and its pending sink commits are neither committed nor aborted.",
 )
 RESTORE_MODE = _accepted(
     "execution.state-recovery.claim-mode",
@@ -357,13 +378,13 @@ RESTORE_MODE = _accepted(
 HA_CLUSTER_ID = _unset(
     "high-availability.cluster-id",
     STRING,
-    "Name by which a job is found again: the same program started with the same name resumes from its last completed checkpoint."
-    " Not set: every start is a new job. Flink's default is /default.",
+    "Name that identifies a job over its starts: a program started again with the same name resumes from its last completed "
+    "checkpoint. If not set, every start is a new job. Flink's default is /default.",
 )
 HA_STORAGE_PATH = _unset(
     "high-availability.storageDir",
     STRING,
-    "Folder where generations of jobs are recorded; the checkpoint folder if not set.",
+    "Folder that records the generations of jobs. If not set: the checkpoint folder.",
 )
 HA_MODE = _accepted(
     "high-availability.type", STRING, None, "high availability is on if high-availability.cluster-id is set", "high-availability"
@@ -394,23 +415,26 @@ def _parse_restart_strategy(value: Any) -> str:
 RESTART_STRATEGY = _unset(
     "restart-strategy.type",
     OptionType("one of none, fixed-delay, failure-rate, exponential-delay", _parse_restart_strategy),
-    "What happens when a job fails; not set: exponential-delay if checkpoints are on, else none.",
+    "How a failed job is restarted. If not set: exponential-delay if checkpoints are on, else none.",
     "restart-strategy",
 )
 RESTART_STRATEGY_FIXED_DELAY_ATTEMPTS = _option(
-    "restart-strategy.fixed-delay.attempts", in_range(INT, 0), 1, "How often a job is restarted."
+    "restart-strategy.fixed-delay.attempts", in_range(INT, 0), 1, "Maximum number of restarts."
 )
 RESTART_STRATEGY_FIXED_DELAY_DELAY = _option(
     "restart-strategy.fixed-delay.delay", in_range(DURATION, 0), _SECOND, "Pause before each restart."
 )
 RESTART_STRATEGY_FAILURE_RATE_MAX_FAILURES_PER_INTERVAL = _option(
-    "restart-strategy.failure-rate.max-failures-per-interval", in_range(INT, 1), 1, "How many failures an interval may have."
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    in_range(INT, 1),
+    1,
+    "Maximum number of failures in one interval; with more the job fails.",
 )
 RESTART_STRATEGY_FAILURE_RATE_FAILURE_RATE_INTERVAL = _option(
     "restart-strategy.failure-rate.failure-rate-interval",
     in_range(DURATION, 1),
     _MINUTE,
-    "The interval that failures are counted in.",
+    "Length of the interval in which failures are counted.",
 )
 RESTART_STRATEGY_FAILURE_RATE_DELAY = _option(
     "restart-strategy.failure-rate.delay", in_range(DURATION, 0), _SECOND, "Pause before each restart."
@@ -419,28 +443,31 @@ RESTART_STRATEGY_EXPONENTIAL_DELAY_INITIAL_BACKOFF = _option(
     "restart-strategy.exponential-delay.initial-backoff", in_range(DURATION, 1), _SECOND, "Pause before the first restart."
 )
 RESTART_STRATEGY_EXPONENTIAL_DELAY_MAX_BACKOFF = _option(
-    "restart-strategy.exponential-delay.max-backoff", in_range(DURATION, 1), _MINUTE, "Longest pause."
+    "restart-strategy.exponential-delay.max-backoff", in_range(DURATION, 1), _MINUTE, "Maximum pause before a restart."
 )
 RESTART_STRATEGY_EXPONENTIAL_DELAY_BACKOFF_MULTIPLIER = _option(
     "restart-strategy.exponential-delay.backoff-multiplier",
     in_range(DOUBLE, 1.0),
     1.5,
-    "By what each pause is longer than the last.",
+    "Factor by which each pause is longer than the one before.",
 )
 RESTART_STRATEGY_EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD = _option(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     in_range(DURATION, 1),
     60 * _MINUTE,
-    "Time without a failure after which the pause starts anew at the initial one.",
+    "Time without a failure after which the pause is reset to the initial one.",
 )
 RESTART_STRATEGY_EXPONENTIAL_DELAY_JITTER_FACTOR = _option(
-    "restart-strategy.exponential-delay.jitter-factor", in_range(DOUBLE, 0.0, 1.0), 0.1, "By what part a pause varies by chance."
+    "restart-strategy.exponential-delay.jitter-factor",
+    in_range(DOUBLE, 0.0, 1.0),
+    0.1,
+    "Random variation of each pause, as a fraction of it: 0.1 = up to 10 percent shorter or longer.",
 )
 RESTART_STRATEGY_EXPONENTIAL_DELAY_ATTEMPTS = _option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     in_range(INT, 1),
     INT_MAX,
-    "How many restarts are made until the pause is reset.",
+    "Maximum number of restarts before the pause is reset; the job fails if it needs more.",
 )
 
 # Tasks, metrics, Python.
@@ -452,19 +479,23 @@ TASK_CANCELLATION_TIMEOUT = _option(
     "task.cancellation.timeout",
     DURATION,
     180 * _SECOND,
-    "On Spark: how long close() of functions, readers and writers may take at the end of a job before it fails; 0: any time.",
+    "On Spark: how long close() of functions, readers and writers may take at the end of a job before the job fails; 0 = no "
+    "limit.",
 )
 LATENCY_INTERVAL = _accepted("metrics.latency.interval", DURATION, 0, "there are no latency markers")
 TMP_DIRS = _unset(
-    "io.tmp.dirs", STRING, "Folder for scratch files of running attempts; the system's if not set.", "taskmanager.tmp.dirs"
+    "io.tmp.dirs",
+    STRING,
+    "Folder for scratch files of running attempts. If not set: the system's folder for temporary files.",
+    "taskmanager.tmp.dirs",
 )
 PYTHON_FILES = _unset("python.files", STRING, "Python files, folders and zips for the tasks' sys.path, separated by commas.")
 PYTHON_REQUIREMENTS = _unset(
     "python.requirements",
     STRING,
-    "Packages installed for the tasks: a requirements file, with #folder to install from that only.",
+    "Requirements file of packages to install for the tasks; with #folder behind it they are installed from that folder only.",
 )
-PYTHON_ARCHIVES = _unset("python.archives", STRING, "Archives unpacked in the tasks' folder: 'a.zip,b.zip#target'.")
+PYTHON_ARCHIVES = _unset("python.archives", STRING, "Archives to unpack in the tasks' working folder: 'a.zip,b.zip#target'.")
 PYTHON_EXECUTABLE = _unset("python.executable", STRING, "Python interpreter of the tasks.")
 PYTHON_CLIENT_EXECUTABLE = _accepted(
     "python.client.executable", STRING, None, "the program runs in the interpreter that was started"
@@ -483,10 +514,10 @@ OPTIONS_BY_ANY_KEY: Mapping[str, ConfigOption[Any]] = MappingProxyType(
     {older: option for option in OPTIONS.values() for older in option.fallback_keys} | dict(OPTIONS)
 )
 
-#: Keys that are handed on as they are: Spark's own settings.
+#: Prefixes of keys that are passed on unchanged: Spark's own settings.
 PASSED_ON_PREFIXES = ("spark.",)
 
-#: Flink's keys for what Spark's cluster manager does here, or Java does there; they are accepted without effect.
+#: Prefixes of Flink's keys for its cluster and its JVM, which flinkish does not have; such keys are accepted without effect.
 WITHOUT_EFFECT_PREFIXES = (
     "akka.",
     "classloader.",

@@ -1,4 +1,4 @@
-"""Paths and URLs of files as users give them, read as Flink's and Hadoop's Path does: '#' and '?' are part of a name."""
+"""Paths and URLs given by users, parsed as Flink's and Hadoop's Path classes do: '#' and '?' are part of a name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-#: `a:b` may be a name with a colon, so that a scheme needs a slash behind it, or is `file`.
+#: `a:b` may be a file name with a colon, so a scheme must be followed by a slash, or be `file`.
 _URL = re.compile(r"((?i:file)(?=:)|[A-Za-z][A-Za-z0-9+.-]*(?=:/)):(?://([^/]*))?(.*)", re.DOTALL)
 _LOCAL_HOSTS = ("", "localhost")
 
 
 class Location(NamedTuple):
-    """The parts of a path or URL, as written; scheme and host are empty where there is none."""
+    """The parts of a path or URL, as written; scheme and host are empty if missing."""
 
     scheme: str
     host: str
@@ -21,12 +21,12 @@ class Location(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it names a file of this machine: a plain path, or a file: URL without a host, or with localhost."""
+        """Whether this is a file of this machine: a plain path, or a file: URL whose host is empty or localhost."""
         return self.scheme == "" or (self.scheme == "file" and self.host in _LOCAL_HOSTS)
 
     @property
     def file(self) -> str:
-        """The path of a file of this machine: that of a URL with its escapes (%20) resolved, a plain one as it is."""
+        """The path of a file of this machine; escapes (%20) are resolved in a URL, but not in a plain path."""
         return unquote(re.sub("^/+", "/", self.path)) if self.scheme else self.path
 
 
@@ -43,9 +43,9 @@ def location(text: str) -> Location:
 
 
 def as_flink_shows(text: str) -> str:
-    """Return a path as the text of Flink's Path: without double slashes, `.`, `..` and a slash at the end.
+    """Return a path as Flink's Path prints it: without double slashes, `.`, `..` and a trailing slash; `file:///a` is `file:/a`.
 
-    The source of the rule is org.apache.flink.core.fs.Path: `file:///a` is `file:/a`. Differs in that a backslash stays one.
+    Source of the rule: org.apache.flink.core.fs.Path. Differs from Flink: backslashes are kept.
 
     >>> as_flink_shows("file:///tmp//a/../b/"), as_flink_shows("s3://bucket/a/")
     ('file:/tmp/b', 's3://bucket/a')

@@ -1,7 +1,7 @@
-"""The only module that pickles. What is unpickled here was made by this job: commands, frames, logs, programs.
+"""The only module that pickles. It unpickles only data made by this job: commands, frames, logs, programs.
 
-Checkpoints are not: they are decoded by type (runtime/state/codec.py), and pickled values in them only after their signature was
-checked.
+Checkpoints are decoded by type instead (runtime/state/codec.py); pickled values in them are decoded only after their signature
+was checked.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import cloudpickle
 from flinkish.common.errors import NotSerializableError
 
 _PROTOCOL = 5
-#: Where msgspec keeps, in the dictionary of a class that it has decoded, what it found out about it. It cannot be pickled.
+#: Class attribute in which msgspec caches data about a class that it has decoded; it cannot be pickled.
 _MSGSPEC_CACHE = "__msgspec_cache__"
 
 
 class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles functions and classes of the job script by value, without the caches that libraries have left on them.
+    """Pickles functions and classes of the job script by value, without the caches that libraries have added to them.
 
-    cloudpickle alone fails for these: a class that msgspec has decoded, `functools.cached_property` (a lock before Python 3.12)
-    and `functools.singledispatch` (weak references); it takes a function of `functools.lru_cache` for one that can be imported.
+    cloudpickle alone fails for a class that msgspec has decoded, for `functools.cached_property` (a lock before Python 3.12) and
+    for `functools.singledispatch` (weak references), and pickles functions with `functools.lru_cache` by reference.
     """
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -50,7 +50,7 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) > 2:
             if hasattr(obj, "__struct_config__"):
-                # cloudpickle makes one without fields of it.
+                # cloudpickle would make a class without fields.
                 raise pickle.PicklingError(
                     f"{obj.__qualname__} is an msgspec.Struct of the job script; make it a dataclass, or define it in a module"
                 )
@@ -63,9 +63,9 @@ class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def _evaluated(cls: type) -> dict[str, Any]:
-    """Return a class's annotations, with text replaced by what it means where that is known here.
+    """Return a class's annotations, with text evaluated where possible.
 
-    msgspec asks for them when it decodes the class; in another process the names of the job script mean nothing.
+    msgspec reads them when it decodes the class; in another process the names of the job script are unknown.
     """
     annotations = inspect.get_annotations(cls)
     for name, annotation in annotations.items():
@@ -100,7 +100,7 @@ def _by_value(value: Any) -> bytes:
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle a value; falls back to cloudpickle (4x slower) where plain pickle cannot, such as for a lambda in a record."""
+    """Pickle a value; use cloudpickle (4x slower) for values that plain pickle refuses, such as a lambda in a record."""
     try:
         return pickle.dumps(value, _PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -116,12 +116,12 @@ def dumps_by_value(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """Unpickle what `dumps` made in this job."""
+    """Unpickle bytes that `dumps` made in this job."""
     return pickle.loads(data)
 
 
 class _ProgramPickler(_ByValuePickler):
-    """Notes the classes of the job script that travel by value, so that the receiver can give them their home back."""
+    """Collects the classes of the job script that are pickled by value, so that the receiver can register them in `__main__`."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -144,7 +144,7 @@ def dump_program(program: Any) -> bytes:
 def load_program(data: bytes) -> Any:
     """Unpickle a program and register the job script's classes in this process's `__main__`.
 
-    Plain pickle finds a class by module and name; the module of the script's classes is `__main__`, which here is another one.
+    Plain pickle finds a class by module and name; the script's classes have the module `__main__`, which is another module here.
     """
     classes, program = pickle.loads(data)
     main = sys.modules["__main__"]
@@ -155,7 +155,7 @@ def load_program(data: bytes) -> Any:
 
 
 def copies(program: Any, count: int) -> list[Any]:
-    """Return copies of a program that share no function object, for slots that run in this process."""
+    """Return copies of a program that share no function objects, for slots that run in this process."""
     data = _by_value(program)
     return [pickle.loads(data) for _ in range(count)]
 
@@ -163,7 +163,7 @@ def copies(program: Any, count: int) -> list[Any]:
 def check_serializable(value: Any, what: str) -> None:
     """Raise NotSerializableError, naming the attribute at fault, unless `value` can be sent to the tasks.
 
-    `what` names the thing for the message, such as "the MapFunction of map()".
+    `what` names the value in the message, such as "the MapFunction of map()".
     """
     error = _pickling_error(value)
     if error is not None:
@@ -171,7 +171,7 @@ def check_serializable(value: Any, what: str) -> None:
 
 
 def own_copy(value: Any, what: str) -> Any:
-    """Return a copy of `value` as it is now, sharing nothing that can change; as each operator of Flink's is serialized alone.
+    """Return a copy of the current `value` that shares no mutable objects with it, as Flink serializes each operator by itself.
 
     Raises NotSerializableError as `check_serializable` does.
     """
@@ -206,7 +206,7 @@ def _pickling_error(value: Any) -> BaseException | None:
 
 
 def _find_culprit(value: Any, depth: int = 6) -> tuple[str, Any]:
-    """Walk attributes, closures and containers to the innermost part that does not pickle."""
+    """Search attributes, closures and containers for the innermost part that cannot be pickled."""
     for name, part in _parts(value):
         if depth and _pickling_error(part) is not None:
             rest, culprit = _find_culprit(part, depth - 1)
@@ -223,7 +223,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         for name, cell in zip(names, value.__closure__ or (), strict=True):
             try:
                 parts.append((name, cell.cell_contents))
-            except ValueError:  # a variable of the enclosing function that is not set yet
+            except ValueError:  # a variable of the enclosing function without a value yet
                 continue
         used = set(value.__code__.co_names)
         if value.__module__ == "__main__":

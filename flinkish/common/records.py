@@ -1,4 +1,4 @@
-"""What user functions may return: one record, or records one by one."""
+"""Checks of the results of user functions: one record, or an iterable of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.common.types import Row
 
 __all__ = ["ITERABLES", "check_record", "check_results", "is_one_record", "is_table"]
 
-#: Classes of which `check_results` need not be asked: what it let pass once. The check takes 1.4 us, the look-up 20 ns.
+#: Cache of the classes that `check_results` has accepted: the check takes 1.4 us, the look-up 20 ns.
 ITERABLES: set[type] = {GeneratorType, list, tuple}
 _MOST_CLASSES = 1_000
 
@@ -18,10 +18,10 @@ _ONE_RECORD = (str, bytes, bytearray, memoryview, dict, Row)
 
 
 def is_one_record(value: Any) -> bool:
-    """Return whether a value is a single record, or a table, where records are expected one by one.
+    """Return whether a value, where an iterable of records is expected, is a single record or a table.
 
-    Iterated over, a str gives its letters, bytes numbers, a dict its keys, a Row its fields, and a table its columns or their
-    names: never records.
+    Iteration over a str yields letters, over bytes numbers, over a dict keys, over a Row fields, and over a table columns or
+    their names: never records.
 
     >>> is_one_record("abc"), is_one_record(["abc"])
     (True, False)
@@ -31,14 +31,16 @@ def is_one_record(value: Any) -> bool:
 
 def is_table(value: Any) -> bool:
     """Return whether a value is a table of columns: a DataFrame of pandas or Polars, a Table of Arrow, ..."""
-    # The dataframe interchange protocol, which all of them implement, tells them without importing any.
+    # All of them implement the dataframe interchange protocol, so none has to be imported.
     return hasattr(type(value), "__dataframe__")
 
 
 def check_results(results: Any, what: str) -> None:
-    """Raise TypeMismatchError, which begins with `what` must be returned, unless a function returned an iterable of records.
+    """Raise TypeMismatchError unless a function returned an iterable of records.
 
-    A str, bytes, a dict, a Row or a table is one record, although Python would iterate over its parts.
+    The message begins with `what`, a clause that says what the function must return.
+
+    A str, bytes, a dict, a Row or a table counts as one record, although Python could iterate over its parts.
 
     Differs from Flink: PyFlink emits these parts.
     """
@@ -48,15 +50,18 @@ def check_results(results: Any, what: str) -> None:
             shown = shown[:200] + "..."
         hint = "use `yield value`, or return a list: [value] for one record, [] for none."
         if hasattr(results, "close") and hasattr(results, "cr_code"):
-            results.close()  # else Python warns that it was never awaited
+            results.close()  # otherwise Python would warn that it was never awaited
             hint = "an `async def` is called by AsyncDataStream only, as async_invoke of an AsyncFunction."
         raise TypeMismatchError(f"{what}; got {shown} of type {type(results).__name__}", hint=hint)
-    if len(ITERABLES) < _MOST_CLASSES:  # a program that makes classes without end should not fill the memory
+    if len(ITERABLES) < _MOST_CLASSES:  # limited, as a program may create classes without end
         ITERABLES.add(results.__class__)
 
 
 def check_record(result: Any, what: str) -> None:
-    """Raise TypeMismatchError, which begins with `what` must be returned, if a function returned a generator for one record."""
+    """Raise TypeMismatchError if a function returned a generator instead of one record.
+
+    The message begins with `what`, a clause that says what the function must return.
+    """
     if result.__class__ is GeneratorType:
         raise TypeMismatchError(
             f"{what}; got {result!r} of type generator",

@@ -1,6 +1,6 @@
-"""The packages that flinkish needs, and the error for a Python that does not have them: `spark-submit` brings none of them.
+"""The packages that flinkish needs, and the error for a Python without them, as `spark-submit` does not ship them.
 
-Imports nothing but the errors, as it has work to do while other modules cannot be imported.
+This module imports only the errors, because it must work when other modules cannot be imported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 from flinkish.common.errors import MissingPackageError
 
-#: As setup.cfg names them, by the module that is imported.
+#: Names of the packages in setup.cfg, by the module that is imported.
 REQUIREMENTS: Final[Mapping[str, str]] = {
     "pyspark": "pyspark==4.2.0",
     "delta": "delta-spark==4.4.0",
@@ -28,7 +28,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "click": "click>=8.1",
     "psutil": "psutil>=5.9",
 }
-#: pandas brings it.
+#: Installed together with pandas.
 _IMPORTED = {"numpy": "pandas"}
 
 

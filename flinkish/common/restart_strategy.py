@@ -1,4 +1,4 @@
-"""RestartStrategies: what happens when a job fails, as objects; Flink 2.x has configuration keys for it (restart-strategy.*)."""
+"""RestartStrategies: how a failed job is restarted, as objects; Flink 2.x uses configuration keys (restart-strategy.*)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
 
 class RestartStrategyConfiguration(ABC):
-    """Base of the strategies."""
+    """Base of all strategies."""
 
     @abstractmethod
     def get_description(self) -> str:
@@ -23,7 +23,7 @@ class RestartStrategyConfiguration(ABC):
 
     @abstractmethod
     def to_configuration(self) -> Configuration:
-        """Return the configuration keys that say the same."""
+        """Return a configuration with the keys of this strategy."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -33,7 +33,7 @@ class RestartStrategyConfiguration(ABC):
 
 
 class RestartStrategies:
-    """Makes strategies. Times are milliseconds (int), or a Time, Duration or timedelta.
+    """Factory of strategies. Times are milliseconds (int), or a Time, Duration or timedelta.
 
     >>> RestartStrategies.fixed_delay_restart(3, 10_000).get_restart_attempts()
     3
@@ -49,18 +49,18 @@ class RestartStrategies:
             return Configuration().set(options.RESTART_STRATEGY, "none")
 
     class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """So many restarts, each after the same pause."""
+        """At most `restart_attempts` restarts, each after the same pause."""
 
         def __init__(self, restart_attempts: int, delay_between_attempts_interval: int | AmountOfTime) -> None:
             self._attempts = _count(restart_attempts, "restart_attempts", 0)
             self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
 
         def get_restart_attempts(self) -> int:
-            """Return how often the job is restarted."""
+            """Return the maximum number of restarts."""
             return self._attempts
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """Return the pause."""
+            """Return the pause before each restart, as it was given."""
             return timedelta(milliseconds=self._delay)
 
         def get_description(self) -> str:
@@ -75,7 +75,7 @@ class RestartStrategies:
             )
 
     class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """Restarts as long as an interval has no more failures than so many."""
+        """Restarts until an interval has more than `max_failure_rate` failures."""
 
         def __init__(
             self, max_failure_rate: int, failure_interval: int | AmountOfTime, delay_between_attempts_interval: int | AmountOfTime
@@ -85,11 +85,11 @@ class RestartStrategies:
             self._delay = _milliseconds(delay_between_attempts_interval, "delay_between_attempts_interval")
 
         def get_max_failure_rate(self) -> int:
-            """Return how many failures an interval may have."""
+            """Return the maximum number of failures in one interval."""
             return self._rate
 
         def get_failure_interval(self) -> timedelta:
-            """Return the interval."""
+            """Return the length of the interval."""
             return timedelta(milliseconds=self._interval)
 
         def get_delay_between_attempts_interval(self) -> timedelta:
@@ -112,7 +112,7 @@ class RestartStrategies:
             )
 
     class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """Whatever conf/config.yaml says."""
+        """The strategy that the configuration sets, such as in conf/config.yaml."""
 
         def get_description(self) -> str:
             return "Cluster level default restart strategy"
@@ -127,21 +127,24 @@ class RestartStrategies:
 
     @staticmethod
     def fall_back_restart() -> RestartStrategies.FallbackRestartStrategyConfiguration:
-        """Return the strategy that leaves it to the configuration."""
+        """Return the strategy that uses the settings of the configuration."""
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int | AmountOfTime
     ) -> RestartStrategies.FixedDelayRestartStrategyConfiguration:
-        """Return a strategy of so many restarts, each after the same pause."""
+        """Return a strategy of at most `restart_attempts` restarts, each after a pause of `delay_between_attempts` (int: ms)."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
         failure_rate: int, failure_interval: int | AmountOfTime, delay_interval: int | AmountOfTime
     ) -> RestartStrategies.FailureRateRestartStrategyConfiguration:
-        """Return a strategy that gives up when an interval has more than so many failures."""
+        """Return a strategy that fails the job when `failure_interval` (int: ms) has more than `failure_rate` failures.
+
+        The job restarts after a pause of `delay_interval` (int: ms).
+        """
         return RestartStrategies.FailureRateRestartStrategyConfiguration(failure_rate, failure_interval, delay_interval)
 
 

@@ -1,7 +1,7 @@
-"""File operations in folders that others can write to: below the folder given, no link is followed.
+"""File operations in folders that other users can write to: below the given root, no link is followed.
 
-A check of a path before its use is not enough there: the name may lead elsewhere a moment later. So folders are opened one after
-the other, each within the one before (O_NOFOLLOW), and files are opened and removed relative to an open folder.
+Checking a path before its use is not enough there, as a name may become a link a moment later. So folders are opened one by one,
+each relative to the one before (O_NOFOLLOW), and files are opened and removed relative to an open folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def open_folder(root: str | Path, inside: str = "") -> Iterator[int]:
     """Open the folder `inside` (relative, plain names) of `root` and yield its descriptor.
 
-    Links on the way to `root` are followed, it is the caller's; none below it is: OSError.
+    Links on the path to `root` are followed, as the caller chose it; a link below `root` raises OSError.
     """
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -41,7 +41,7 @@ def open_file(root: str | Path, inside: str) -> io.FileIO:
     """Open an ordinary file below `root` for reading, unbuffered. Raises OSError for links, devices, pipes and folders."""
     folder, name = os.path.split(inside)
     with open_folder(root, folder) as descriptor:
-        # Without O_NONBLOCK a pipe would block until somebody writes to it.
+        # Without O_NONBLOCK, opening a pipe would block until another process writes to it.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = io.FileIO(os.open(name, flags, dir_fd=descriptor))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -51,7 +51,7 @@ def open_file(root: str | Path, inside: str) -> io.FileIO:
 
 
 def create_file(root: str | Path, inside: str) -> io.BufferedWriter:
-    """Make a new file below `root` and open it for writing. Raises OSError; FileExistsError if its name is taken."""
+    """Make a new file below `root` and open it for writing. Raises OSError, such as FileExistsError if its name is taken."""
     folder, name = os.path.split(inside)
     with open_folder(root, folder) as descriptor:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,7 +59,7 @@ def create_file(root: str | Path, inside: str) -> io.BufferedWriter:
 
 
 def read_file(root: str | Path, inside: str, *, limit: int) -> bytes:
-    """Return the content of an ordinary file below `root`. Raises OSError, also if it has more than `limit` bytes."""
+    """Return the content of an ordinary file below `root`. Raises OSError, including if it is larger than `limit` bytes."""
     with open_file(root, inside) as file:
         size = os.fstat(file.fileno()).st_size
         if size > limit:
@@ -73,14 +73,14 @@ def read_file(root: str | Path, inside: str, *, limit: int) -> bytes:
 
 
 def remove_file(root: str | Path, inside: str) -> None:
-    """Remove a file, or a link itself, below `root`. Raises OSError; FileNotFoundError if it is gone."""
+    """Remove a file, or a link itself, below `root`. Raises OSError, such as FileNotFoundError if it does not exist."""
     folder, name = os.path.split(inside)
     with open_folder(root, folder) as descriptor:
         os.unlink(name, dir_fd=descriptor)
 
 
 def remove_empty_folders(root: str | Path, inside: str) -> None:
-    """Remove a folder below `root` and those in it, deepest first; a link is removed itself. Raises OSError if one has a file."""
+    """Remove a folder below `root` with its subfolders; a link itself is removed. Raises OSError if one of them has a file."""
     parent, name = os.path.split(inside)
     with open_folder(root, parent) as descriptor:
         if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
@@ -93,7 +93,7 @@ def remove_empty_folders(root: str | Path, inside: str) -> None:
 
 
 def files_below(root: str | Path, inside: str) -> Iterator[str]:
-    """Yield the paths, relative to `root`, of all files in a folder and the folders in it; links count as files.
+    """Yield the paths, relative to `root`, of all files in a folder and its subfolders; links count as files.
 
     Yields nothing if `inside` is a link itself.
     """
@@ -108,7 +108,7 @@ def files_below(root: str | Path, inside: str) -> Iterator[str]:
 def replace_file(root: str | Path, inside: str, content: bytes, *, sync: bool, draft: str = "") -> None:
     """Write a file below `root` in one step: readers see the old content or the new. Raises OSError.
 
-    It is written beside, as `<name><draft>.<random>.new`, a name that nobody can have put a link at, then renamed.
+    It is written as `<name><draft>.<random>.new`, a name at which no other user can have placed a link, and then renamed.
     """
     folder, name = os.path.split(inside)
     temporary = f"{name}{draft}.{random_id()[:16]}.new"
@@ -129,7 +129,7 @@ def replace_file(root: str | Path, inside: str, content: bytes, *, sync: bool, d
 
 
 def make_folders(root: str | Path, inside: str) -> None:
-    """Make a folder below `root` and those that lead to it, as far as they are missing. Raises OSError."""
+    """Make a folder below `root` and its missing parents. Raises OSError."""
     made = ""
     for name in _names(inside):
         with open_folder(root, made) as descriptor, contextlib.suppress(FileExistsError):
@@ -140,7 +140,7 @@ def make_folders(root: str | Path, inside: str) -> None:
 
 
 def refuse_links(*folders: Path) -> None:
-    """Raise CorruptCheckpointError if one of some folders of the storage is a link: deletions would go where it leads."""
+    """Raise CorruptCheckpointError if one of these folders of the storage is a link: deletions would reach its target."""
     for folder in folders:
         if folder.is_symlink():
             raise CorruptCheckpointError(
@@ -150,7 +150,7 @@ def refuse_links(*folders: Path) -> None:
 
 
 def leads_outside(path: str | Path, base: str | Path) -> bool:
-    """Tell whether a path, which need not exist, is not below `base`: as it is written, or after its links are resolved.
+    """Return whether a path, which need not exist, is not below `base`: as it is written, or after its links are resolved.
 
     >>> leads_outside("/data/a/b", "/data"), leads_outside("/data/../etc/b", "/data"), leads_outside("b", "/data")
     (False, True, True)

@@ -1,4 +1,4 @@
-"""Schemas and encoders: between records and bytes."""
+"""Schemas and encoders that convert records to bytes and back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class SerializationSchema:
-    """Turns records into bytes; subclass it and implement `serialize`. (In PyFlink it wraps a Java object.)"""
+    """Base class for schemas that turn records into bytes: implement `serialize`. (In PyFlink it wraps a Java object.)"""
 
     def open(self) -> None:
         """Get ready; called once in each task."""
@@ -36,17 +36,20 @@ class SerializationSchema:
 
 
 class DeserializationSchema:
-    """Turns bytes into records; subclass it and implement `deserialize`. (In PyFlink it wraps a Java object.)"""
+    """Base class for schemas that turn bytes into records: implement `deserialize`. (In PyFlink it wraps a Java object.)"""
 
     def open(self) -> None:
         """Get ready; called once in each task."""
 
     def deserialize(self, message: bytes) -> Any:
-        """Return the record of some bytes; raises ValueError if they are none."""
+        """Return the record that the bytes encode; raise ValueError if they encode none."""
         raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
 
     def is_end_of_stream(self, next_element: Any) -> bool:
-        """Return whether a record says that its stream ends before it; no connector here can do that, so they refuse it."""
+        """Return whether the stream ends before this record.
+
+        No connector of flinkish can end a stream this way, so they refuse schemas that override this method.
+        """
         return False
 
     def get_produced_type(self) -> TypeInformation:
@@ -55,7 +58,7 @@ class DeserializationSchema:
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Text in a character set.
+    """Text in a character set; `charset` is a name that Python's codecs know.
 
     >>> SimpleStringSchema().deserialize(b"gr\\xc3\\xbcn")
     'grün'
@@ -92,7 +95,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """Takes the bytes of one field of a row; for example as the key of a message."""
+    """Writes the bytes in one field of a row, given by its position; for example as the key of a message."""
 
     def __init__(self, field_index: int) -> None:
         if isinstance(field_index, bool) or not isinstance(field_index, int) or field_index < 0:
@@ -125,21 +128,21 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder:
-    """Writes records into a file, one after another; what FileSink.for_row_format takes."""
+    """Writes records into a file, one after another; the argument of FileSink.for_row_format."""
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """Return an encoder of lines: the printed form of each record and a line feed."""
+        """Return an encoder that writes lines: the printed form of each record and a line feed."""
         return _SimpleStringEncoder(charset_name)
 
     @staticmethod
     def of_schema(schema: SerializationSchema, delimiter: bytes = b"\n") -> Encoder:
-        """Return an encoder that writes what a schema makes of each record, and a delimiter behind it. Not in PyFlink."""
+        """Return an encoder that writes each record with a schema, followed by a delimiter. Not in PyFlink."""
         return _SchemaEncoder(schema, delimiter)
 
     @abstractmethod
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
-        """Return what makes the bytes of a record of the given type."""
+        """Return the function that encodes a record of the given type as bytes."""
         raise NotImplementedError(f"{type(self).__name__} must implement encode_function(type_info)")
 
 
@@ -149,7 +152,7 @@ class _SimpleStringEncoder(Encoder):
 
     def encode_function(self, type_info: TypeInformation) -> Callable[[Any], bytes]:
         text = text_function(type_info)
-        # A byte order mark would stand before each record; without one UTF-16 and UTF-32 are big-endian, as in Java.
+        # A byte order mark would precede each record; without one, UTF-16 and UTF-32 are big-endian, as in Java.
         charset = {"utf-16": "utf-16-be", "utf-32": "utf-32-be", "utf-8-sig": "utf-8"}.get(self._charset, self._charset)
         return lambda value: (text(value) + "\n").encode(charset)
 
@@ -170,7 +173,7 @@ class _SchemaEncoder(Encoder):
 
 
 class BulkWriterFactory:
-    """Makes writers of formats that hold many records together, such as Parquet; what FileSink.for_bulk_format takes.
+    """Factory of writers for formats that store many records together, such as Parquet; the argument of FileSink.for_bulk_format.
 
     The formats are in flinkish.datastream.formats and flinkish.datastream.connectors.file_system.
     """
@@ -181,7 +184,7 @@ class BulkWriterFactory:
 def _checked_charset(charset: Any) -> str:
     try:
         name = codecs.lookup(charset).name
-        # A codec such as "hex" has a name, too, but no text.
+        # Codecs such as "hex" have a name, too, but do not encode text.
         "\n".encode(name)
     except (LookupError, TypeError):
         raise InvalidArgumentError(
@@ -191,5 +194,5 @@ def _checked_charset(charset: Any) -> str:
 
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)

@@ -45,5 +45,5 @@ class VoidNamespaceSerializer(TypeSerializer[bytes]):
 
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)

@@ -1,4 +1,4 @@
-"""How large records are, roughly: enough to keep what is in memory within bounds."""
+"""Rough sizes of records: precise enough to limit the memory used."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 
 from flinkish.common.types import Row
 
-#: Of a container with more items than these a few are looked at.
+#: In a container with more items than this, only a sample is measured.
 _SAMPLE = 16
-#: Containers within containers are looked into so deep.
+#: Maximum depth of nested containers that are measured.
 _DEPTH = 4
 
 
 def rough_size(value: Any, depth: int = _DEPTH) -> int:
-    """Return about how many bytes a record takes; in less than a microsecond for a tuple of three scalars.
+    """Return approximately how many bytes a record takes; this takes less than a microsecond for a tuple of three scalars.
 
-    Near the pickled size for plain data, objects of it, arrays and data frames; what other objects refer to is not seen.
+    The result is close to the pickled size for plain data, objects made of it, arrays and data frames. Other objects are measured
+    without the objects that they refer to.
 
     >>> rough_size(("key", 1, 2.5)), rough_size([b"x" * 1000] * 1000)
     (43, 1008000)

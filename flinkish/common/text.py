@@ -1,9 +1,9 @@
-"""The text of records, as Flink prints them and writes them into text files.
+"""The text of records, as Flink prints them and writes them to text files.
 
-Values of a declared type look as the Java objects that Flink has for them: `+I[a, 1]`, `(a,1)`, `{k=1}`, `true`, `1.0E10`. Values
-without one are Python's `str`. Numbers look as in Java 19 and later; Java up to 18 shows more digits than needed for some.
-Entries of a map come in their order in the dict; Java's HashMap has an order of its own. The functions are built once per type;
-nothing is looked up per record.
+Values of a declared type look like the Java objects that Flink uses for them: `+I[a, 1]`, `(a,1)`, `{k=1}`, `true`, `1.0E10`.
+Values without a declared type are formatted by Python's `str`. Numbers look as in Java 19 and later; Java up to 18 shows more
+digits than needed for some. The entries of a map keep the order of the dict; Java's HashMap has an order of its own. The
+functions are built once per type, so nothing is looked up per record.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TextFunction = Callable[[Any], str]
 
 
 def to_text(value: Any, type_info: TypeInformation) -> str:
-    """Return what `print()` shows of a value. For many values use `print_function`, which is built once.
+    """Return the text of a value as `print()` shows it. For many values use `print_function`, which is built once.
 
     >>> to_text(("a", 1), Types.TUPLE([Types.STRING(), Types.INT()]))
     '(a,1)'
@@ -51,9 +51,10 @@ def to_text(value: Any, type_info: TypeInformation) -> str:
 
 
 def print_function(type_info: TypeInformation) -> TextFunction:
-    """Return the function that makes the text which `print()` shows.
+    """Return the function that formats values as `print()` shows them.
 
-    It is that of `text_function`, but for rows, whose fields PyFlink prints as Python does and without a space: `+I[a,None]`.
+    It formats like `text_function`, except for rows: PyFlink prints their fields as Python does and without a space:
+    `+I[a,None]`.
     """
     if isinstance(type_info, ExternalTypeInfo):
         return print_function(type_info.type_info)
@@ -63,7 +64,7 @@ def print_function(type_info: TypeInformation) -> TextFunction:
 
 
 def text_function(type_info: TypeInformation) -> TextFunction:
-    """Return the function that makes the text of a value as Flink's Java objects do; used for text files.
+    """Return the function that formats values as Flink's Java objects do; used for text files.
 
     >>> from flinkish.common.types import Row
     >>> text_function(Types.ROW([Types.STRING(), Types.DOUBLE()]))(Row("a", 1e10))
@@ -133,7 +134,7 @@ def _boolean_text(value: Any) -> str:
 
 
 def double_text(value: float) -> str:
-    """Return a 64-bit number as Double.toString of Java 19 and later: the fewest digits that mean it, and at least two."""
+    """Format a 64-bit number as Double.toString of Java 19 and later: the fewest digits that identify it, but at least two."""
     magnitude = abs(value)
     if 1e-3 <= magnitude < 1e7:
         return repr(float(value))
@@ -145,7 +146,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """Return a 32-bit number as Float.toString of Java 19 and later: the fewest digits that mean it, and at least two."""
+    """Format a 32-bit number as Float.toString of Java 19 and later: the fewest digits that identify it, but at least two."""
     special = _special_text(value)
     if special is not None:
         return special
@@ -157,18 +158,18 @@ def float_text(value: float) -> str:
 
 
 def _has_two_digits(text: str) -> bool:
-    """Return whether the shortest form has a second digit: Java writes at least two, and the two that come closest.
+    """Return whether the shortest form has a second digit: Java writes at least two, and chooses the closest two.
 
-    The smallest double is 5e-324 for Python and 4.9E-324 for Java, which is closer.
+    The smallest double is 5e-324 in Python and 4.9E-324 in Java, which is closer.
     """
     return "." in text
 
 
 def _shortest(value: float) -> Decimal:
-    """Return the number with the fewest digits, at least two, that means the same 32 bits; of several the closest."""
+    """Return the number with the fewest digits (at least two) for the same 32 bits; the closest one if there are several."""
     bits = _bits(value)
     if bits is not None:
-        # The floats above a power of two are twice as far apart as those below, so that one farther up may mean it.
+        # Floats above a power of two are twice as far apart as those below, so a decimal farther above may still identify it.
         above = math.frexp(value)[0] in (0.5, -0.5)
         for digits in range(1, 9):
             closest = Decimal(f"{value:.{digits}e}")
@@ -187,7 +188,7 @@ _FLOAT = struct.Struct("<f")
 
 
 def _bits(value: float) -> bytes | None:
-    """Return a number as 32 bits; None for one that is too large, as the largest ones are when they are rounded up."""
+    """Return a number as 32 bits; None if it is too large, which happens when the largest floats are rounded up."""
     try:
         return _FLOAT.pack(value)
     except OverflowError:

@@ -27,7 +27,7 @@ def _whole_number(value: Any, what: str) -> int:
 def _in_millis(value: Any, unit: int, what: str) -> int:
     """Convert an amount to milliseconds, given the milliseconds of its unit; refuse a fraction of a millisecond."""
     if isinstance(value, float) and math.isfinite(value):
-        # As it is written: 1.001 * 1000 would be 1000.9999999999999.
+        # Computed from the decimal text: 1.001 * 1000 would be 1000.9999999999999.
         millis = Decimal(repr(float(value))) * unit
         if millis != int(millis):
             raise InvalidArgumentError(f"{value!r} {what} are not a whole number of milliseconds: {millis}")
@@ -133,13 +133,13 @@ class Instant:
     def to_epoch_milli(self) -> int:
         """Return milliseconds since the epoch, rounded down.
 
-        Differs from Flink: PyFlink is wrong by the last digits for times before 1970.
+        Differs from Flink: PyFlink gets the last digits wrong for times before 1970.
         """
         return self.seconds * 1000 + self.nanos // _NANOS_PER_MILLI
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
-        """Return the point in time so many milliseconds after the epoch."""
+        """Return the point in time that is `epoch_milli` milliseconds after 1970-01-01 UTC."""
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * _NANOS_PER_MILLI)
 
@@ -159,11 +159,11 @@ class Instant:
 
 
 class Time:
-    """An amount of time in milliseconds; what windows and state time-to-live are given in.
+    """An amount of time in milliseconds; the argument of windows and of state time-to-live.
 
-    A fraction is taken if it is a whole number of milliseconds: `Time.seconds(1.5)`. Raises InvalidArgumentError for any other.
+    A fraction is accepted if it is a whole number of milliseconds: `Time.seconds(1.5)`; others raise InvalidArgumentError.
 
-    Differs from Flink: PyFlink takes any fraction, and then fails for windows that are not tumbling.
+    Differs from Flink: PyFlink accepts any fraction, and then fails for windows that are not tumbling.
 
     >>> Time.seconds(5).to_milliseconds()
     5000
@@ -216,7 +216,7 @@ class Time:
         return f"Time({self._milliseconds} ms)"
 
 
-#: An amount of time, where the API takes a number of milliseconds as well, or each of these classes.
+#: An amount of time, for arguments that accept each of these classes, often besides an int of milliseconds.
 AmountOfTime: TypeAlias = Time | Duration | datetime.timedelta
 
 
@@ -229,11 +229,11 @@ def milliseconds_of(
     or_number: bool = False,
     hint: str | None = None,
 ) -> int:
-    """Return an amount of time in milliseconds: of a timedelta or of one of `kinds`; a Duration is rounded down.
+    """Return the milliseconds of a timedelta or of an instance of `kinds`; a Duration is rounded down.
 
-    As in PyFlink, some arguments are a Time and others a Duration: `kinds` and `rule` say which. `or_number` takes an int as
-    well, as milliseconds. Raises InvalidArgumentError, which names `what`, for all else and for a timedelta that is not a whole
-    number of milliseconds.
+    As in PyFlink, some arguments must be a Time and others a Duration: `kinds` and `rule` say which. With `or_number`, an int of
+    milliseconds is accepted, too. Raises InvalidArgumentError, which names `what`, for all other values and for a timedelta that
+    is not a whole number of milliseconds.
 
     >>> milliseconds_of(datetime.timedelta(minutes=1, milliseconds=5), "timeout")
     60005
@@ -259,12 +259,12 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def to_epoch_milli(moment: datetime.date) -> int:
-    """Return the milliseconds from 1970-01-01 UTC to a datetime, rounded down: what a TimestampAssigner returns for it.
+    """Return the milliseconds from 1970-01-01 UTC to a datetime, rounded down, as a TimestampAssigner must return them.
 
-    A datetime without a time zone is in UTC, as everywhere in flinkish, whatever the time zone of the machine is; Python's own
-    `timestamp()` would take it for local time. A date is its midnight in UTC. Raises InvalidArgumentError for anything else.
+    A datetime without a time zone is taken as UTC, as everywhere in flinkish, whatever the time zone of the machine is; Python's
+    own `timestamp()` takes it as local time. A date stands for its midnight in UTC. Raises InvalidArgumentError for other values.
 
-    Differs from Flink: it has no such function.
+    Differs from Flink: Flink has no such function.
 
     >>> to_epoch_milli(datetime.datetime(2024, 7, 1, 12))
     1719835200000
@@ -306,7 +306,7 @@ _ISO = re.compile(
 
 
 def parse_duration(text: str) -> Duration:
-    """Read a duration as Flink's configuration writes it: '10 s', '5 min', '100' (milliseconds), or ISO 8601 such as 'PT10S'.
+    """Parse a duration as Flink's configuration writes it: '10 s', '5 min', '100' (milliseconds), or ISO 8601 such as 'PT10S'.
 
     Raises ValueError for anything else.
 

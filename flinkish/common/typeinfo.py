@@ -1,4 +1,4 @@
-"""The type system: what a stream's records, keys and states are declared to be.
+"""The type system: the declared types of records, keys and states.
 
 A type decides how values are checked and converted (common/conversion.py), printed (common/text.py), stored in checkpoints
 (runtime/state/codec.py) and written to tables by sinks. Values without a declared type are pickled.
@@ -50,7 +50,7 @@ _JAVA_TYPE = Absence(
 
 
 class TypeInformation:
-    """Base of all types. Immutable, comparable, hashable; made by the methods of `Types`."""
+    """Base of all types. Types are immutable, comparable and hashable; make them by the methods of `Types`."""
 
     get_java_type_info = AbsentMember(_JAVA_TYPE)
 
@@ -63,11 +63,11 @@ class TypeInformation:
         return obj
 
     def from_internal_type(self, obj: Any) -> Any:
-        """Return the value of a plain form."""
+        """Return the value for its plain form."""
         return obj
 
     def _parts(self) -> tuple[Any, ...]:
-        """What makes two types of one class equal."""
+        """The parts by which two types of the same class are compared."""
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +107,7 @@ class BasicTypeInfo(TypeInformation):
 
     @property
     def basic_type(self) -> BasicType:
-        """Which of the basic types this is."""
+        """The kind of basic type."""
         return self._basic_type
 
     def _parts(self) -> tuple[Any, ...]:
@@ -185,10 +185,10 @@ class InstantTypeInfo(BasicTypeInfo):
 
 
 class DecimalTypeInfo(BasicTypeInfo):
-    """`decimal.Decimal` of at most `precision` digits, `scale` of them behind the point; Flink's BigDecimalTypeInfo.
+    """`decimal.Decimal` of at most `precision` digits, `scale` of them after the point; Flink's BigDecimalTypeInfo.
 
-    The same type as BIG_DEC between operators and in state. Formats of files honour precision and scale: they round half up to
-    the scale, and refuse what has too many digits. Made by DataTypes.DECIMAL (flinkish.table).
+    Between operators and in state it behaves as BIG_DEC. File formats apply precision and scale: they round half up to the scale,
+    and refuse values with too many digits. Make it by DataTypes.DECIMAL (flinkish.table).
     """
 
     def __init__(self, precision: int, scale: int) -> None:
@@ -202,7 +202,7 @@ class DecimalTypeInfo(BasicTypeInfo):
         self.scale = scale
 
     def rounded(self, value: Decimal) -> Decimal:
-        """Return a value at the type's scale; raises ArithmeticError if it has too many digits or is no number.
+        """Return a value rounded to the type's scale; raise ArithmeticError if it has too many digits or is no number.
 
         >>> DecimalTypeInfo(4, 2).rounded(Decimal("1.235"))
         Decimal('1.24')
@@ -275,7 +275,7 @@ class TimeTypeInfo(TypeInformation):
 class TimestampTypeInfo(TypeInformation):
     """`datetime.datetime` without zone; the plain form is microseconds since 1970-01-01T00:00 on the same clock.
 
-    Differs from Flink: the plain form does not go through the machine's time zone, so that it means the same everywhere.
+    Differs from Flink: the plain form does not depend on the machine's time zone, so it means the same everywhere.
     """
 
     def need_conversion(self) -> bool:
@@ -343,7 +343,7 @@ class ObjectArrayTypeInfo(_ArrayTypeInfo):
 
 
 class ListTypeInfo(TypeInformation):
-    """Lists; like PyFlink's, the element type is the attribute `elem_type`."""
+    """Lists; as in PyFlink, the attribute `elem_type` is the element type."""
 
     def __init__(self, element_type: TypeInformation) -> None:
         self.elem_type = _checked_type(element_type, "element type of LIST")
@@ -385,10 +385,10 @@ class MapTypeInfo(TypeInformation):
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any Python object; travels and is stored pickled."""
+    """Any Python object; it is sent and stored pickled."""
 
     def checker(self) -> Callable[[Any], Any] | None:
-        """Return what raises TypeMismatchError for a value that is not to be, and else returns it; None: all may be."""
+        """Return a function that returns valid values and raises TypeMismatchError for others; None = all values are valid."""
         return None
 
     def __repr__(self) -> str:
@@ -396,7 +396,7 @@ class PickledBytesTypeInfo(TypeInformation):
 
 
 class RowTypeInfo(TypeInformation):
-    """`Row` with fields of given types and names (f0, f1, ... if not given). Names do not count in comparisons."""
+    """`Row` with fields of given types and names (f0, f1, ... if not given). Comparisons of types ignore the names."""
 
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
         self._field_types = _checked_types(field_types, "ROW")
@@ -408,7 +408,7 @@ class RowTypeInfo(TypeInformation):
         return list(self._field_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """Return the position of a field, -1 if there is none of that name.
+        """Return the position of the field with this name, -1 if there is none.
 
         Differs from Flink: PyFlink raises ValueError for an unknown name, and returns -1 for any name if none were given.
         """
@@ -420,7 +420,7 @@ class RowTypeInfo(TypeInformation):
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """The names of the fields, one tuple for all rows."""
+        """The names of the fields; all rows of the type share this tuple."""
         return self._field_names
 
     @property
@@ -505,7 +505,7 @@ class LocalTimeTypeInfo(TypeInformation):
     """`datetime.date`, `datetime.time` or `datetime.datetime`, as Java's LocalDate, LocalTime and LocalDateTime."""
 
     class TimeType(Enum):
-        """Which of the three."""
+        """The three kinds of values."""
 
         LOCAL_DATE = 0
         LOCAL_TIME = 1
@@ -518,7 +518,7 @@ class LocalTimeTypeInfo(TypeInformation):
 
     @property
     def time_type(self) -> LocalTimeTypeInfo.TimeType:
-        """Which of the three."""
+        """The kind of values."""
         return self._time_type
 
     def _parts(self) -> tuple[Any, ...]:
@@ -529,14 +529,14 @@ class LocalTimeTypeInfo(TypeInformation):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """Another type as the Table API passes it on; behaves like the type it wraps."""
+    """A wrapper that the Table API puts around types; behaves like the wrapped type."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = _checked_type(type_info, "type of ExternalTypeInfo")
 
     @property
     def type_info(self) -> TypeInformation:
-        """The type it wraps."""
+        """The wrapped type."""
         return self._type_info
 
     def _parts(self) -> tuple[Any, ...]:
@@ -547,7 +547,7 @@ class ExternalTypeInfo(TypeInformation):
 
 
 class Types:
-    """Makes types.
+    """Factory of types.
 
     >>> Types.ROW_NAMED(["id", "tags"], [Types.LONG(), Types.LIST(Types.STRING())])
     RowTypeInfo(id: Long, tags: ListTypeInfo<String>)

@@ -1,4 +1,4 @@
-"""Row and RowKind: records with positions, optional field names and a kind."""
+"""Row and RowKind: records with positional fields, optional field names and a kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.common.absent_names import JAVA_OBJECT
 
 
 class RowKind(Enum):
-    """What a row says about a changing table; the numbers are Flink's."""
+    """The kind of change that a row describes in a changing table; the numbers are Flink's."""
 
     to_j_row_kind = AbsentMember(JAVA_OBJECT)
 
@@ -32,7 +32,7 @@ _INSERT = RowKind.INSERT
 
 
 class Row:
-    """A record of a fixed number of values, with field names or without.
+    """A record with a fixed number of values, with or without field names.
 
     Values are read by position, slice, name or attribute, and replaced by position, slice or name:
 
@@ -47,16 +47,16 @@ class Row:
     >>> Row(1, "x")
     <Row(1, 'x')>
 
-    A row of names makes rows with those names:
+    A row of names is a factory of rows with those names:
 
     >>> Person = Row("name", "age")
     >>> Person("Bob", 7)
     Row(name='Bob', age=7)
 
-    Two rows are equal if kind and values are; named rows are compared name by name, and a named row never equals an unnamed one.
+    Two rows are equal if their kinds and values are equal. Named rows are compared by name, and never equal an unnamed row.
     """
 
-    # No __dict__: an attribute that is not one of these cannot be set (AttributeError), and creating a row is 2x faster.
+    # Without a __dict__, setting any other attribute raises AttributeError, and creating a row is 2x faster.
     __slots__ = ("_fields", "_row_kind", "_values")
 
     _fields: tuple[Any, ...] | None
@@ -82,7 +82,7 @@ class Row:
         return row
 
     def as_dict(self, recursive: bool = False) -> dict[Any, Any]:
-        """Return a dict from names to values; with `recursive`, rows inside become dicts too.
+        """Return a dict from names to values; with `recursive`, rows within the values become dicts, too.
 
         Raises TypeError for a row without names.
         """
@@ -104,7 +104,7 @@ class Row:
         self._fields = tuple(field_names)
 
     def get_field_names(self) -> list[str] | None:
-        """Return the names of the fields, None for a row without."""
+        """Return the names of the fields, None for a row without names."""
         return None if self._fields is None else list(self._fields)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
@@ -158,8 +158,8 @@ class Row:
             self._values[self._position(key)] = value
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for what is not a slot or method, so for fields. Names with an underscore are never fields here: copy and
-        # pickle look for such ones on rows that are not filled yet.
+        # Python calls this only for names that are no slot or method, so for fields. Names with a leading underscore are never
+        # looked up as fields, because copy and pickle read such names on rows without values.
         if name[:1] != "_":
             fields = self._fields
             if fields is not None and name in fields:
@@ -193,7 +193,7 @@ class Row:
         return all(value == other._values[theirs.index(name)] for name, value in zip(mine, self._values, strict=False))
 
     def __hash__(self) -> int:
-        # Equal rows hash equal, in whatever order their fields are: as the tuple of the values by name.
+        # Equal rows must hash equal whatever the order of their fields, so values are hashed in the order of their names.
         values = self._values
         order = None if self._fields is None or len(self._fields) != len(values) else _order_by_name(self._fields)
         return hash(tuple(values if order is None else [values[index] for index in order]))
@@ -209,13 +209,13 @@ class Row:
         return [*(name for name in object.__dir__(self) if name not in _DESCRIPTORS), *fields]
 
 
-#: Names of fields that the class has a descriptor for: reading `row.name` by it takes 90 ns, by `__getattr__` alone 520.
+#: Names of fields with a descriptor on the class, by which `row.name` takes 90 ns instead of the 520 ns of `__getattr__`.
 _DESCRIPTORS: set[str] = set()
 _MOST_DESCRIPTORS = 1_000
 
 
 def _make_descriptor(name: str) -> None:
-    """Let the class itself find the fields of this name; what it does not find, `__getattr__` is asked for as before."""
+    """Add a descriptor for the fields of this name to the class; `__getattr__` still handles rows without such a field."""
     if name in _DESCRIPTORS or len(_DESCRIPTORS) >= _MOST_DESCRIPTORS or hasattr(Row, name):
         return
     _DESCRIPTORS.add(name)
@@ -234,7 +234,7 @@ def _make_descriptor(name: str) -> None:
 
 @functools.lru_cache(maxsize=256)
 def _order_by_name(names: tuple[Any, ...]) -> list[int] | None:
-    """Return the positions of the values of a row in the order of their names; None if they are in it."""
+    """Return the positions that sort the values of a row by name; None if they are already sorted."""
     order = sorted(range(len(names)), key=lambda index: str(names[index]))
     return None if order == list(range(len(names))) else order
 
@@ -243,7 +243,7 @@ _new = Row.__new__
 
 
 def _restore_row(fields: tuple[Any, ...] | None, values: list[Any], row_kind: RowKind = _INSERT) -> Row:
-    """Make a row of parts that it may keep: the list of values is not copied."""
+    """Make a row from its parts; it takes over the list of values without a copy."""
     row = _new(Row)
     row._fields = fields
     row._values = values
@@ -256,7 +256,7 @@ make_row = _restore_row
 
 
 def rows_of(fields: tuple[Any, ...] | None, values: Iterable[list[Any]]) -> list[Row]:
-    """Make rows of kind INSERT with the same fields of lists that they take over; in less time than one by one."""
+    """Make rows of kind INSERT with the same fields, faster than one by one; they take over the lists of values."""
     rows = []
     new, kind = _new, _INSERT
     for each in values:

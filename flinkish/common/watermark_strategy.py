@@ -1,4 +1,4 @@
-"""How event time is taken from records and how watermarks are made of it."""
+"""Watermark strategies: how records get their event time, and how watermarks are generated from it."""
 
 from __future__ import annotations
 
@@ -28,55 +28,55 @@ _NO_TIMESTAMP = LONG_MIN
 
 
 class TimestampAssigner(ABC):
-    """Takes the event time from a record."""
+    """Extracts the event time from records."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         """Return the event time of a record in milliseconds since the epoch.
 
-        `record_timestamp` is the time the record has already, -2**63 if it has none.
+        `record_timestamp` is the record's previous timestamp in milliseconds, -2**63 if it has none.
         """
 
 
 class WatermarkOutput(Protocol):
-    """Takes what a generator says."""
+    """Receives the watermarks of a generator."""
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Say that no record with event time <= `timestamp` (milliseconds) is expected any more.
+        """Declare that no more records with an event time <= `timestamp` (milliseconds) are expected.
 
-        A watermark that is not above the last one is ignored.
+        A watermark that is not above the previous one is ignored.
         """
         ...
 
     def mark_idle(self) -> None:
-        """Say that this input is idle and holds back nobody until its next watermark or record."""
+        """Declare that this input is idle: it does not hold back event time until its next watermark or record."""
         ...
 
 
 class WatermarkGenerator(ABC):
-    """Makes watermarks from the event times it sees; one for each split of a source.
+    """Generates watermarks from event times; each split of a source has a generator of its own.
 
-    A generator that emits in `on_event` is called punctuated: its watermarks go out at once, between the records. What is
-    emitted in `on_periodic_emit` goes out every `pipeline.auto-watermark-interval`, at the end of an epoch.
+    A generator that emits in `on_event` is called punctuated: its watermarks are sent at once, between the records. Watermarks
+    emitted in `on_periodic_emit` are sent every `pipeline.auto-watermark-interval`, at the end of an epoch.
 
-    Differs from Flink: PyFlink offers no generators written in Python. `get_state` and `set_state` carry a generator from one
-    process to the next; keep in them all that later watermarks depend on.
+    Differs from Flink: PyFlink offers no generators written in Python. `get_state` and `set_state` move a generator from one
+    process to another; the state must contain everything that later watermarks depend on.
     """
 
     @abstractmethod
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
-        """See one record with its event time in milliseconds (-2**63 if it has none)."""
+        """Process one record with its event time in milliseconds (-2**63 if it has none)."""
 
     @abstractmethod
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
         """Emit a watermark if there is a new one."""
 
     def get_state(self) -> Any:
-        """Return what must be remembered, as plain data; here: all attributes."""
+        """Return the generator's state as plain data; the default is a dict of all attributes."""
         return dict(vars(self))
 
     def set_state(self, state: Any) -> None:
-        """Go on from what `get_state` returned."""
+        """Restore a state that `get_state` returned."""
         vars(self).update(state)
 
 
@@ -84,7 +84,7 @@ class BoundedOutOfOrdernessGenerator(WatermarkGenerator):
     """Follows the highest event time at a fixed distance: highest - bound - 1, as Flink's BoundedOutOfOrdernessWatermarks."""
 
     def __init__(self, max_out_of_orderness: int) -> None:
-        """Make one with the bound in milliseconds."""
+        """Make a generator with a bound in milliseconds."""
         self._delay = max_out_of_orderness + 1
         #: Highest event time seen, in milliseconds; -2**63 before the first.
         self.highest = _NO_TIMESTAMP
@@ -94,7 +94,7 @@ class BoundedOutOfOrdernessGenerator(WatermarkGenerator):
             self.highest = timestamp
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        # Before the first event there is nothing to say. (Flink emits Long.MIN here, which nobody can tell from nothing.)
+        # Before the first event there is no watermark. (Flink emits Long.MIN, which has the same effect.)
         if self.highest != _NO_TIMESTAMP:
             output.emit_watermark(max(self.highest - self._delay, _NO_TIMESTAMP))
 
@@ -123,7 +123,7 @@ class NoWatermarksGenerator(WatermarkGenerator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkAlignment:
-    """Sources of one group wait for each other when they run ahead by more than `max_drift_ms`."""
+    """Watermark alignment: readers of one group wait while they are ahead of the slowest by more than `max_drift_ms`."""
 
     group: str
     max_drift_ms: int
@@ -138,24 +138,27 @@ class WatermarkStrategy:
     >>> strategy.idleness_ms
     60000
 
-    Differs from Flink: `with_idleness` and `with_watermark_alignment` keep the timestamp assigner (PyFlink 2.3 drops it without
-    a word), and `with_timestamp_assigner` returns a new strategy, as documented, where PyFlink changes the one it is called on.
+    Differs from Flink: `with_idleness` and `with_watermark_alignment` keep the timestamp assigner (PyFlink 2.3 drops it
+    silently), and `with_timestamp_assigner` returns a new strategy, as documented, where PyFlink changes the one it is called on.
     """
 
     generator_supplier: Callable[[], WatermarkGenerator]
     timestamp_assigner: TimestampAssigner | None = None
-    #: Milliseconds without a record after which a split is idle; None: never.
+    #: Milliseconds without a record after which a split is idle; None = never.
     idleness_ms: int | None = None
     alignment: WatermarkAlignment | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Return a strategy for event times that never go back within a split."""
+        """Return a strategy for event times that never decrease within a split."""
         return WatermarkStrategy(functools.partial(BoundedOutOfOrdernessGenerator, 0))
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration | timedelta) -> WatermarkStrategy:
-        """Return a strategy for event times that are late by at most `max_out_of_orderness`."""
+        """Return a strategy for event times that are out of order by at most `max_out_of_orderness`.
+
+        Raises InvalidArgumentError if it is neither a Duration nor a timedelta, or is negative.
+        """
         bound = _milliseconds(max_out_of_orderness, "max_out_of_orderness")
         if bound < 0:
             raise InvalidArgumentError(f"max_out_of_orderness must not be negative; got {max_out_of_orderness}")
@@ -163,7 +166,10 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Return a strategy with the user's own generator; the supplier, often the class itself, makes one for each split."""
+        """Return a strategy with the user's own generator; the supplier, often the class itself, makes one for each split.
+
+        Raises InvalidArgumentError if the supplier cannot be called.
+        """
         if not callable(generator_supplier) or isinstance(generator_supplier, WatermarkGenerator):
             raise InvalidArgumentError(
                 "for_generator() expects a function or class that makes a WatermarkGenerator when called;"
@@ -178,7 +184,10 @@ class WatermarkStrategy:
         return WatermarkStrategy(NoWatermarksGenerator)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
-        """Return this strategy with event times taken by `timestamp_assigner`."""
+        """Return this strategy with an assigner that extracts the event times.
+
+        Raises InvalidArgumentError if it is no TimestampAssigner.
+        """
         if not callable(getattr(timestamp_assigner, "extract_timestamp", None)) or isinstance(timestamp_assigner, type):
             raise InvalidArgumentError(
                 "with_timestamp_assigner() expects a TimestampAssigner;"
@@ -188,7 +197,10 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration | timedelta) -> WatermarkStrategy:
-        """Return this strategy with splits idle after `idle_timeout` without a record, so that they hold back no watermark."""
+        """Return this strategy with an idle timeout: a split without records for this time holds back no watermark.
+
+        Raises InvalidArgumentError if `idle_timeout` is neither a Duration nor a timedelta, or is below 1 ms.
+        """
         timeout = _milliseconds(idle_timeout, "idle_timeout")
         if timeout <= 0:
             raise InvalidArgumentError(f"idle_timeout must be at least 1 ms; got {idle_timeout}")
@@ -200,15 +212,15 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration | timedelta,
         update_interval: Duration | timedelta | None = None,
     ) -> WatermarkStrategy:
-        """Return this strategy with reading held back while it is ahead of the slowest of its group by more than the drift.
+        """Return this strategy with watermark alignment: a reader pauses while it is ahead of its group by more than the drift.
 
-        For `from_source` with a Source: each of its readers stops when its watermark is further than the least one of all readers
-        of the group that are neither idle nor at their end. `update_interval` is how often watermarks are compared at the
-        latest; one second if not given. In batch mode, which has no watermarks, nothing is held back. Raises
-        InvalidArgumentError for a negative drift, or an interval below 1 ms. Source: FLIP-182.
+        This works for `from_source` with a Source. A reader is compared with the lowest watermark of all readers of the group
+        that are neither idle nor finished, at least once per `update_interval` (1 second if not given). In batch mode, which has
+        no watermarks, readers never pause. Raises InvalidArgumentError for a negative drift or an interval below 1 ms.
+        Source: FLIP-182.
 
         Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader with several splits
-        is held back as a whole, by the slowest of them (FLIP-217 would pause the others).
+        pauses as a whole, by its slowest split (FLIP-217 would pause only the other splits).
         """
         if not isinstance(watermark_group, str):
             raise InvalidArgumentError(f"watermark_group must be a str; got {watermark_group!r}")
@@ -225,13 +237,13 @@ class WatermarkStrategy:
 
     @property
     def generates_watermarks(self) -> bool:
-        """Whether there will ever be a watermark before the end of the input: False for `no_watermarks()`."""
+        """Whether the strategy generates watermarks before the end of the input: False for `no_watermarks()`."""
         return self.generator_supplier is not NoWatermarksGenerator
 
     def create_generator(self) -> WatermarkGenerator:
-        """Make a generator, for one split.
+        """Make a generator for one split.
 
-        Raises InvalidArgumentError if the user's supplier returns something else.
+        Raises InvalidArgumentError if the user's supplier does not return a WatermarkGenerator.
         """
         generator = self.generator_supplier()
         if not isinstance(generator, WatermarkGenerator):
@@ -242,7 +254,7 @@ class WatermarkStrategy:
 
 
 class AssignerWithPeriodicWatermarksWrapper:
-    """Stands for a Java object in PyFlink; there is none here."""
+    """Refused: in PyFlink it wraps a Java object, which flinkish does not have."""
 
     def __init__(self, *_: Any) -> None:
         raise UnsupportedError(

@@ -1,7 +1,7 @@
-"""The seam between checkpoints and where their files are: what a form of storage fulfils.
+"""The interface between checkpoints and the storage of their files, which every kind of storage implements.
 
-All work on files of a checkpoint table goes through a `CheckpointFiles`, which stands for one root: the folder of the table.
-Driver and tasks name a root by a reference; `schemes.py` decides by it which form opens it.
+All access to the files of a checkpoint table goes through a `CheckpointFiles` for one root, the folder of the table. Driver and
+tasks name a root by a reference; `schemes.py` chooses the storage by the reference's scheme.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import IO, Any, Protocol
 
 
 class StoreReference(PurePosixPath):
-    """A root that is no folder of this machine: `scheme://...`. A root that is one is a `pathlib.Path`.
+    """A root `scheme://...` outside of the file system; a root in the file system is a `pathlib.Path`.
 
     >>> str(StoreReference("memory://a") / "state"), StoreReference("memory://a/state").name
     ('memory://a/state', 'state')
@@ -24,17 +24,17 @@ class StoreReference(PurePosixPath):
 
     @property
     def scheme(self) -> str:
-        """Its first part, without the colon."""
+        """The first part of the reference, without the colon."""
         return self.parts[0].removesuffix(":")
 
 
 class NewFile(Protocol):
-    """A file that is being written. A context manager: it is closed at the end."""
+    """A file that is being written; a context manager that closes it."""
 
     def write(self, data: Any, /) -> int: ...
 
     def sync(self) -> None:
-        """Make what was written outlast a crash of the machine."""
+        """Sync the written data, so that it survives a crash of the machine."""
         ...
 
     def close(self) -> None: ...
@@ -49,30 +49,30 @@ class NewFile(Protocol):
 class CheckpointFiles(Protocol):
     """The files below one root. Paths (`inside`) are plain and relative to it, "" is the root itself.
 
-    Whoever can write to the storage is not trusted: nothing outside of the root is ever read, written or removed, whatever stands
-    in it. All operations raise OSError, FileNotFoundError and FileExistsError where they say so.
+    Other users with write access to the storage are not trusted: nothing outside of the root is ever read, written or removed,
+    whatever the storage contains. All operations raise OSError; FileNotFoundError and FileExistsError where they say so.
     """
 
     @property
     def root(self) -> PurePath:
-        """What the files are below of."""
+        """The root that contains the files."""
         ...
 
     @property
     def delta_options(self) -> Mapping[str, str]:
-        """What delta-rs must be told besides the root to reach the table's log, such as credentials: never shown to anybody."""
+        """Options that delta-rs needs, besides the root, to reach the table's log; they may hold secrets, so never show them."""
         ...
 
     def refuse_links(self, *inside: str) -> None:
-        """Raise CorruptCheckpointError if the root, what it is in, or one of some folders is not what its name says."""
+        """Raise CorruptCheckpointError if the root, the folder that contains it, or one of the folders `inside` is a link."""
         ...
 
     def is_folder(self, inside: str = "") -> bool:
-        """Return whether there is such a folder."""
+        """Return whether the folder exists."""
         ...
 
     def exists(self, inside: str) -> bool:
-        """Return whether there is a file or folder of that name."""
+        """Return whether a file or folder of this name exists."""
         ...
 
     def names(self, inside: str = "") -> list[str]:
@@ -80,11 +80,11 @@ class CheckpointFiles(Protocol):
         ...
 
     def files_below(self, inside: str) -> Iterator[str]:
-        """Yield the paths of all files in a folder and the folders in it."""
+        """Yield the paths of all files in a folder and its subfolders."""
         ...
 
     def size(self, inside: str) -> int:
-        """Return the bytes of an ordinary file."""
+        """Return the size of an ordinary file in bytes."""
         ...
 
     def read(self, inside: str, *, limit: int) -> bytes:
@@ -96,48 +96,51 @@ class CheckpointFiles(Protocol):
         ...
 
     def create(self, inside: str) -> NewFile:
-        """Make a new file and open it for writing; FileExistsError if its name is taken, also by a try at the same time.
+        """Make a new file and open it for writing; FileExistsError if its name is taken, even by a concurrent call.
 
-        Its folder must be there: FileNotFoundError.
+        Its folder must exist: FileNotFoundError.
         """
         ...
 
     def replace(self, inside: str, content: bytes, *, sync: bool, draft: str = "") -> None:
-        """Write a file in one step: readers see the old content or the new. `draft` goes into the name of a draft, if any."""
+        """Write a file in one step: readers see the old or the new content.
+
+        `draft` is part of the name of the temporary file, if there is one.
+        """
         ...
 
     def remove(self, inside: str) -> None:
-        """Remove a file; FileNotFoundError if it is gone."""
+        """Remove a file; FileNotFoundError if it does not exist."""
         ...
 
     def remove_empty_folders(self, inside: str) -> None:
-        """Remove a folder and those in it; OSError if one has a file. The root itself only if it is empty."""
+        """Remove a folder with its subfolders; OSError if one of them has a file. The root is removed only if it is empty."""
         ...
 
     def remove_all(self) -> None:
-        """Remove the root and all that is below it, as far as that is possible."""
+        """Remove the root and everything below it, as far as possible."""
         ...
 
     def rename(self, inside: str, to: str) -> None:
-        """Give a folder another name, in one step."""
+        """Rename a folder in one step."""
         ...
 
     def make_root(self, *, sync: bool) -> None:
-        """Make the root and what it is in, as far as they are missing."""
+        """Make the root and its missing parents."""
         ...
 
     def make_folder(self, inside: str) -> None:
-        """Make a folder, "" for the root itself; FileExistsError if its name is taken, FileNotFoundError without its parent."""
+        """Make a folder ("" = the root); FileExistsError if its name is taken, FileNotFoundError if its parent is missing."""
         ...
 
     def make_folders(self, inside: str) -> None:
-        """Make a folder and those that lead to it from the root, as far as they are missing."""
+        """Make a folder and its missing parents below the root."""
         ...
 
     def sync(self, inside: str = "") -> None:
-        """Make the content of a file, or the names in a folder, outlast a crash of the machine."""
+        """Sync the content of a file, or the names in a folder, so that they survive a crash of the machine."""
         ...
 
     def sync_log(self, synced: int) -> int:
-        """Make the entries of the table's Delta log after version `synced` outlast one; -1: all. Return the newest version."""
+        """Sync the entries of the table's Delta log after version `synced` (-1 = all), and return the newest version."""
         ...

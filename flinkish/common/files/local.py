@@ -1,4 +1,4 @@
-"""Files of checkpoints in a folder that this machine reaches. No link below it is followed; see safe_files.py."""
+"""Checkpoint files in a folder of the file system. No link below the folder is followed; see safe_files.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LocalFiles:
 
     @property
     def delta_options(self) -> Mapping[str, str]:
-        """None for a folder."""
+        """No options: delta-rs opens a folder by its path."""
         return {}
 
     def refuse_links(self, *inside: str) -> None:
@@ -100,7 +100,7 @@ class LocalFiles:
         sync(self._root / inside, follow_links=False)
 
     def sync_log(self, synced: int) -> int:
-        # Only the driver comes here; tasks need no deltalake, which takes 50 ms to import.
+        # Imported late: only the driver calls this, and deltalake takes 50 ms to import.
         from flinkish.common.delta_calls import sync_log
 
         if synced < 0:

@@ -1,6 +1,6 @@
-"""Files of checkpoints in the memory of this process: for tests, and for jobs whose checkpoints need not outlive it.
+"""Checkpoint files in the memory of this process: for tests, and for jobs whose checkpoints need not outlive the process.
 
-Only a job on the local engine has its tasks in the same process. What is kept stays until it is removed.
+Only jobs on the local engine can use it, as their tasks run in the same process. Files are kept until they are removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEME = "memory"
 
 
 class _Disk:
-    """All files and folders of the process, by their whole paths."""
+    """All files and folders of the process, by their full paths."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -26,7 +26,7 @@ class _Disk:
         self.folders: set[PurePath] = set()
 
     def below(self, folder: PurePath) -> list[PurePath]:
-        """Return the files and folders in a folder and in those in it."""
+        """Return the files and folders in a folder and its subfolders."""
         return [path for path in (*self.files, *self.folders) if folder in path.parents]
 
 
@@ -34,7 +34,7 @@ _DISK = _Disk()
 
 
 class _MemoryNewFile:
-    """See NewFile. What is written can be read when it is synced or closed."""
+    """See NewFile. Readers see the written data once it is synced or closed."""
 
     def __init__(self, path: PurePath) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class _MemoryNewFile:
 
     def sync(self) -> None:
         with _DISK.lock:
-            if self._path in _DISK.files:  # not removed meanwhile
+            if self._path in _DISK.files:  # the file was not removed in the meantime
                 _DISK.files[self._path] = self._buffer.getvalue()
 
     def close(self) -> None:
@@ -59,14 +59,14 @@ class _MemoryNewFile:
 
 
 class MemoryFiles:
-    """See CheckpointFiles. There are no links, and nothing is lost but with the process."""
+    """See CheckpointFiles. There are no links, and files are lost only when the process ends."""
 
     def __init__(self, root: PurePath) -> None:
         self._root = root
 
     @property
     def root(self) -> PurePath:
-        """What the names of the files begin with."""
+        """The root, with which the paths of all files begin."""
         return self._root
 
     def _path(self, inside: str) -> PurePath:
@@ -77,11 +77,11 @@ class MemoryFiles:
 
     @property
     def delta_options(self) -> Mapping[str, str]:
-        """None: delta-rs does not come here."""
+        """No options: delta-rs cannot read this storage."""
         return {}
 
     def refuse_links(self, *inside: str) -> None:
-        """There are none."""
+        """Do nothing: there are no links."""
 
     def is_folder(self, inside: str = "") -> bool:
         return self._path(inside) in _DISK.folders
@@ -200,8 +200,8 @@ class MemoryFiles:
             _DISK.folders.update(each for each in (path, *path.parents) if self._root in each.parents)
 
     def sync(self, inside: str = "") -> None:
-        """Memory is never synced."""
+        """Do nothing: memory is never synced."""
 
     def sync_log(self, synced: int) -> int:
-        """Memory is never synced."""
+        """Do nothing: memory is never synced."""
         return synced
