@@ -1,12 +1,12 @@
-"""How many records an epoch may read, so that it takes about the time it should.
+"""Limits the number of records that an epoch reads, so that epochs take about their target duration.
 
-Pure logic on what the last epochs took. The goal is `execution.epoch.target-duration`: shorter epochs pay the fixed cost of an
-epoch (on Spark about 0.2 s) too often, longer ones make timers, checkpoints and cancel wait.
+Pure logic on the measured costs of the last epochs. The goal is `execution.epoch.target-duration`: shorter epochs pay the fixed
+cost of an epoch (on Spark about 0.2 s) too often, longer ones delay timers, checkpoints and cancellation.
 
-The model: an epoch takes `fixed + marginal * records`. Fixed are the engine's own work, levels, part files and, where every
-epoch has one, the snapshot. What the fixed part leaves of the target is for records. Where it takes more than half of the target,
-records get as much time as it takes: an epoch is longer than its target then, but at least half of it is work. Without that rule
-the credit sinks, as fewer records make the fixed part no shorter.
+The model: an epoch takes `fixed + marginal * records`. The fixed cost contains the engine's own work, the levels, part files and,
+if every epoch has one, the snapshot. Records get the part of the target that the fixed cost leaves. If the fixed cost exceeds
+half of the target, records get as much time as the fixed cost: then the epoch exceeds its target, but at least half of it is
+useful work. Without that rule the credit would sink further and further, because fewer records do not reduce the fixed cost.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-#: Before anything was measured: small enough that even 50 us a record take half a second only.
+#: The credit before the first measurement: small enough that even records of 50 us each take only half a second.
 _INITIAL_CREDIT = 10_000
-#: However slow the user's functions are, an epoch reads a few records, or nothing would move.
+#: However slow the user's functions are, an epoch reads a few records; otherwise the job would make no progress.
 _LEAST_CREDIT = 16
-#: One epoch's figures are noisy (garbage collection, a first call): the credit grows and shrinks in steps.
+#: Maximum factor by which the credit changes after one epoch, because single epochs are noisy (garbage collection, a first call).
 _STEP = 4
-#: The same for growing when an epoch takes half of its target or more: a model that is wrong is found out after one step.
+#: Maximum factor of growth after an epoch that took half of its target or more: one small step shows whether the model is wrong.
 _SMALL_STEP = 2
-#: Epochs that are looked at. In simulations (tests/unit/jobmaster/test_admission.py has them) 8 followed noise, 24 were slow to
-#: follow costs that change.
+#: Number of epochs that the model is fitted to. In simulations (see tests/unit/jobmaster/test_admission.py), 8 epochs followed
+#: noise, and 24 adapted slowly to changed costs.
 _REMEMBERED = 12
-#: Epochs without a snapshot that are enough to leave those with one out.
+#: With at least this many ordinary epochs, the model ignores special ones, such as those with a snapshot.
 _ENOUGH = 3
-#: Two epochs tell the marginal cost if their numbers of records are this far apart, as a share of the larger one.
+#: Least difference between the numbers of records of two epochs, as a share of the larger, for estimating the marginal cost.
 _APART = 0.2
-#: How much less a pair of epochs counts for each epoch that came since.
+#: Factor by which the weight of a pair of epochs decreases with each epoch after it.
 _FADING = 0.8
-#: How many times what the model says two epochs in a row must take, or fall short of, to show that costs have changed.
+#: Two epochs in a row that take longer or shorter than predicted by more than this factor show that costs have changed.
 _SURPRISE = 2.0
-#: Epochs that the model goes by as long as all had about as many records.
+#: Number of latest epochs that the model uses as long as all epochs had about the same number of records.
 _LATEST = 5
-#: How much of the fixed cost found before is believed in an epoch that does not confirm it.
+#: Factor by which an earlier estimate of the fixed cost decreases with each epoch that cannot confirm it.
 _TRUST = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionSettings:
-    """`target_duration` in milliseconds; `max_records` bounds what a source subtask reads, `max_bytes` what a slot sends on."""
+    """The limits of an epoch: duration in milliseconds, records read by one source subtask, bytes sent on by one slot."""
 
     target_duration: int
     max_records: int
@@ -52,17 +52,18 @@ class AdmissionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCost:
-    """What an epoch took.
+    """The measured cost of an epoch.
 
-    `records` is the most that one source subtask read, `busy_ms` that of the busiest slot over all levels, `elapsed_ms` the time
-    from command to reports: the difference is the engine's own. `bytes` is the most that one slot sent on at one level.
+    `records` is the maximum that one source subtask read. `busy_ms` is the time that the busiest slot worked, over all levels;
+    `elapsed_ms` is the time from the command to the last report, so the difference is the engine's own time. `bytes` is the
+    maximum that one slot sent on at one level.
     """
 
     records: int
     busy_ms: float
     elapsed_ms: float
     bytes: int = 0
-    #: It did something that not every epoch does: took a snapshot, or was the first of an attempt.
+    #: Whether the epoch did more than ordinary ones: it took a snapshot, or was the first of an attempt.
     special: bool = False
 
 
@@ -70,7 +71,7 @@ class EpochCost:
 class _Model:
     fixed_ms: float
     marginal_ms: float
-    #: Special epochs are so frequent that the model is of them too.
+    #: Whether the model includes special epochs, because there are too few others.
     of_all: bool
 
     def predict(self, records: int) -> float:
@@ -89,18 +90,18 @@ class Admission:
         self._surprise = 0
 
     def observe(self, cost: EpochCost) -> None:
-        """Take in what an epoch took, and set the credit of the next one."""
+        """Record the cost of an epoch, and set the credit of the next one."""
         self._notice_change(cost)
         self._seen.append(cost)
         if cost.records == 0:
             return
         self._model = model = self._fit()
-        # Sources stop by themselves when their own slot has sent enough; a slot further down may send many times that.
+        # Sources stop by themselves when their own slot has sent enough, but a slot at a later level may send many times as much.
         by_bytes = cost.records * self._settings.max_bytes // max(1, cost.bytes)
         self.credit = max(1, min(self._by_time(cost, model), by_bytes))
 
     def _notice_change(self, cost: EpochCost) -> None:
-        """Forget how it was when two epochs in a row were far off to the same side; a single one is noise."""
+        """Discard earlier measurements if two epochs in a row deviate far in the same direction; a single deviation is noise."""
         if self._model is None or (cost.special and not self._model.of_all):
             return
         expected = self._model.predict(cost.records)
@@ -124,8 +125,8 @@ class Admission:
             marginal = max(0.0, _weighted_median(slopes))
             fixed = median(cost.elapsed_ms - marginal * cost.records for cost in costs)
             return _Model(max(0.0, min(fixed, shortest)), marginal, of_all)
-        # All had about as many records: fixed is what it was found to be before, at least the engine's own time. It is trusted
-        # less with each epoch, until the credit has moved far enough to find it out again.
+        # All epochs had about the same number of records: keep the earlier estimate of the fixed cost, but at least the engine's
+        # own time. The estimate decreases with each epoch, until the credit has changed enough to measure the fixed cost again.
         before = 0.0 if self._model is None else min(_TRUST * self._model.fixed_ms, shortest)
         fixed = max(before, median(max(0.0, cost.elapsed_ms - cost.busy_ms) for cost in latest))
         return _Model(fixed, max(0.0, median((cost.elapsed_ms - fixed) / cost.records for cost in latest)), of_all)
@@ -133,7 +134,7 @@ class Admission:
     def _by_time(self, cost: EpochCost, model: _Model) -> int:
         settings, credit = self._settings, self.credit
         if cost.records < credit // 2 and cost.elapsed_ms <= settings.target_duration:
-            # The sources had less to give than they might: what so few records took says little about many.
+            # The sources had fewer records than they were allowed to read, and the cost of few records says little about many.
             return credit
         budget = max(settings.target_duration - model.fixed_ms, model.fixed_ms)
         affordable = budget > model.marginal_ms * settings.max_records
@@ -144,7 +145,7 @@ class Admission:
 
 
 def _slopes(costs: Sequence[EpochCost]) -> list[tuple[float, float]]:
-    """Return the cost of a record by each pair of epochs that are apart, with the pair's weight (Theil-Sen estimator)."""
+    """Return the cost per record from each pair of clearly different epochs, with the pair's weight (Theil-Sen estimator)."""
     slopes = []
     for age, later in enumerate(reversed(costs)):
         for earlier in costs[: len(costs) - 1 - age]:

@@ -1,7 +1,7 @@
-"""Watermark alignment: sources of one group do not run ahead of the slowest of them by more than they allow.
+"""Watermark alignment: no source of a group runs ahead of the slowest one by more than its maximum drift.
 
-Every epoch ends with the watermarks of all readers on the driver, so the groups are compared after each one and the limits go out
-with the next command; within an epoch a reader stops by itself at its limit. Source: FLIP-182 (SourceCoordinator).
+After every epoch the driver has the watermarks of all readers. It computes the limits of each group and sends them with the next
+command; within an epoch a reader stops by itself at its limit. Source: FLIP-182 (SourceCoordinator).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class AlignmentGroups:
                 self._groups.setdefault(source.node.alignment.group, []).append(source)
 
     def update(self) -> None:
-        """Tell each source how far it may go: by its drift further than the least watermark of its group.
+        """Set the limit of each source: the least watermark of its group plus the source's maximum drift.
 
-        Readers that are idle, have ended, have nothing to read or no watermark yet do not count; as long as that goes for all of
-        a group there is no limit.
+        Readers that are idle, have ended, have nothing to read or have no watermark yet are ignored. If this applies to all
+        readers of a group, there is no limit.
         """
         for sources in self._groups.values():
             least = min((watermark for source in sources for watermark in source.watermarks()), default=None)

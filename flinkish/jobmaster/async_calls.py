@@ -1,4 +1,4 @@
-"""Runs what sources do in the background: `call_async` of enumerators, and waiting for driver-side readers."""
+"""Runs the background work of sources: `call_async` of enumerators, and waiting for driver-side readers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Handler = Callable[[Any, BaseException | None], None]
 
 
 class AsyncCalls:
-    """One daemon thread that does work when it is due and posts what came out to the coordinator's thread.
+    """A daemon thread that runs work when it is due and posts the results to the coordinator's thread.
 
-    The thread is only made when there is something to do. Work of one source waits for other work of it, as in Flink, where the
-    enumerator's worker is a single thread too.
+    The thread is created when the first work arrives. The work of one source runs one piece after the other, as in Flink, where
+    the enumerator's worker is also a single thread.
     """
 
     def __init__(self, name: str, clock: Clock, post: Post) -> None:
@@ -35,7 +35,7 @@ class AsyncCalls:
         self._closed = False
 
     def call(self, work: Callable[[], Any], handler: Handler, initial_delay: int = 0, period: int | None = None) -> None:
-        """Run `work` after a delay in milliseconds, with a period again and again; `handler` gets result or error."""
+        """Run `work` after a delay, then repeatedly if there is a period (both in ms); `handler` gets each result or error."""
         with self._condition:
             if self._closed:
                 return
@@ -47,7 +47,7 @@ class AsyncCalls:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Start nothing any more; what is running is not waited for, and its result is dropped."""
+        """Start no more work; does not wait for running work, whose result is dropped."""
         with self._condition:
             self._closed = True
             self._due.clear()
@@ -65,14 +65,14 @@ class AsyncCalls:
             result, error = None, None
             try:
                 result = work()
-            # Also SystemExit: the handler must learn of it, and the thread go on.
+            # SystemExit is caught, too: the handler must learn of it, and the thread must continue.
             except BaseException as raised:
                 error = raised
             with self._condition:
                 if self._closed:
                     return
                 if period is not None:
-                    # At a fixed rate, but what was missed because the work took long is not made up for.
+                    # At a fixed rate, but calls that were missed because the work took long are skipped.
                     again = max(due + max(1, period), self._clock.monotonic())
                     heapq.heappush(self._due, (again, next(self._order), work, handler, period))
             self._post(_bound(handler, result, error))

@@ -1,8 +1,8 @@
-"""One attempt to run a job, as the engine sees it: says what each epoch does and takes in what came out.
+"""One attempt to run a job, as the engine sees it: commands each epoch and processes its reports.
 
-The decisions are elsewhere (epoch_decider, admission, request_decider of the coordinator); this is the shell that collects facts
-for them and carries out what they say. Nothing it does raises into the engine: an error becomes the attempt's outcome, also one
-that would end a program, such as sys.exit() in a source's enumerator.
+The decisions are made elsewhere (epoch_decider, admission, the coordinator's request_decider); this module collects the facts for
+them and carries them out. It never raises into the engine: every error becomes the attempt's outcome, even one that would end a
+program, such as sys.exit() in a source's enumerator.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ from flinkish.runtime.protocol import EpochCommand, EpochReport, ReaderCommand, 
 
 _log = logging.getLogger("flinkish.jobmaster")
 
-#: Longest time between two questions to readers that have nothing.
+#: Longest time between two polls of readers that had no records.
 _LONGEST_POLL_MS = 1_000
-#: Pause before the last checkpoint of a job whose input has ended is tried again.
+#: Pause before the final checkpoint of a job whose input has ended is retried.
 _FINAL_RETRY_MS = 1_000
-#: Name in CoordinatorState.extra of what sinks of a job without checkpoints have prepared at the end of their input.
+#: Key in CoordinatorState.extra of the committables that sinks of a job without checkpoints prepared at the end of their input.
 _PREPARED = "prepared_at_end_of_input"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The input has ended, or the job was stopped with a savepoint; all is committed."""
+    """The input has ended, or the job was stopped with a savepoint; everything is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +103,12 @@ class Attempt:
         delivery: Delivery,
         checkpoints: JobCheckpoints,
     ) -> None:
-        """Make one; the arguments behind `restored` live as long as the job."""
+        """Create an attempt; the arguments after `restored` live as long as the job."""
         self.number = number
         self.attempt_id = attempt_id
         self.outcome: Outcome | None = None
         self.epochs_begun = 0
-        #: Whether the tasks run: the first epoch is through.
+        #: Whether the tasks run: the first epoch has been completed.
         self.running = False
         self._setup = setup
         self._restored = restored
@@ -141,7 +141,7 @@ class Attempt:
         self._command: EpochCommand | None = None
         self._trigger: Trigger | None = None
         self._completed: StoredCheckpoint | None = None
-        #: The savepoint with which the job was to stop could not be written, after its checkpoint was completed.
+        #: Whether the job was to stop with a savepoint that could not be written after its checkpoint was completed.
         self._stop_failed = False
         self._began = 0
         self._ended = clock.monotonic()
@@ -149,22 +149,22 @@ class Attempt:
         self._poll_delay = setup.poll_interval
         self._carry_over: dict[int, bytes] = {}
         self._next_timer: int | None = None
-        #: Tasks of a batch have records that they held back.
+        #: Whether tasks of a batch job have records left that they held back.
         self._held = False
         self._finished: set[Subtask] = set()
         self._final_due: int | None = None
-        #: All is done but that functions learn of the last checkpoint and are closed.
+        #: Whether only the farewell epoch is left, in which functions are notified of the last checkpoint and closed.
         self._farewell = False
         self._listens = program_parts.listens_to_checkpoints(job_graph)
-        #: Something in the tasks has a close() of its own.
+        #: Whether an object in the tasks has its own close().
         self._closes = False
-        #: Prepared by sinks of a job without checkpoints.
+        #: Committables that sinks of a job without checkpoints have prepared.
         self._prepared: list[Committable] = []
 
     # -- life ----------------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Commit again what the restored checkpoint holds, and start the sources; errors become the outcome."""
+        """Commit the restored checkpoint's committables again, and start the sources; errors become the outcome."""
         restored = self._restored
         try:
             if restored is not None:
@@ -189,7 +189,7 @@ class Attempt:
                 return
 
     def _without_untrusted(self, restored: StoredCheckpoint) -> Manifest:
-        """Return the manifest without what sinks were about to commit, if another key signed it; says so in one line."""
+        """Return the manifest; if another key signed it, its committables are removed, which is logged in one line."""
         manifest = restored.manifest
         if restored.trusted:
             return manifest
@@ -204,7 +204,7 @@ class Attempt:
         return replace(manifest, committables=())
 
     def close(self) -> None:
-        """Release what the attempt holds on the driver; errors are logged."""
+        """Release the attempt's resources on the driver; errors are logged."""
         self._bell.drop_posted()
         for source in self._sources.values():
             if (error := raised_by(source.close)) is not None:
@@ -213,7 +213,7 @@ class Attempt:
             _log.warning("Closing a committer failed.", exc_info=error)
 
     def fail(self, failure: JobFailure) -> None:
-        """End the attempt with a failure; the first outcome stays."""
+        """End the attempt with a failure, unless it already has an outcome."""
         if self.outcome is None:
             self.outcome = Failed(failure=failure)
             if failure.vertex is not None and failure.subtask is not None:
@@ -221,7 +221,7 @@ class Attempt:
         self._bell.ring()
 
     def cancel(self) -> None:
-        """End the attempt because the job is to end; from any thread."""
+        """End the attempt because the job is to end; may be called from any thread."""
         if self.outcome is None:
             self.outcome = Cancelled()
         self._bell.ring()
@@ -229,7 +229,7 @@ class Attempt:
     # -- EpochLoop -----------------------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> EpochCommand | None:
-        """Block until there is something to do and return it; None: the attempt is over."""
+        """Block until there is an epoch to run and return its command; None = the attempt is over."""
         try:
             return self._begin()
         except Unwinding:
@@ -239,9 +239,9 @@ class Attempt:
             return None
 
     def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
-        """Take the reports of the epoch begun last."""
+        """Process the reports of the epoch begun last."""
         if self.outcome is not None:
-            return  # what a cancelled epoch did is not to be seen
+            return  # results of a cancelled epoch must not become visible
         if (error := raised_by(self._finish, reports)) is not None:
             self.fail(failures.from_error(error, "the driver"))
 
@@ -365,8 +365,8 @@ class Attempt:
                     _log.warning("Operator %r failed as well:\n%s", report.failure.operator_name, text)
             failure = self._describe(failed.failure)
             if failed.failure.in_close and self._completed is not None:
-                # The next attempt would start from the checkpoint that holds everything, close functions that did nothing, and
-                # hide the error.
+                # The next attempt would start from the complete checkpoint, close functions that did nothing, and so hide the
+                # error.
                 failure = replace(failure, recoverable=False, why_final="its last checkpoint is complete, only close() failed")
             self.fail(failure)
             return
@@ -397,7 +397,7 @@ class Attempt:
         return failures.from_task(failure, self._setup.plan.job_graph.vertices[failure.vertex].parallelism)
 
     def _check_complete(self, command: EpochCommand, reports: Sequence[EpochReport]) -> None:
-        """Spark's own check of state commits is off (it breaks a clean stop), so this is the only one."""
+        """Raise if a report is missing; this is the only check, as Spark's own (of state commits) is off for a clean stop."""
         got = {(report.level, report.slot) for report in reports if report.epoch == command.epoch}
         if got != self._expected or len(reports) != len(self._expected):
             raise EngineError(
@@ -409,7 +409,7 @@ class Attempt:
                 _check_versions(report)
 
     def _take_reports(self, reports: Sequence[EpochReport]) -> tuple[int, int]:
-        """Take over positions, carry-over and timers; return how many records were read, in all and at most by one reader."""
+        """Store positions, carry-over and timers; return the numbers of records read in total and by the busiest reader."""
         total = most = 0
         for report in reports:
             if report.carry_over is not None:
@@ -439,7 +439,7 @@ class Attempt:
     def _take_checkpoint_parts(self, reports: Sequence[EpochReport]) -> None:
         coordinator, trigger = self._checkpoints.coordinator, self._trigger
         self._completed = None
-        # What took longer than its timeout does not count, even if it got there in the end.
+        # A checkpoint that took longer than its timeout is aborted, even if all of its parts have arrived.
         coordinator.expire_overdue()
         for report in reports:
             for decline in report.declines:
@@ -487,10 +487,10 @@ class Attempt:
         )
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
-        """Make visible what the checkpoint covers; called by the coordinator with the last acknowledgement."""
+        """Make results visible that the checkpoint covers; the coordinator calls this with the last acknowledgement."""
         assert self._committers is not None
         manifest = checkpoint.manifest
-        # First the results: whatever fails below, the job goes on from this checkpoint and does not compute them again.
+        # First the results: whatever fails below, the job resumes from this checkpoint and does not compute them again.
         self._results.commit(manifest.checkpoint_id)
         self._committers.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
         for source in self._sources.values():
@@ -501,7 +501,7 @@ class Attempt:
         self._completed = checkpoint
 
     def stop_failed(self) -> bool:
-        """Do not end with the checkpoint that was just completed, unless all input has; returns whether it has, or was ended."""
+        """Continue after the checkpoint that was just completed, unless the input has ended; return whether it has ended."""
         self._stop_failed = True
         drained = self._trigger is not None and self._trigger.drain
         return drained or len(self._finished) == len(self._subtasks)
@@ -513,13 +513,13 @@ class Attempt:
                 return
 
     def _end_if_done(self) -> None:
-        """Finish if the last epoch's checkpoint was to end the job, or if all input has ended and everything is committed."""
+        """Finish if the job was to end with the last epoch's checkpoint, or all input has ended and everything is committed."""
         ended = len(self._finished) == len(self._subtasks)
         kind = None if self._completed is None else self._completed.manifest.kind
         stops = kind is CheckpointKind.STOP_SAVEPOINT and not self._stop_failed
         self._stop_failed = False
         if stops or (ended and kind is not None):
-            # A checkpoint of the epoch in which the last input ended has its barrier behind that end: it is the last one.
+            # The barrier of a checkpoint in the epoch in which the last input ended follows that end, so it is the final one.
             self._say_farewell(self._listens or self._closes)
         elif ended and not self._setup.checkpointing:
             self._say_farewell(self._closes)
@@ -527,7 +527,7 @@ class Attempt:
             self._final_due = self._clock.monotonic()
 
     def _say_farewell(self, needed: bool) -> None:
-        """End with one more epoch in which tasks close, if there is something to call: on Spark it takes 0.2 s."""
+        """End the job; if needed, first run one more epoch in which functions are notified and closed (0.2 s on Spark)."""
         if needed:
             self._farewell = True
         else:
@@ -547,17 +547,17 @@ class Attempt:
             self.outcome = Finished()
 
     def _commit_prepared(self) -> None:
-        """Commit at the end of the input of a job without checkpoints."""
+        """Commit everything at the end of the input of a job without checkpoints."""
         assert self._committers is not None
         faults.reach(faults.Point.SINKS_TO_COMMIT)
-        # A savepoint in passing had writers prepare what was before it; there is no checkpoint that would have committed that.
+        # For a savepoint during the run, writers prepared committables that no checkpoint has committed.
         prepared = [*self._checkpoints.coordinator.uncommitted(), *self._prepared]
         self._committers.commit(END_OF_INPUT_CHECKPOINT, prepared, self._setup.job_id, self._setup.lineage)
         faults.reach(faults.Point.SINKS_COMMITTED)
 
 
 def _check_versions(report: EpochReport) -> None:
-    """Refuse slot hosts that run something else than the driver: what they exchange is pickled."""
+    """Raise if a slot host's versions differ from the driver's, because they exchange pickled objects."""
     minor = ".".join(platform.python_version().split(".")[:2])
     for name, ours in (("python", minor), ("flinkish", flinkish.__version__), ("cloudpickle", metadata.version("cloudpickle"))):
         theirs = report.process.get(name)

@@ -1,4 +1,4 @@
-"""What the JobMaster's thread waits on, and how others reach it."""
+"""The condition that the JobMaster's thread waits for, and by which other threads wake it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from flinkish.common.clock import Clock
 
 
 class Bell:
-    """A condition that cannot be missed: a ring between looking and waiting ends the wait at once.
+    """A condition whose signals are never missed: a ring between the check and the wait ends the wait at once.
 
-    Use: `since = bell.rings`, look at everything, then `bell.wait(since, timeout)`.
+    Use: read `since = bell.rings`, check everything, then call `bell.wait(since, timeout)`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -27,32 +27,32 @@ class Bell:
             return self._rings
 
     def ring(self) -> None:
-        """Have the JobMaster look again; from any thread."""
+        """Make the JobMaster check again; may be called from any thread."""
         with self._condition:
             self._rings += 1
             self._condition.notify_all()
 
     def post(self, call: Callable[[], None]) -> None:
-        """Have something called in the JobMaster's thread; from any thread."""
+        """Have `call` called in the JobMaster's thread; may be called from any thread."""
         with self._condition:
             self._posted.append(call)
             self._rings += 1
             self._condition.notify_all()
 
     def take_posted(self) -> list[Callable[[], None]]:
-        """Return, once, what is to be called."""
+        """Return the posted calls, and forget them."""
         with self._condition:
             posted = list(self._posted)
             self._posted.clear()
             return posted
 
     def drop_posted(self) -> None:
-        """Forget what was posted by an attempt that has ended."""
+        """Drop the calls that were posted by an attempt that has ended."""
         with self._condition:
             self._posted.clear()
 
     def wait(self, since: int, timeout: int | None) -> None:
-        """Wait for a ring after `since`, for at most `timeout` milliseconds (None: without limit)."""
+        """Wait for a ring after `since`, for at most `timeout` milliseconds (None = no limit)."""
         with self._condition:
             if self._rings == since:
                 self._clock.wait(self._condition, timeout)

@@ -1,7 +1,7 @@
-"""The checkpoints of one job, over all its attempts: storage, coordinator, what people ask for, what stays at the end.
+"""The checkpoints of one job over all its attempts: storage, coordinator, clients' requests, and clean-up at the end.
 
-The only place that knows whether there is a coordinator yet. A job that takes checkpoints has one from the start; others get one
-when the first savepoint is asked for, and `NoCoordinator` stands in its place until then.
+Only this module knows whether there is a coordinator yet. A job that takes checkpoints has one from the start. Other jobs get one
+when the first savepoint is requested, and have a `NoCoordinator` until then.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from flinkish.runtime.protocol import Acknowledgement, Decline
 
 _log = logging.getLogger("flinkish.jobmaster")
 
-#: How often a job that another driver process could take over looks whether one has: the loser is to be gone within 10 s.
+#: How often a job checks whether another driver process has taken it over; if so, it must be gone within 10 s.
 _GENERATION_CHECK_MS = 3_000
 
 
 class CheckpointedAttempt(Protocol):
-    """The running attempt, as the job's checkpoints see it. Called in the JobMaster's thread, but for `fail`."""
+    """The running attempt, as the job's checkpoints see it. All methods except `fail` are called in the JobMaster's thread."""
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
-        """Make visible what the checkpoint covers. What it raises fails the attempt; the checkpoint stays completed."""
+        """Make results visible that the checkpoint covers. If it raises, the attempt fails but the checkpoint stays completed."""
         ...
 
     def stop_failed(self) -> bool:
-        """Do not end with the checkpoint that was just completed, unless all input has; return whether it has."""
+        """Continue after the checkpoint that was just completed, unless the input has ended; return whether it has ended."""
         ...
 
     def fail(self, failure: JobFailure) -> None:
@@ -55,7 +55,7 @@ class CheckpointedAttempt(Protocol):
 
 
 class NoCoordinator:
-    """The coordinator of a job of which no checkpoint or savepoint was asked for: nothing is due, in progress or completed."""
+    """The coordinator of a job without any requested checkpoint or savepoint: nothing is due, in progress or completed."""
 
     def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
         """Do nothing: nothing is triggered."""
@@ -79,7 +79,7 @@ class NoCoordinator:
         return ()
 
     def check_generation(self) -> None:
-        """Do nothing: without a storage nobody can take over the job."""
+        """Do nothing: without a storage no other process can take over the job."""
 
     def take_notifications(self) -> Notifications:
         return Notifications((), ())
@@ -108,7 +108,7 @@ class NoCoordinator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Savepoint:
-    """A savepoint that was asked for; with `stop` the job is to end with it."""
+    """A requested savepoint; with `stop` the job ends with it."""
 
     directory: str | None
     stop: bool
@@ -118,7 +118,7 @@ class _Savepoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Checkpoint:
-    """A checkpoint that was asked for."""
+    """A requested checkpoint."""
 
     future: CompletableFuture[CheckpointId]
 
@@ -133,11 +133,11 @@ class _Running:
 
 
 class JobCheckpoints:
-    """Owns a job's checkpoints. Requests and figures may be asked for by any thread; all else is for the JobMaster's thread.
+    """Owns a job's checkpoints. Any thread may make requests and ask for figures; all else is for the JobMaster's thread.
 
-    `storage` is the claimed storage of a job that takes checkpoints. For others `open_storage` makes it if a savepoint is asked
-    for; None = no savepoints. `restored` is what the job was started from, and `retire` is called before the checkpoints of a job
-    that has ended for good are deleted.
+    `storage` is the claimed storage of a job that takes checkpoints. For other jobs, `open_storage` opens one when a savepoint is
+    requested; None = no savepoints. `restored` is the checkpoint that the job was started from. `retire` is called before the
+    checkpoints of a job that has ended for good are deleted.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class JobCheckpoints:
         retire: Callable[[], None] | None = None,
         restored: StoredCheckpoint | None = None,
     ) -> None:
-        #: What the job was started from.
+        #: The checkpoint that the job was started from.
         self.initial = restored
         self.storage = storage
         self._setup = setup
@@ -171,28 +171,28 @@ class JobCheckpoints:
         self._requests: deque[_Savepoint | _Checkpoint] = deque()
         #: Why requests are refused.
         self._closed: str | None = None
-        #: Stops that wait for the job to end, with the paths of their savepoints.
+        #: Stop requests that wait for the end of the job, with the paths of their savepoints.
         self._stops: list[tuple[CompletableFuture[str], str]] = []
-        #: What a savepoint was to hold and could not be copied.
+        #: Whether to keep the last checkpoint because it could not be copied to its savepoint.
         self._keep = False
 
     @property
     def coordinator(self) -> CheckpointCoordinator | NoCoordinator:
-        """The coordinator of this moment; any thread."""
+        """The current coordinator; may be read from any thread."""
         return self._coordinator
 
     def figures(self) -> CheckpointFigures:
-        """Return figures of all checkpoints since this process took over the job; any thread."""
+        """Return figures of all checkpoints since this process took over the job; may be called from any thread."""
         return self._coordinator.figures()
 
-    # -- asked by any thread -------------------------------------------------------------------------------------------------
+    # -- called by any thread ------------------------------------------------------------------------------------------------
 
     def trigger_savepoint(
         self, directory: str | None = None, *, stop: bool = False, drain: bool = False
     ) -> CompletableFuture[str]:
-        """Ask for a savepoint; taken once the tasks run.
+        """Request a savepoint; it is taken when the tasks run.
 
-        The future gets its path; with `stop` only when the job has ended. It fails with CheckpointError if the savepoint or the
+        The future gets its path; with `stop`, only after the job has ended. It fails with CheckpointError if the savepoint or the
         job fails before.
         """
         future: CompletableFuture[str] = CompletableFuture()
@@ -202,10 +202,10 @@ class JobCheckpoints:
         return future
 
     def trigger_checkpoint(self) -> CompletableFuture[CheckpointId]:
-        """Ask for a checkpoint, without regard to the interval; taken once the tasks run.
+        """Request a checkpoint independently of the interval; it is taken when the tasks run.
 
         The future gets its id. It fails with CheckpointError if the checkpoint or the job fails before, and for a job that takes
-        no checkpoints: its sinks commit nothing before their end.
+        no checkpoints, because the sinks of such a job commit nothing before the end.
         """
         future: CompletableFuture[CheckpointId] = CompletableFuture()
         if not self._setup.checkpointing:
@@ -236,12 +236,12 @@ class JobCheckpoints:
     def begin_attempt(
         self, attempt: CheckpointedAttempt, subtasks: tuple[Subtask, ...], *, restored: CheckpointId | None
     ) -> None:
-        """Begin to take checkpoints of an attempt whose tasks run, as soon as there is a coordinator."""
+        """Begin to take checkpoints of an attempt whose tasks run; if there is no coordinator yet, as soon as there is one."""
         self._running = _Running(attempt=attempt, subtasks=subtasks, restored=restored)
         self._begin_taking(self._coordinator)
 
     def serve_requests(self) -> None:
-        """Hand requests to the coordinator; to be called between epochs, while the tasks run."""
+        """Pass requests to the coordinator; to be called between epochs, while the tasks run."""
         while True:
             with self._lock:
                 if not self._requests:
@@ -253,7 +253,7 @@ class JobCheckpoints:
                 request.future.set_exception(error)
 
     def look(self) -> None:
-        """Abort what is overdue, and find out whether another driver has taken over the job: `fail_job` then."""
+        """Abort overdue checkpoints, and check whether another driver has taken over the job; if so, call `fail_job`."""
         self._coordinator.expire_overdue()
         now = self._clock.monotonic()
         if self._generation_due is not None and self._generation_due <= now:
@@ -262,31 +262,31 @@ class JobCheckpoints:
 
     @property
     def next_look(self) -> int | None:
-        """When to call `look` because of another driver, in monotonic milliseconds; None = no need."""
+        """Return when to call `look` to check for another driver, in monotonic milliseconds; None = never."""
         return self._generation_due
 
     # -- for the JobMaster ---------------------------------------------------------------------------------------------------
 
     def restore_point(self) -> StoredCheckpoint | None:
-        """Return what an attempt starts from: the last completed checkpoint of this job, else what the job was started from.
+        """Return the checkpoint that an attempt starts from: the job's last completed one, else the one the job was started from.
 
-        Raises what the storage raises.
+        Raises the errors of the storage.
         """
         return self._coordinator.latest() or self.initial
 
     def end_attempt(self, reason: FailureReason) -> None:
-        """Abort what is in progress: the tasks do not run any more."""
+        """Abort checkpoints in progress, because the tasks no longer run."""
         self._running = None
         self._generation_due = None
         self._coordinator.end_attempt(reason)
 
     @property
     def stopped_with(self) -> str | None:
-        """The path of the savepoint that the job was stopped with; None while it was not."""
+        """The path of the savepoint with which the job was stopped; None if it was not stopped."""
         return self._stops[0][1] if self._stops else None
 
     def end(self, end: JobEnd | None) -> None:
-        """End for good; deletes the job's checkpoints if its retention says so. None keeps them. Never raises."""
+        """End for good; deletes the job's checkpoints if the configured retention says so. None keeps them. Never raises."""
         if self.storage is None or end is None:
             return
         try:
@@ -297,7 +297,7 @@ class JobCheckpoints:
             _log.warning("The checkpoints of job %s could not be deleted.", self._setup.job_id, exc_info=True)
 
     def refuse_waiting(self) -> None:
-        """Refuse all requests, also those that nobody came to serve: the job has ended."""
+        """Refuse all requests, including waiting ones, because the job has ended."""
         with self._lock:
             self._closed = "the job has ended"
             waiting = list(self._requests)
@@ -306,7 +306,7 @@ class JobCheckpoints:
             request.future.set_exception(self._refusal("savepoint" if isinstance(request, _Savepoint) else "checkpoint"))
 
     def answer_stops(self, error: BaseException | None) -> None:
-        """Tell who asked for a stop that the job has ended; with an error, that it did so otherwise."""
+        """Complete the stop requests after the job has ended; with an error if the job did not end by its savepoint."""
         for future, path in self._stops:
             if error is None:
                 future.set_result(path)
@@ -320,15 +320,15 @@ class JobCheckpoints:
     # -- CoordinatorListener -------------------------------------------------------------------------------------------------
 
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
-        """Have the running attempt make visible what the checkpoint covers."""
+        """Have the running attempt make results visible that the checkpoint covers."""
         if self._running is not None:
             self._running.attempt.checkpoint_completed(checkpoint)
 
     def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
-        """Nothing to undo: tasks are told with the next command."""
+        """Do nothing: tasks learn of it with the next command."""
 
     def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
-        """Have the job go on, or, if its input was ended for the savepoint, end all the same, keeping its last checkpoint."""
+        """Let the job continue; if its input was ended for the savepoint, let it end anyway, and keep its last checkpoint."""
         if self._running is None or not self._running.attempt.stop_failed():
             return "the job goes on"
         self._keep = True
@@ -339,14 +339,14 @@ class JobCheckpoints:
         return f"its input was ended, so the job ends, with all its results; {rest}"
 
     def fail_job(self, error: CheckpointError) -> None:
-        """Fail the running attempt; a driver that was superseded ends for good."""
+        """Fail the running attempt; if another driver has taken over, the job ends for good in this process."""
         where = "another driver process" if isinstance(error, StaleGenerationError) else "checkpointing"
         running = self._running
         if running is not None:
             running.attempt.fail(failures.from_error(error, where))
 
     def wake_up(self) -> None:
-        """Have the JobMaster look at the coordinator again."""
+        """Make the JobMaster check the coordinator again."""
         self._bell.ring()
 
     # -- inside --------------------------------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ class JobCheckpoints:
             asked.add_done_callback(self._pass_on_path(request))
 
     def _opened(self) -> CheckpointCoordinator:
-        """Return the coordinator, made now if there was none. Raises CheckpointError where there can be none."""
+        """Return the coordinator; create it if there is none. Raises CheckpointError if the job cannot have one."""
         if not isinstance(self._coordinator, NoCoordinator):
             return self._coordinator
         if self._open_storage is None:
@@ -390,7 +390,7 @@ class JobCheckpoints:
         return coordinator
 
     def _pass_on_path(self, request: _Savepoint) -> Callable[[Future[StoredCheckpoint]], None]:
-        """Return what passes the coordinator's answer on to the client."""
+        """Return a callback that passes the coordinator's answer on to the client."""
 
         def answer(asked: Future[StoredCheckpoint]) -> None:
             error = asked.exception()

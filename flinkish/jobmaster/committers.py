@@ -1,4 +1,4 @@
-"""The second phase of two-phase commit: sinks make visible what a completed checkpoint holds."""
+"""The second phase of two-phase commit: sinks make the committables of a completed checkpoint visible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
 
-#: Name in CoordinatorState.extra of what committers keep, by operator.
+#: Key in CoordinatorState.extra of the committers' states, by operator.
 _STATES = "committers"
 
 
@@ -59,7 +59,7 @@ class _SinkCommitter:
 
 
 class Committers:
-    """The committers of all sinks of a job, made anew for each attempt."""
+    """The committers of all sinks of a job, created again for each attempt."""
 
     def __init__(self, nodes: Iterable[SinkNode], configuration: Configuration) -> None:
         self._committers: dict[OperatorUid, _SinkCommitter] = {}
@@ -69,10 +69,10 @@ class Committers:
                 self._committers[node.uid] = _SinkCommitter(node, committer)
 
     def restore(self, manifest: Manifest, lineage: LineageId, *, trusted: bool) -> None:
-        """Tell all sinks which checkpoint the attempt of a job in `lineage` starts from, and commit again what it holds.
+        """Tell all sinks which checkpoint the attempt of a job in `lineage` starts from, and commit its committables again.
 
-        What committers kept is given back to them only if our key signed it (`trusted`).
-        Raises ForeignCheckpointError if it does not fit a sink, and as `commit`.
+        Committers get their state back only if our key signed the checkpoint (`trusted`).
+        Raises ForeignCheckpointError if the checkpoint does not fit a sink, and the errors of `commit`.
         """
         kept = manifest.coordinator.extra.get(_STATES) if trusted else None
         states = {} if kept is None else msgspec.msgpack.decode(kept, type=dict[OperatorUid, bytes])
@@ -96,16 +96,16 @@ class Committers:
         self.commit(manifest.checkpoint_id, manifest.committables, manifest.job_id, manifest.lineage)
 
     def snapshot(self) -> dict[str, bytes]:
-        """Return what the sinks' committers keep for `restore`, to stand in CoordinatorState.extra."""
+        """Return the state of the sinks' committers, to be stored in CoordinatorState.extra for `restore`."""
         states = {uid: state for uid, sink in self._committers.items() if (state := sink.committer.snapshot_state()) is not None}
         return {_STATES: msgspec.msgpack.encode(states)} if states else {}
 
     def commit(self, checkpoint_id: int, committables: Sequence[Committable], job_id: str, lineage: LineageId) -> None:
-        """Commit what all sinks prepared for a checkpoint; `job_id` and `lineage` are those of the job that prepared it.
+        """Commit the committables of a checkpoint; `job_id` and `lineage` are those of the job that prepared them.
 
-        Every sink is called, also with nothing to commit. Raises SinkError, from the sink's own error; what other sinks have
-        committed then stays, and is committed again (to no effect) when the job has been restarted.
-        Raises ForeignCheckpointError for what is not the sink's.
+        Every sink is called, even if it has nothing to commit. Raises SinkError from the sink's own error; commits of other sinks
+        stay, and are repeated without effect after the job's restart.
+        Raises ForeignCheckpointError if a committable does not belong to the sink.
         """
         lost = {committable.operator_uid for committable in committables} - self._committers.keys()
         if lost:
@@ -125,6 +125,6 @@ class Committers:
                 ) from error
 
     def close(self) -> None:
-        """Close all, once; raises the first error, after all were closed."""
+        """Close all committers, once; raises the first error after all were closed."""
         sinks, self._committers = self._committers, {}
         close_all(sinks.values())

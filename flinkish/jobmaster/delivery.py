@@ -1,4 +1,4 @@
-"""What sinks send to the driver: printed lines, and the results of execute_and_collect."""
+"""Handles values that sinks send to the driver: printed lines, and the results of execute_and_collect."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from flinkish.runtime.protocol import DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")
 
-#: Takes what one subtask sent to a destination in one epoch; called in the job's thread.
+#: Takes the values that one subtask sent to a destination in one epoch; called in the job's thread.
 Taker = Callable[[DriverValues], None]
 
-#: Results that may wait for the client before the sources are held back; at 100 bytes each 10 MB.
+#: Maximum number of results that wait for the client before sources are held back; with 100 bytes each, they take 10 MB.
 _MOST_WAITING = 100_000
 
 
 class Results:
     """Results on their way to the client of execute_and_collect.
 
-    With checkpoints a value is handed out when a checkpoint that covers it is complete (or the job has finished), so that the
-    values that a restarted job computes again are not seen twice. Without, a value is handed out at once, and a restart that
-    would repeat values already handed out ends the iteration with an error instead.
+    With checkpoints, a value is handed out when a checkpoint that covers it is complete (or the job has finished), so that the
+    client never sees a value twice if a restarted job computes it again. Without checkpoints, a value is handed out at once, and
+    a restart that would repeat values ends the iteration with an error instead.
     """
 
     def __init__(self, *, checkpointed: bool) -> None:
@@ -53,18 +53,18 @@ class Results:
                 self._condition.notify_all()
 
     def mark(self, checkpoint_id: int) -> None:
-        """All values so far are covered by a checkpoint, if that completes."""
+        """Note that a checkpoint, if it completes, covers all values so far."""
         with self._condition:
             self._covered[checkpoint_id] = len(self._uncommitted)
 
     def commit(self, checkpoint_id: int) -> None:
-        """A checkpoint is complete: hand out what it covers."""
+        """Hand out the values that a completed checkpoint covers."""
         with self._condition:
             self._commit(self._covered.get(checkpoint_id, 0))
             self._covered = {later: count for later, count in self._covered.items() if later > checkpoint_id}
 
     def commit_all(self) -> None:
-        """The job has finished."""
+        """Hand out all values, because the job has finished."""
         with self._condition:
             self._commit(len(self._uncommitted))
 
@@ -75,21 +75,22 @@ class Results:
         self._condition.notify_all()
 
     def check_restart(self) -> None:
-        """Raise JobExecutionError if a restart would repeat values that have been handed out; else hand out none until then."""
+        """Raise JobExecutionError if a restart would repeat handed-out values; otherwise hand out nothing until the restart."""
         with self._condition:
             if self._checkpointed:
                 return
             if self._delivered_any:
                 raise JobExecutionError(
-                    "The job has to start anew, but some of its results have been handed out already and would come again",
-                    hint="enable checkpoints (env.enable_checkpointing) where a job with execute_and_collect may be restarted.",
+                    "The job has to start again from the beginning, but some of its results have been handed out already and "
+                    "would be repeated",
+                    hint="enable checkpoints (env.enable_checkpointing) if a job with execute_and_collect may be restarted.",
                 )
             self._ready.clear()
 
     def restart(self, checkpoint_id: int | None) -> None:
-        """The job goes back to a checkpoint (None: to its start): drop what is computed again.
+        """Drop values that will be computed again, because the job goes back to a checkpoint (None = to its start).
 
-        The checkpoint may be one that was not known to be complete: then what it covers is handed out now.
+        If the checkpoint was not known to be complete before, the values that it covers are handed out now.
         """
         if checkpoint_id is not None:
             self.commit(checkpoint_id)
@@ -99,13 +100,13 @@ class Results:
 
     @property
     def full(self) -> bool:
-        """Whether the sources have to wait until the client has taken some; `on_space` is called then."""
+        """Whether sources must wait until the client has taken some results; `on_space` is called when it has."""
         with self._condition:
             self._space_wanted = len(self._ready) >= _MOST_WAITING
             return self._space_wanted
 
     def end(self, error: BaseException | None) -> None:
-        """The job has ended; with an error the iteration raises it behind the last value."""
+        """End the iteration after the last value, because the job has ended; the iteration then raises the error, if any."""
         with self._condition:
             self._uncommitted.clear()
             self._ended = True
@@ -132,7 +133,7 @@ class Results:
 
 
 class Delivery:
-    """Sorts what came with the reports of an epoch to where it belongs; `takers` are those of further destinations, by name."""
+    """Passes the values in the reports of an epoch to their destinations; `takers` has further destinations by name."""
 
     def __init__(
         self, results: Results, print_lines: Callable[[tuple[str, ...]], None], takers: Mapping[str, Taker] | None = None
@@ -144,7 +145,7 @@ class Delivery:
         self._unknown: set[str] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
-        """Print and collect in the order of the slots, whatever the order of the reports."""
+        """Print and collect the values in the order of the slots, whatever the order of the reports."""
         for report in sorted(reports, key=lambda report: (report.level, report.slot)):
             for values in report.driver_values:
                 self._deliver(values)
@@ -164,4 +165,4 @@ class Delivery:
 
 
 class PrintError(FlinkishError, OSError):
-    """Standard output is gone, so that printed lines would be lost."""
+    """Standard output is closed, so printed lines would be lost."""

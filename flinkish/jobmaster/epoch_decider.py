@@ -1,7 +1,7 @@
-"""Whether to run an epoch now, wait, or end the attempt: a pure function of facts.
+"""Decides whether to run an epoch now, wait, or end the attempt: a pure function of facts.
 
-The JobMaster collects the facts, waits on its condition as long as this says, and looks again. Nothing is polled but readers that
-said they have nothing now.
+The JobMaster collects the facts, waits on its condition as long as the decision says, and checks again. Only readers that had no
+records are polled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class EpochReason(Enum):
-    """Why an epoch runs; the order is that of the checks."""
+    """The reason for running an epoch; reasons are checked in this order."""
 
     FIRST = "the attempt begins"
     FAREWELL = "functions learn of the last checkpoint"
@@ -24,26 +24,26 @@ class EpochReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochFacts:
-    """All that the decision depends on. Times are milliseconds: `wall` on the wall clock, all else on the monotonic one."""
+    """The facts that the decision depends on. Times are milliseconds: `wall` on the wall clock, others on the monotonic one."""
 
     wall: int
     now: int
-    #: The attempt is over: cancelled, failed, stopped or finished.
+    #: Whether the attempt is over: cancelled, failed, stopped or finished.
     over: bool
     first: bool
-    #: All is done; only the functions have to be told.
+    #: Whether everything is done except notifying and closing the functions.
     farewell: bool
-    #: A barrier is to be sent with the next command.
+    #: Whether a barrier is to be sent with the next command.
     barrier_due: bool
-    #: When the coordinator is to be looked at again: a checkpoint is due, or overdue, or it is time to look for another driver.
+    #: When to check the coordinator again: a checkpoint is due or overdue, or another driver may have taken over the job.
     next_checkpoint: int | None
-    #: Readers have more, got new splits or must learn that none will come; records of a driver source are there.
+    #: Whether readers have more records, got new splits or must learn that none will come, or a driver source has records.
     input_ready: bool
-    #: The client does not take results as fast as they come: sources have to wait.
+    #: Whether sources must wait because the client does not take results as fast as they come.
     back_pressured: bool
     #: When the earliest processing-time timer is due, on the wall clock.
     next_timer: int | None
-    #: When readers that said NOTHING_AVAILABLE are to be asked again.
+    #: When readers that reported NOTHING_AVAILABLE are to be polled again.
     next_poll: int | None
     #: When an epoch must run at the latest, whatever happens.
     idle_deadline: int | None
@@ -56,24 +56,24 @@ class RunEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitFor:
-    """Wait for at most so many milliseconds, or until something happens (None: for that only)."""
+    """Wait until something happens, but at most for the given milliseconds (None = no limit)."""
 
     timeout: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndAttempt:
-    """No epoch any more."""
+    """End the attempt without another epoch."""
 
 
 EpochDecision = RunEpoch | WaitFor | EndAttempt
 
-#: A wait for the wall clock looks at it again after a minute at the latest: the clock may have been set forward meanwhile.
+#: Longest wait for a time of the wall clock before the clock is read again, because it may have been set forward.
 _LONGEST_TIMER_WAIT = 60_000
 
 
 def decide(facts: EpochFacts) -> EpochDecision:
-    """Say what to do now."""
+    """Decide what to do now."""
     if facts.over:
         return EndAttempt()
     if facts.first:

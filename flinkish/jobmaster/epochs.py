@@ -1,4 +1,4 @@
-"""The seam between the JobMaster and the engines: who says what an epoch does, and who runs it."""
+"""The interface between the JobMaster, which commands epochs, and the engines, which run them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class EpochLoop(Protocol):
     """The JobMaster, as an engine sees it. Both calls come from one thread, in turn."""
 
     def begin_epoch(self) -> EpochCommand | None:
-        """Block until there is something to do and return it; None: end the attempt, without another action."""
+        """Block until there is an epoch to run and return its command; None = end the attempt without another action."""
         ...
 
     def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
-        """Take the reports of all (level, slot) of the epoch begun last."""
+        """Process the reports of all (level, slot) of the epoch begun last."""
         ...
 
 
@@ -27,13 +27,13 @@ class Engine(Protocol):
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
         """Run epochs until the loop ends.
 
-        Raises EngineError if what it runs on is lost beyond what it repairs by itself; errors of user code come as
-        `EpochReport.failure` instead. Leaves nothing behind: no query, process or folder of the attempt.
+        Raises EngineError if it has lost resources, such as processes, that it cannot replace by itself. Errors of user code are
+        reported as `EpochReport.failure` instead. No query, process or folder of the attempt is left when it returns.
         """
         ...
 
     def interrupt(self) -> None:
-        """Make an epoch that is running now end soon, by an error of `run_attempt` or early; called by another thread."""
+        """Make the running epoch end soon, either early or with an error of `run_attempt`; called by another thread."""
         ...
 
     def scratch_root(self) -> Path:
@@ -41,5 +41,5 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what is held beyond attempts, such as a Spark session that the engine made itself."""
+        """Release resources that outlive attempts, such as a Spark session that the engine created itself."""
         ...

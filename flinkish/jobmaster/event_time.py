@@ -1,4 +1,4 @@
-"""How far event time has come in a job, and what holds it back: from the watermarks of all operators."""
+"""Finds the event time of a job, and the operator that holds it back, from the watermarks of all operators."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Watermarks = Mapping[VertexId, Mapping[int, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTime:
-    """The watermark that has come through the whole job, in milliseconds, and the operator that holds it back.
+    """The watermark that has passed the whole job, in milliseconds, and the operator that holds it back.
 
-    `watermark` is MIN_WATERMARK where there is none yet, and MAX_WATERMARK when all input has ended.
+    `watermark` is MIN_WATERMARK if there is none yet, and MAX_WATERMARK when all input has ended.
     """
 
     watermark: int
     operator: str
-    #: Which subtasks of the operator hold it back, counted from 0.
+    #: The subtasks of the operator that hold it back, counted from 0.
     subtasks: tuple[int, ...]
     parallelism: int
 
 
 class EventTimeGraph:
-    """The way of the watermarks through a job graph."""
+    """The paths of watermarks through a job graph."""
 
     def __init__(self, graph: JobGraph) -> None:
         self._place: dict[NodeId, tuple[VertexId, int]] = {}
@@ -49,14 +49,14 @@ class EventTimeGraph:
             if _generates(self._nodes[node_id]) or not timed.isdisjoint(self._before[node_id]):
                 timed.add(node_id)
         read = {source for sources in self._before.values() for source in sources}
-        #: The ends of the ways: what nothing reads. Only behind something that generates watermarks, as others wait for none.
+        #: The ends of the paths: operators without a reader, if an operator before them generates watermarks.
         self._ends = tuple(node_id for node_id in self._nodes if node_id in timed and node_id not in read)
 
     def event_time(self, watermarks: Watermarks) -> EventTime | None:
-        """Return how far event time has come.
+        """Return the event time; None if the program has no watermarks, or not all ends have reported one.
 
-        None if the program has no watermarks, or not all ends have reported one. What holds it back is found by going upstream
-        from the slowest end, as long as something there has the very same watermark: idle inputs have another.
+        The operator that holds it back is found by going upstream from the slowest end, as long as an operator there has exactly
+        the same watermark: idle inputs have another one.
         """
         found = {node_id: self._least(node_id, watermarks) for node_id in self._ends}
         least = {node_id: watermark for node_id, watermark in found.items() if watermark is not None}
@@ -87,7 +87,7 @@ class EventTimeGraph:
 
 
 def vertex_head(graph: JobGraph, vertex: VertexId) -> NodeId:
-    """Return the operator of a chain that gets what comes over the network."""
+    """Return the operator of a chain that receives records from the network."""
     return graph.vertices[vertex].head.id
 
 

@@ -1,7 +1,6 @@
 """The states of a job and of its subtasks: Flink's state machines as two frozen tables, and the graph that holds them.
 
-The states only tell people what goes on; decisions are taken elsewhere. A transition that the tables do not have is a bug and
-raises.
+The states only inform people; decisions are made elsewhere. A transition that is not in the tables is a bug and raises.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _log = logging.getLogger("flinkish.jobmaster.execution_graph")
 
 
 class ExecutionState(Enum):
-    """State of one attempt to run a subtask; names and order of Flink's ExecutionState."""
+    """State of one attempt to run a subtask; names and order are those of Flink's ExecutionState."""
 
     CREATED = "CREATED"
     SCHEDULED = "SCHEDULED"
@@ -74,7 +73,7 @@ JOB_TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = MappingProxyType(
 
 
 class IllegalTransitionError(AssertionError):
-    """A state was to change in a way that the state machine does not know; a bug in flinkish."""
+    """A state change that the state machine does not allow; a bug in flinkish."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +92,13 @@ class Execution:
 
     @property
     def label(self) -> str:
-        """Flink's name of it: task name, subtask counted from 1, attempt."""
+        """Return the name as Flink writes it: task name, subtask counted from 1, attempt."""
         return f"{self.vertex_name} ({self.subtask + 1}/{self.parallelism})#{self.attempt_number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetails:
-    """What the graph looks like at one moment; for REST, tests and people."""
+    """The states of a job at one moment, for REST, tests and people."""
 
     job_id: str
     job_name: str
@@ -108,7 +107,7 @@ class JobDetails:
     timestamps: Mapping[JobStatus, int]
     #: Current execution of each subtask, by vertex in topological order and subtask.
     executions: tuple[Execution, ...]
-    #: Text of the failure that the job recovered from or died of last.
+    #: Text of the last failure, which the job recovered from or which ended it.
     failure: str | None
 
     def states(self) -> dict[ExecutionState, int]:
@@ -120,7 +119,7 @@ class JobDetails:
 
 
 class ExecutionGraph:
-    """The states of one job; changed by the JobMaster's thread, read by any."""
+    """The states of one job; the JobMaster's thread changes them, any thread may read them."""
 
     def __init__(self, plan: ExecutionPlan, job_id: str, clock: Clock) -> None:
         self._plan = plan
@@ -139,7 +138,7 @@ class ExecutionGraph:
             return self._status
 
     def details(self) -> JobDetails:
-        """Return all states of this moment."""
+        """Return all current states."""
         with self._lock:
             return JobDetails(
                 job_id=self._job_id,
@@ -151,7 +150,7 @@ class ExecutionGraph:
             )
 
     def transition_job(self, to: JobStatus, failure: str | None = None) -> None:
-        """Change the status of the job; does nothing if it has it already."""
+        """Change the status of the job; does nothing if it is already `to`."""
         with self._lock:
             before = self._status
             if before is to:
@@ -165,12 +164,12 @@ class ExecutionGraph:
         _log.info("Job %s (%s) switched from state %s to %s.", self._plan.job_graph.job_name, self._job_id, before.name, to.name)
 
     def new_attempt(self, attempt_number: int) -> None:
-        """Replace all executions by new ones in CREATED."""
+        """Replace all executions by new ones in state CREATED."""
         with self._lock:
             self._create_executions(attempt_number)
 
     def transition_all(self, to: ExecutionState) -> None:
-        """Change the state of all executions that may enter `to`; the others stay as they are."""
+        """Change the state of all executions that may enter `to`; the others do not change."""
         with self._lock:
             current = list(self._executions.items())
         for (vertex, subtask), execution in current:
@@ -192,21 +191,21 @@ class ExecutionGraph:
         _log.info("%s switched from %s to %s.", execution.label, execution.state.name, to.name)
 
     def fail(self, vertex: VertexId, subtask: int, failure: str) -> None:
-        """Mark the execution that a failure came from; one that has ended already stays as it is."""
+        """Mark the execution in which a failure happened; does nothing if it has already ended."""
         with self._lock:
             execution = self._executions.get((vertex, subtask))
         if execution is not None and ExecutionState.FAILED in EXECUTION_TRANSITIONS[execution.state]:
             self.transition(vertex, subtask, ExecutionState.FAILED, failure)
 
     def finish(self, vertex: VertexId, subtask: int) -> None:
-        """Mark an execution whose input has ended; twice is the same as once."""
+        """Mark an execution as finished; does nothing if it already is."""
         with self._lock:
             state = self._executions[vertex, subtask].state
         if state is ExecutionState.RUNNING:
             self.transition(vertex, subtask, ExecutionState.FINISHED)
 
     def end_executions(self) -> None:
-        """Take all executions that have not ended through CANCELING to CANCELED, as the end of an attempt does."""
+        """Move all executions that have not ended through CANCELING to CANCELED, because the attempt ends."""
         self.transition_all(ExecutionState.CANCELING)
         self.transition_all(ExecutionState.CANCELED)
 

@@ -1,4 +1,4 @@
-"""What made an attempt fail, whether starting again can help, and the error that the user gets to see."""
+"""Describes why an attempt failed and whether a restart can help, and makes the error that the user sees."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from flinkish.graph.job_graph import VertexId
 from flinkish.jobmaster.delivery import PrintError
 from flinkish.runtime.protocol import TaskFailure
 
-#: What a restart would meet again: the checkpoint to restore is damaged or not ours, or another process has taken over the job.
-#: Flink marks such errors with SuppressRestartsException. An older checkpoint is never taken in place of a damaged one.
-#: Nor does a closed standard output open again, and a close() that hangs has everything else behind it.
+#: Errors that a restart would meet again: the checkpoint to restore is damaged or foreign, or another process has taken over the
+#: job. Flink marks such errors with SuppressRestartsException. An older checkpoint never replaces a damaged one. In addition, a
+#: closed standard output does not open again, and when a close() hangs, everything else is already done.
 _UNRECOVERABLE = (CorruptCheckpointError, ForeignCheckpointError, StaleGenerationError, PrintError, CloseTimeoutError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFailure:
-    """One failure of an attempt; `where` names what failed.
+    """One failure of an attempt; `where` names the part that failed.
 
-    `details` is the traceback as text, `shown` that of the program's own frames, `circumstances` lines about operator and record.
+    `details` is the traceback as text, `shown` the same with the program's own frames only, `circumstances` has lines about the
+    operator and the record.
     """
 
     where: str
@@ -36,7 +37,7 @@ class JobFailure:
     shown: str
     circumstances: tuple[str, ...] = ()
     recoverable: bool
-    #: Why there is no further attempt, if it is not recoverable.
+    #: Why there is no further attempt, if the failure is not recoverable.
     why_final: str = "starting again would meet the same"
     error: BaseException | None = None
     vertex: VertexId | None = None
@@ -45,20 +46,20 @@ class JobFailure:
 
     @property
     def message(self) -> str:
-        """One line: what failed and why."""
+        """Return one line: what failed and why."""
         return f"{self.where}: {self.summary}"
 
     def text(self, *, full_traceback: bool) -> str:
-        """Return what there is to know beyond the message: operator, record, traceback."""
+        """Return the details that the message does not have: operator, record, traceback."""
         traceback = self.details if full_traceback else self.shown
         return "\n".join([*self.circumstances, traceback.rstrip()])
 
 
 def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
-    """Describe what a task reported."""
+    """Describe a failure that a task reported."""
     error = failure.error
     summary = _summary(error) if error is not None else _last_line(failure.traceback)
-    # Without an operator: its level could not be built, for instance because the state to restore is damaged.
+    # There is no operator if the tasks of a level could not be built, for instance because the state to restore is damaged.
     operator = f"operator {failure.operator_name!r} (uid {failure.operator_uid})"
     what = operator if failure.operator_uid else f"the tasks of {failure.operator_name}"
     return JobFailure(
@@ -76,13 +77,13 @@ def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:
 
 
 def from_error(error: BaseException, where: str, *, recoverable: bool = True) -> JobFailure:
-    """Describe what was raised on the driver; `where` says by what, such as "the enumerator of source 'Lines' (uid lines)"."""
+    """Describe an error that was raised on the driver; `where` names the part, as "the enumerator of source 'A' (uid a)"."""
     details, shown = tracebacks.full(error), tracebacks.shown(error)
     return JobFailure(
         where=where,
         summary=_summary(error),
         details=details,
-        # No code of the program was at work: it is a defect of flinkish or of a library.
+        # If no frame is the program's, it is a defect of flinkish or of a library, which needs the whole traceback.
         shown=details if tracebacks.NO_FRAMES in shown else shown,
         recoverable=recoverable and not isinstance(error, _UNRECOVERABLE),
         error=error,
@@ -99,7 +100,7 @@ def to_error(
     )
     if failure.error is not None and not full_traceback:
         tracebacks.cut(failure.error)
-    # `raise ... from` would print the same traceback a second time where it came from a task; the text above has it.
+    # `raise ... from` would print the traceback of a task's error a second time; the text above has it.
     error.__cause__ = failure.error
     error.__suppress_context__ = True
     return error

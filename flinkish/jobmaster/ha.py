@@ -1,7 +1,7 @@
-"""How a job is found again after its process was killed: high-availability.cluster-id stands for one job until that has ended.
+"""Finds a job again after its process was killed: high-availability.cluster-id names one job until that job has ended.
 
-The job id is derived from the cluster id and from how many jobs under that id have ended for good. A job that has ended must not
-lend its id to the next one: sinks skip what they take for commits made already, and checkpoint ids begin anew.
+The job id is derived from the cluster id and the number of jobs under that id that have ended for good. A new job must not have
+the id of an ended one: its checkpoint ids begin again at 1, so sinks would skip its commits as already made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ConfigurationError
 
 _FOLDER = "high-availability"
-#: Some numbers as JSON.
+#: Maximum size of the record in bytes; it contains a few numbers as JSON.
 _LIMIT = 1 << 16
 
 
@@ -30,14 +30,14 @@ class ClusterRecord:
         self._file = directory / self._inside
 
     def job_id(self) -> str:
-        """Return the id of the job that runs, or is to run, under the cluster id: 32 hexadecimal digits.
+        """Return the id of the job that runs, or will run, under the cluster id: 32 hexadecimal digits.
 
         Raises ConfigurationError if the record cannot be read.
         """
         return self._id(self._ended())
 
     def retire(self, job_id: str) -> None:
-        """Note that a job has ended for good, so that the next one gets another id; nothing if it is not the present one."""
+        """Record that a job has ended for good, so that the next one gets another id; ignored if it is not the current job."""
         ended = self._ended()
         if job_id != self._id(ended):
             return

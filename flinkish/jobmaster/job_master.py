@@ -1,7 +1,7 @@
 """The JobMaster: runs one job to its end, attempt after attempt.
 
-One thread runs `run`; the engine calls the attempt's epoch loop from one thread of its own choice. What other threads ask for
-(cancel, savepoints) is noted and the bell rung; it is carried out between two epochs.
+One thread runs `run`; the engine calls the attempt's epoch loop from one thread of its choice. Requests of other threads (cancel,
+savepoints) are recorded, the bell is rung, and they are carried out between two epochs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger("flinkish.jobmaster")
 
 
 class JobNotes(Protocol):
-    """Takes notes of what happens, for people; must not raise. See checkpoint/history.py."""
+    """Records a job's events for people to read; must not raise. See checkpoint/history.py."""
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
 
@@ -56,10 +56,10 @@ class JobNotes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a JobMaster takes from the outside.
+    """The services that a JobMaster gets from outside.
 
-    `storage` is the claimed storage of a job that takes checkpoints; for others `open_storage` makes it, in the JobMaster's
-    thread, if a savepoint is asked for.
+    `storage` is the claimed storage of a job that takes checkpoints; for other jobs, `open_storage` opens one, in the JobMaster's
+    thread, when a savepoint is requested.
     """
 
     engine: Engine
@@ -70,13 +70,13 @@ class Environment:
     storage: CheckpointStorage | None = None
     open_storage: Callable[[], CheckpointStorage] | None = None
     notes: JobNotes | None = None
-    #: Who takes what sinks send to other destinations on the driver than those of print() and execute_and_collect().
+    #: Takes values that sinks send to destinations on the driver other than those of print() and execute_and_collect().
     takers: Mapping[str, Taker] = field(default_factory=dict)
     #: Takes sentences for the person who runs the job.
     tell: Callable[[str], None] = lambda text: None
-    #: Called before the checkpoints of a job that has ended for good are deleted, so that a next run is another job.
+    #: Called before the checkpoints of a job that has ended for good are deleted, so that the next run is another job.
     retire: Callable[[], None] | None = None
-    #: Called when everything is released, before whoever waits for the job learns that it has ended.
+    #: Called when everything is released, before the threads that wait for the job learn that it has ended.
     on_released: Callable[[], None] | None = None
 
 
@@ -89,7 +89,8 @@ class JobMaster:
         self._environment = environment
         self._clock = environment.clock
         self._engine = environment.engine
-        # What enumerators and committers leave on the sources and sinks that made them, such as a client, does not travel.
+        # A copy, so that attributes that enumerators and committers set on their sources and sinks, such as a client, are not
+        # sent to the tasks.
         self._task_plan = pickling.own_copy(setup.plan, "the program")
         self._bell = Bell(environment.clock)
         self.results.on_space = self._bell.ring
@@ -97,7 +98,7 @@ class JobMaster:
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
         self._metrics = JobMetrics(setup.plan)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
-        #: The job's checkpoints; what it says of any thread may be called by clients.
+        #: The job's checkpoints; clients may call the methods that are for any thread.
         self.checkpoints = JobCheckpoints(
             setup,
             clock=environment.clock,
@@ -117,7 +118,7 @@ class JobMaster:
         #: Completes with the result, the job's JobExecutionError, or JobCancelledError.
         self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
 
-    # -- asked by clients ----------------------------------------------------------------------------------------------------
+    # -- called by clients ---------------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> JobStatus:
@@ -138,8 +139,8 @@ class JobMaster:
     def cancel(self, *, suspend: bool = False, why: str = "it was cancelled") -> None:
         """End the job soon, without waiting; does nothing if it has ended.
 
-        With `suspend` its checkpoints are kept, so that it can go on in another process (Flink's SUSPENDED); else the retention
-        that is configured says what becomes of them.
+        With `suspend` its checkpoints are kept, so that it can resume in another process (Flink's SUSPENDED). Otherwise the
+        configured retention decides whether they are deleted.
         """
         with self._lock:
             if self._ended or self._cancelled is not None:
@@ -164,7 +165,7 @@ class JobMaster:
             f"Job {self.setup.job_name!r} ({self.setup.job_id}) ended without an outcome: this is a bug in flinkish."
         )
         reporter = self._start_reporter()
-        # Whatever is raised, also what is no Exception: somebody waits for the answer.
+        # Catch everything, even a BaseException, because a client waits for the result.
         try:
             try:
                 self._environment.tell(telling.starts(self.setup, self.checkpoints.initial))
@@ -199,7 +200,7 @@ class JobMaster:
                     self._note("attempt failed", f"attempt {number} in {failure.message}")
                     savepoint = self.checkpoints.stopped_with
                     if savepoint is not None:
-                        # Who asked for the savepoint may start the next job from it already: two must not run.
+                        # The client that requested the savepoint may already start the next job from it: only one may run.
                         return self._give_up(failure, f"it was stopped with the savepoint {savepoint}, which is complete")
                     if not failure.recoverable:
                         return self._give_up(failure, failure.why_final)
@@ -219,7 +220,7 @@ class JobMaster:
             number += 1
 
     def _run_attempt(self, number: int) -> Outcome:
-        """Run one attempt; everything of it is released on return."""
+        """Run one attempt; all of its resources are released on return."""
         setup = self.setup
         try:
             restored = self.checkpoints.restore_point()
@@ -264,7 +265,7 @@ class JobMaster:
                 )
                 self._graph.transition_all(ExecutionState.DEPLOYING)
                 self._engine.run_attempt(program, attempt)
-        except BaseException as error:  # user code may call sys.exit(); whoever waits for the job must learn of it
+        except BaseException as error:  # user code may call sys.exit(), and the waiting client must learn of it
             failure = self._engine_failure(error, attempt)
         finally:
             with self._lock:
@@ -290,11 +291,11 @@ class JobMaster:
 
     def _engine_failure(self, error: BaseException, attempt: Attempt) -> JobFailure | None:
         if attempt.outcome is not None:
-            # The attempt was over: what is raised then comes from closing user functions, or from being interrupted.
+            # The attempt was over, so the error comes from closing user functions or from the interruption.
             level = logging.DEBUG if isinstance(attempt.outcome, Cancelled) else logging.WARNING
             _log.log(level, "Ending attempt %d of job %s raised an error.", attempt.number, self.setup.job_id, exc_info=error)
             return None
-        # An engine that cannot even start (no Java, no Spark session) will not do so in a second either.
+        # An engine that cannot start at all (no Java, no Spark session) will not be able to a second later.
         never_started = isinstance(error, EngineError) and attempt.number == 0 and attempt.epochs_begun == 0
         return failures.from_error(error, "the engine", recoverable=not never_started)
 
@@ -328,7 +329,8 @@ class JobMaster:
             failure, self.setup.job_name, self.setup.job_id, why_final, full_traceback=self.setup.full_traceback
         )
         _log.info("Job %s (%s) has failed in %s: %s.", self.setup.job_name, self.setup.job_id, failure.message, why_final)
-        # What a restart would meet again is for people to look into: damaged checkpoints, or another process that runs the job.
+        # After an unrecoverable failure, keep the checkpoints for people to examine: they may be damaged, or another process
+        # may have taken over the job.
         self.checkpoints.end(JobEnd.FAILED if failure.recoverable else None)
         if not self._graph.status.is_terminal_state():
             self._graph.transition_job(JobStatus.FAILED)
@@ -345,7 +347,7 @@ class JobMaster:
         return JobCancelledError(f"Job {self.setup.job_name!r} ({self.setup.job_id}) did not run to its end: {self._cancelled}")
 
     def _end(self, error: JobExecutionError | JobCancelledError | None) -> None:
-        """Release everything; each part whatever happens to the others."""
+        """Release everything; an error in one part does not keep others from being released."""
         if error is None:
             self.checkpoints.end(JobEnd.FINISHED)
         with self._lock:
@@ -375,10 +377,10 @@ class JobMaster:
             self._environment.notes.flush()
 
     def _answer(self, error: JobExecutionError | JobCancelledError | None) -> None:
-        """Tell whoever waits; the last thing that a job does."""
+        """Complete the result for waiting clients; this is the job's last action."""
         try:
             self.checkpoints.answer_stops(error)
-            # A cancelled iteration ends as if there were no more results; it was the client who cancelled.
+            # The iteration of a cancelled job ends as if there were no more results, because the client itself has cancelled it.
             self.results.end(None if isinstance(error, JobCancelledError) else error)
         finally:
             self._complete(error)
@@ -401,9 +403,9 @@ class JobMaster:
     # -- for people ----------------------------------------------------------------------------------------------------------
 
     def progress(self, before: JobFigures | None, elapsed: int) -> tuple[str, JobFigures]:
-        """Return a line about how the job goes, with the figures it is made of; any thread.
+        """Return a line about the job's progress and the figures it is based on; may be called from any thread.
 
-        `before` are the figures of `elapsed` milliseconds ago.
+        `before` has the figures of `elapsed` milliseconds ago.
         """
         figures = self._metrics.figures()
         # A batch has one watermark, at its end.
@@ -440,6 +442,6 @@ class JobMaster:
         reporter = ProgressReporter(self._clock, interval, report)
         try:
             reporter.start(f"flinkish-progress-{self.setup.job_id[:8]}")
-        except RuntimeError:  # no thread can be started: the job itself may need none
+        except RuntimeError:  # no more threads can be started, but the job itself may not need one
             _log.warning("The progress of job %s cannot be reported.", self.setup.job_id, exc_info=True)
         return reporter

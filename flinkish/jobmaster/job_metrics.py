@@ -1,4 +1,4 @@
-"""Figures of a running job, summed up from the reports of its epochs."""
+"""Figures of a running job, aggregated from the reports of its epochs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VertexFigures:
-    """One vertex: records since the job began in this process, over all attempts; the watermark is the least of its subtasks."""
+    """Figures of a vertex: records since the job began in this process, over all attempts, and the least watermark."""
 
     vertex: VertexId
     name: str
@@ -25,30 +25,30 @@ class VertexFigures:
     late_records: int
     busy_ms: float
     watermark: int
-    #: What its sinks took, over all attempts.
+    #: Records that its sinks took, over all attempts.
     records_written: int
-    #: By subtask: the watermarks of the operators of its chain.
+    #: The watermarks of the operators of its chain, by subtask.
     watermarks: Mapping[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
-    """A job at one moment; durations are milliseconds."""
+    """Figures of a job at one moment; durations are in milliseconds."""
 
     epochs: int
     restarts: int
     #: Records that the sources read, and that the sinks took, over all attempts.
     records_read: int
     records_written: int
-    #: What the last epoch took from command to reports, and the busiest slot of it.
+    #: Duration of the last epoch from command to reports, and the busy time of its busiest slot.
     last_epoch_ms: float
     last_busy_ms: float
-    #: How many records each source subtask may read in an epoch.
+    #: Maximum number of records that each source subtask may read in an epoch.
     credit: int
     #: When the running epoch began, in monotonic milliseconds; None between two epochs.
     epoch_began: int | None
     vertices: tuple[VertexFigures, ...]
-    #: User metrics by name, those of the subtasks put together by `metrics.registry.merge`.
+    #: User metrics by name; `metrics.registry.merge` combines those of the subtasks.
     user: Mapping[str, Any]
 
 
@@ -64,7 +64,7 @@ class _Totals:
 
 
 class JobMetrics:
-    """Adds up; written by the JobMaster's thread, read by any."""
+    """Aggregates figures; the JobMaster's thread writes them, any thread may read them."""
 
     def __init__(self, plan: ExecutionPlan) -> None:
         self._plan = plan
@@ -74,7 +74,7 @@ class JobMetrics:
         self._epochs = 0
         self._restarts = 0
         self._read = 0
-        #: Vertices whose sinks are given what the first stage of a sink prepared: no records of the program.
+        #: Vertices whose sinks get the output of the sink's first stage instead of the program's records.
         self._second_stages = _second_stages(plan.job_graph)
         self._epoch_began: int | None = None
         self._elapsed = 0.0
@@ -82,7 +82,7 @@ class JobMetrics:
         self.credit = 0
 
     def restarted(self) -> None:
-        """A new attempt begins after a failure: watermarks and user metrics start anew."""
+        """Reset watermarks and user metrics, because a new attempt begins after a failure."""
         with self._lock:
             self._restarts += 1
             self._user.clear()
@@ -92,12 +92,12 @@ class JobMetrics:
                 totals.chains.clear()
 
     def epoch_begins(self, now: int, credit: int) -> None:
-        """Note that a command goes out, at this time in monotonic milliseconds."""
+        """Record that a command is sent out at the given time, in monotonic milliseconds."""
         with self._lock:
             self._epoch_began, self.credit = now, credit
 
     def add(self, reports: Iterable[EpochReport], elapsed_ms: float) -> float:
-        """Take the reports of an epoch; return how long the busiest slot was busy, over all levels."""
+        """Add the reports of an epoch; return the busy time of the busiest slot over all levels, in milliseconds."""
         busy: dict[int, float] = {}
         with self._lock:
             for report in reports:
@@ -125,7 +125,7 @@ class JobMetrics:
             self._user[metrics.vertex, metrics.subtask] = metrics.user
 
     def figures(self) -> JobFigures:
-        """Return all figures of this moment."""
+        """Return all current figures."""
         with self._lock:
             return JobFigures(
                 epochs=self._epochs,
@@ -141,7 +141,7 @@ class JobMetrics:
             )
 
     def user_metrics(self) -> dict[str, Any]:
-        """Return user metrics by name, those of the subtasks put together by `metrics.registry.merge`."""
+        """Return user metrics by name; `metrics.registry.merge` combines those of the subtasks."""
         with self._lock:
             return merge(self._user.values())
 

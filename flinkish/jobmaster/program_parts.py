@@ -1,4 +1,4 @@
-"""The sources and sinks of a job graph, as their coordinators on the driver need them."""
+"""Finds the sources and sinks of a job graph, with the properties that their coordinators on the driver need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SourceNode:
     name: str
     parallelism: int
     source: Source[Any, Any, Any] | DriverSource[Any]
-    #: The group of sources whose watermarks are kept together.
+    #: The watermark alignment group of the source, if it has one.
     alignment: WatermarkAlignment | None = None
 
     @property
@@ -72,7 +72,7 @@ def sources(graph: JobGraph) -> tuple[SourceNode, ...]:
 def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
     """Return the sinks of a job.
 
-    The first stage of a sink counts too: a checkpoint made when the sink had one stage holds what is to be committed under its
+    The first stage of a sink is included: a checkpoint from a time when the sink had a single stage has committables under its
     uid.
     """
     return tuple(
@@ -86,7 +86,7 @@ def listens_to_checkpoints(graph: JobGraph) -> bool:
     """Return whether a user function of the job is a CheckpointListener."""
     for _, node in operators(graph):
         held = [getattr(node.operator, field.name) for field in fields(node.operator)]
-        # A sink may hold a user function in its turn.
+        # A sink may in turn hold a user function.
         held += [getattr(sink, "function", None) for sink in held if isinstance(sink, Sink)]
         if any(isinstance(part, CheckpointListener) for part in held):
             return True
@@ -94,7 +94,7 @@ def listens_to_checkpoints(graph: JobGraph) -> bool:
 
 
 def fingerprint(graph: JobGraph) -> str:
-    """Name the structure of a program: operators, their chains and the edges between them; 32 hexadecimal digits."""
+    """Return a hash of a program's structure (operators, their chains and the edges between them): 32 hexadecimal digits."""
     parts = [f"{vertex.id}:{','.join(node.uid for node in vertex.operators)}" for vertex in graph.vertices.values()]
     parts += [
         f"{edge.source}>{edge.target_vertex}.{edge.input_index}:{edge.partitioner.partitioning.value}" for edge in graph.edges

@@ -1,4 +1,4 @@
-"""A line about a running job every now and then, in a thread of its own: an epoch that takes long is when a person wonders."""
+"""Reports the progress of a running job at intervals, in its own thread, so that long epochs do not delay the reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger("flinkish.jobmaster")
 
 
 class ProgressReporter:
-    """Calls `report` every `interval` milliseconds from its construction on, until it is stopped."""
+    """Calls `report` every `interval` milliseconds, counted from its construction, until it is stopped."""
 
     def __init__(self, clock: Clock, interval: int, report: Callable[[], None]) -> None:
         self._clock = clock
@@ -23,11 +23,11 @@ class ProgressReporter:
         self._stopped = False
 
     def start(self, name: str) -> None:
-        """Begin, in a daemon thread of that name."""
+        """Start a daemon thread with this name."""
         threading.Thread(target=self.run, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """End soon; does not wait for a report that is being made."""
+        """Make the thread end soon; does not wait for a report in progress."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
@@ -48,7 +48,7 @@ class ProgressReporter:
                 now = self._clock.monotonic()
                 if now >= self._due:
                     self._due += self._interval
-                    if self._due <= now:  # what was missed, as while a laptop slept, is not made up for
+                    if self._due <= now:  # skip missed reports, such as those while a laptop slept
                         self._due = now + self._interval
                     return True
                 self._clock.wait(self._condition, self._due - now)

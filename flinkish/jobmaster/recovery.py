@@ -1,4 +1,4 @@
-"""What a job starts from: its id, where its checkpoints are, and which one of them, if any."""
+"""Determines a job's identity and what it starts from: its id, its checkpoint storage, and the checkpoint to restore, if any."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _log = logging.getLogger("flinkish.jobmaster.recovery")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which job this is; `cluster` where it can be found again."""
+    """The identity of a job; `cluster` is set if the job can be found again after its process has ended."""
 
     job_id: str
     cluster: ClusterRecord | None
 
 
 def identify(configuration: Configuration, *, checkpointing: bool, ids: IdSource) -> Identity:
-    """Return the job's id: by the cluster id where one is set and checkpoints are taken, else a new one."""
+    """Return the job's id: derived from the cluster id if one is set and checkpoints are taken, else a new one."""
     cluster_id = configuration.get(options.HA_CLUSTER_ID)
     if cluster_id is None:
         return Identity(job_id=ids(), cluster=None)
@@ -60,7 +60,7 @@ def signing_key(configuration: Configuration) -> SigningKey:
 def open_storage(
     configuration: Configuration, job_id: str, *, lineage: LineageId, clock: Clock, ids: IdSource, temporary: Path
 ) -> CheckpointStorage:
-    """Take over the job's checkpoints, or make a place for them; in `temporary` where no folder is configured.
+    """Take over the job's checkpoint storage, or create one; in `temporary` if no folder is configured.
 
     `lineage` is what they belong to if there are none yet.
     Raises what the storage raises: ConfigurationError, CheckpointError.
@@ -83,9 +83,9 @@ def open_storage(
 
 
 def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | None) -> StoredCheckpoint | None:
-    """Return what the job starts from: the last checkpoint of this very job, else what execution.state-recovery.path names.
+    """Return the checkpoint to start from: the last one of this job, else the one that execution.state-recovery.path names.
 
-    Takes over nothing. Raises CorruptCheckpointError or ForeignCheckpointError; never falls back to anything older.
+    Does not take over the storage. Raises CorruptCheckpointError or ForeignCheckpointError; never falls back to an older one.
     """
     latest = storage.peek() if storage is not None else None
     if latest is not None:
@@ -115,18 +115,18 @@ def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | N
 
 
 def recorded_max_parallelism(checkpoint: StoredCheckpoint | None) -> Mapping[OperatorUid, int]:
-    """Return the max parallelism that each operator had, which key groups are tied to."""
+    """Return the recorded maximum parallelism of each operator, on which the key groups depend."""
     if checkpoint is None:
         return {}
     return {shape.uid: shape.max_parallelism for shape in checkpoint.manifest.coordinator.operators}
 
 
 def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed: bool) -> None:
-    """Refuse a checkpoint whose state the program cannot take over.
+    """Raise if the program cannot take over the state of a checkpoint.
 
-    Raises ForeignCheckpointError for state of operators that the program does not have (unless allowed) and for a changed max
-    parallelism. What the runtime itself keeps in an operator, its watermark, does not count: an operator without state of its own
-    may come and go.
+    Raises ForeignCheckpointError for state of operators that the program does not have (unless allowed) and for a changed maximum
+    parallelism. The watermark that the runtime stores for an operator is ignored, so operators without own state may be added or
+    removed.
     """
     from flinkish.checkpoint.checkpoint_files import verify_files
     from flinkish.checkpoint.opening import check_operators
@@ -153,7 +153,7 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
 
 
 def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> set[OperatorUid]:
-    """Return which of the operators have state of their own in a checkpoint whose files were verified."""
+    """Return the operators, among `uids`, that have their own state in a checkpoint whose files were verified."""
     import pyarrow.parquet as pq
 
     manifest = checkpoint.manifest

@@ -1,7 +1,7 @@
-"""Whether and when a failed job starts again: Flink's four strategies as deciders that own nothing but their counts.
+"""Decides whether and when a failed job restarts: Flink's four strategies as deciders whose only state is their counts.
 
-Each gets a clock (and a random source for jitter) in its constructor and is told of failures; it does not wait or restart itself.
-The behaviours are those of Flink's *RestartBackoffTimeStrategy classes.
+Each gets a clock (and a random source for jitter) in its constructor and is told of failures; it does not wait or restart
+anything itself. The behaviours are those of Flink's *RestartBackoffTimeStrategy classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flinkish.common.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRestart:
-    """The first failure is the last."""
+    """No restart: the first failure ends the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class FixedDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRate:
-    """Restarts until more than `max_failures_per_interval` failures fall into `interval` milliseconds."""
+    """Restarts until more than `max_failures_per_interval` failures happen within `interval` milliseconds."""
 
     max_failures_per_interval: int = 1
     interval: int = 60_000
@@ -38,9 +38,9 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialDelay:
-    """Restarts after a delay that grows with each failure and falls back after a time without any; all in milliseconds.
+    """Restarts after a delay that grows with each failure and is reset after a time without failures; times in milliseconds.
 
-    `attempts` is the number of restarts allowed before the backoff is reset, None for no limit.
+    `attempts` is the number of restarts allowed before the backoff is reset; None = no limit.
     """
 
     initial_backoff: int = 1_000
@@ -56,14 +56,14 @@ RestartConfig = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartAfter:
-    """Start a new attempt after so many milliseconds."""
+    """Start a new attempt after `delay` milliseconds."""
 
     delay: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUp:
-    """The job has failed for good; `reason` completes "... because"."""
+    """Let the job fail; `reason` completes a sentence after "because"."""
 
     reason: str
 
@@ -72,10 +72,10 @@ RestartDecision = RestartAfter | GiveUp
 
 
 class RestartStrategy(Protocol):
-    """Decides what follows a failure."""
+    """Decides whether to restart after a failure."""
 
     def on_failure(self) -> RestartDecision:
-        """Count a failure that happened now and decide."""
+        """Count a failure that happens now, and decide."""
         ...
 
 
@@ -118,14 +118,14 @@ class _ExponentialDelayStrategy:
         self._random = rng
         self._backoff = config.initial_backoff
         self._restarts = 0
-        #: When the restart that was decided last is due.
+        #: When the last decided restart is due.
         self._next_restart: int | None = None
 
     def on_failure(self) -> RestartDecision:
         config = self._config
         now = self._clock.monotonic()
         if self._next_restart is not None and now <= self._next_restart:
-            # Another failure while the restart is still pending belongs to the one that led to it.
+            # Another failure while the restart is pending belongs to the failure that caused the restart.
             return RestartAfter(delay=self._next_restart - now)
         if self._next_restart is None:
             self._restarts = 1
@@ -152,7 +152,7 @@ class _ExponentialDelayStrategy:
 
 
 def restart_strategy(config: RestartConfig, clock: Clock, rng: random.Random) -> RestartStrategy:
-    """Make the decider of a configuration."""
+    """Create the strategy for a configuration."""
     match config:
         case NoRestart():
             return _NoRestartStrategy()

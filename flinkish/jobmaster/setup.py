@@ -1,4 +1,4 @@
-"""What a JobMaster is started with."""
+"""The settings with which a JobMaster is started."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 
 _log = logging.getLogger("flinkish.jobmaster")
 
-#: Default of attempts-before-reset-backoff: any number.
+#: Default of attempts-before-reset-backoff: no limit.
 _ANY_NUMBER = INT_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """One job: what it runs and its settings, read from the configuration once. Durations are milliseconds."""
+    """A job's plan and its settings, which are read from the configuration once. Durations are in milliseconds."""
 
     plan: ExecutionPlan
     configuration: Configuration
@@ -37,16 +37,16 @@ class JobSetup:
     restart: RestartConfig
     admission: AdmissionSettings
     poll_interval: int
-    #: Longest silence between two epochs; None where the engine does not mind.
+    #: Longest time between two epochs; None = no limit.
     idle_interval: int | None
-    #: Between two lines about how the job goes; None = no lines.
+    #: Time between two progress lines; None = no lines.
     progress_interval: int | None = None
     #: Whether errors show the frames of flinkish, too.
     full_traceback: bool = False
-    #: Files for user functions, and the interpreter that runs them; see TaskProgram.
+    #: Files that user functions need, and the interpreter that runs them; see TaskProgram.
     dependencies: Dependencies = NO_DEPENDENCIES
     python_executable: str | None = None
-    #: Folder on disk that all tasks reach; see TaskProgram.
+    #: Folder on disk that all tasks can access; see TaskProgram.
     spill: Path | None = None
 
     @property
@@ -56,7 +56,7 @@ class JobSetup:
 
     @property
     def results_at_end(self) -> bool:
-        """Whether results are handed out when the job has finished: in batch mode, if it may be run again from the start."""
+        """Whether results are handed out only when the job has finished: a batch job that may restart from the beginning."""
         return is_batch(self.configuration) and not isinstance(self.restart, NoRestart)
 
 
@@ -95,9 +95,9 @@ def job_setup(
 
 
 def effective_configuration(configuration: Configuration) -> Configuration:
-    """Return the configuration that tasks see: an interval is left out where no checkpoints are taken.
+    """Return the configuration that tasks see: it has no checkpoint interval if no checkpoints are taken.
 
-    That is for less than 1 ms, and in batch mode, which has been decided on before.
+    That is so for an interval below 1 ms, and in batch mode (the mode has already been decided).
     """
     effective = Configuration(configuration)
     interval = effective.get(options.CHECKPOINTING_INTERVAL)
@@ -110,7 +110,7 @@ def effective_configuration(configuration: Configuration) -> Configuration:
 
 
 def restart_config(configuration: Configuration, *, checkpointing: bool) -> RestartConfig:
-    """Read the restart strategy; where none is set: exponential-delay with checkpoints, none without, as in Flink 2."""
+    """Read the restart strategy; the default is exponential-delay with checkpoints, and none without, as in Flink 2."""
     match configuration.get(options.RESTART_STRATEGY) or ("exponential-delay" if checkpointing else "none"):
         case "none":
             return NoRestart()

@@ -1,7 +1,7 @@
-"""The driver's side of sources: enumerators hand out splits, and what each reader owns stands here, at its position.
+"""The driver's side of sources: runs enumerators, and records the splits of each reader with their positions.
 
-The splits of a reader and their positions are the truth; the readers in the tasks are rebuilt from them when they are lost. All
-calls come from the JobMaster's thread (that of begin_epoch and finish_epoch).
+The recorded splits and positions are authoritative: readers in the tasks are rebuilt from them when they are lost. All calls come
+from the JobMaster's thread (that of begin_epoch and finish_epoch).
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
 
 _log = logging.getLogger("flinkish.jobmaster.sources")
 
-#: How long the thread that waits for a driver-side reader stays in one wait; it can only be stopped between two of them.
+#: Longest single wait of the thread that waits for a driver-side reader; the thread can be stopped only between two waits.
 _DRIVER_WAIT_MS = 500
 
-#: Records of a driver-side source that are taken before their size is known.
+#: Number of records that are taken from a driver-side source before their size is known.
 _FIRST_POLL = 100
 
-#: Stands for the enumerator's state of a driver-side source whose input has ended.
+#: The enumerator state of a driver-side source whose input has ended.
 _ENDED = msgspec.msgpack.encode({"ended": True})
 
 
 class SourceCoordinator(Protocol):
-    """What the JobMaster asks of each source."""
+    """The operations that the JobMaster needs from each source."""
 
     node: SourceNode
 
     def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
-        """Begin an attempt, from a checkpoint if there is one; `trusted` if our key signed it.
+        """Begin an attempt, from a checkpoint if there is one; `trusted` = our key signed it.
 
-        Raises ForeignCheckpointError if what the checkpoint holds is not of this source.
+        Raises ForeignCheckpointError if the state in the checkpoint is not of this source.
         """
         ...
 
     def refresh(self) -> None:
-        """Look for what has come in since; called before each decision about an epoch."""
+        """Check for new input; called before each decision about an epoch."""
         ...
 
     @property
     def input_ready(self) -> bool:
-        """Whether an epoch would read something, or tell a reader something."""
+        """Whether an epoch would read records, or has news for a reader."""
         ...
 
     @property
     def wants_poll(self) -> bool:
-        """Whether a reader has to be asked again after it had nothing."""
+        """Whether a reader that had no records must be polled again."""
         ...
 
     @property
@@ -70,11 +70,11 @@ class SourceCoordinator(Protocol):
         ...
 
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
-        """Return what each reader is to do in the epoch that begins."""
+        """Return the commands of the readers for the epoch that begins, by subtask."""
         ...
 
     def apply(self, subtask: int, report: ReaderReport) -> None:
-        """Take over where a reader stands after the epoch."""
+        """Record the position of a reader after the epoch."""
         ...
 
     def after_epoch(self) -> None:
@@ -86,35 +86,35 @@ class SourceCoordinator(Protocol):
         ...
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Tell the enumerator."""
+        """Notify the enumerator."""
         ...
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release all resources."""
         ...
 
 
 @dataclass(slots=True)
 class _Reader:
-    """What the coordinator knows of the reader of one subtask."""
+    """The coordinator's knowledge about the reader of one subtask."""
 
     splits: dict[str, SplitState] = field(default_factory=dict)
     no_more_splits: bool = False
     finished: bool = False
     more_available: bool = False
-    #: Something was assigned or signalled that the reader has not been told yet.
+    #: Whether the reader has not yet been told of an assignment or signal.
     news: bool = False
-    #: It asked for a split and has got no answer yet.
+    #: Whether the reader has requested a split and has not got an answer yet.
     waiting: bool = False
     #: Its last watermark in milliseconds; None if it has none, or is idle.
     watermark: int | None = None
-    #: It stopped because it was ahead of its alignment group.
+    #: Whether the reader stopped because it was ahead of its alignment group.
     held_back: bool = False
-    #: It may fall idle by time alone.
+    #: Whether the reader may become idle just because time passes.
     awaits_idleness: bool = False
 
     def waits_for_group(self, max_watermark: int | None) -> bool:
-        """Return whether it would read nothing with this limit."""
+        """Tell whether the reader would read nothing with this limit."""
         ahead = max_watermark is not None and self.watermark is not None and self.watermark > max_watermark
         return self.held_back and ahead
 
@@ -125,7 +125,7 @@ class EnumeratorCoordinator:
     def __init__(self, node: SourceNode, configuration: Configuration, clock: Clock, post: Post, job_id: str = "") -> None:
         assert isinstance(node.source, Source)
         self.node = node
-        #: Of SplitEnumeratorContext.
+        #: Part of SplitEnumeratorContext.
         self.parallelism = node.parallelism
         self.configuration = configuration
         self._source: Source[Any, Any, Any] = node.source
@@ -210,10 +210,10 @@ class EnumeratorCoordinator:
                 self._request(subtask, reader)
 
     def _hand_out_restored(self) -> None:
-        """Have the splits that were being read assigned at once, evenly, instead of one after the other.
+        """Assign the splits that were being read at once, evenly, instead of one after the other.
 
-        All of them must hold back the watermark from the start: a split that has to wait until another is read to its end would
-        find its records late, which they were not before (matters when the parallelism is lowered).
+        All of them must hold back the watermark from the start. If a split had to wait until another one is read to its end, its
+        records would be late, although they were not before (this matters if the parallelism is lowered).
         """
         enumerator = self._enumerator
         assert enumerator is not None
@@ -226,7 +226,7 @@ class EnumeratorCoordinator:
                 return
 
     def refresh(self) -> None:
-        """Nothing to look for: what the background calls found comes by `post`."""
+        """Do nothing: background calls pass their results by `post`."""
 
     @property
     def input_ready(self) -> bool:
@@ -247,13 +247,13 @@ class EnumeratorCoordinator:
         )
 
     def watermarks(self) -> list[int]:
-        """Return the watermarks of the readers that have something to read and are not idle."""
+        """Return the watermarks of the readers that have splits to read and are not idle."""
         return [
             reader.watermark for reader in self._readers if reader.watermark is not None and reader.splits and not reader.finished
         ]
 
     def align(self, max_watermark: int | None) -> None:
-        """Set how far the watermark of a reader may be when it reads on, in milliseconds; None: any."""
+        """Set the watermark up to which readers may read, in milliseconds; None = no limit."""
         self._max_watermark = max_watermark
 
     @property
@@ -290,7 +290,7 @@ class EnumeratorCoordinator:
                 self._request(subtask, reader)
 
     def _request(self, subtask: int, reader: _Reader) -> None:
-        # One request for each time that a reader ran dry: the enumerator remembers who waits.
+        # One request each time that a reader runs out of splits, because the enumerator remembers waiting readers.
         reader.waiting = False
         assert self._enumerator is not None
         self._enumerator.handle_split_request(subtask)
@@ -324,7 +324,7 @@ class EnumeratorCoordinator:
 
 
 class DriverSourceCoordinator:
-    """Coordinates a source that is read on the driver: its records travel with the commands to subtask 0."""
+    """Coordinates a source that is read on the driver: its records are sent to subtask 0 with the commands."""
 
     def __init__(
         self, node: SourceNode, configuration: Configuration, clock: Clock, wake_up: Callable[[], None], limit: AdmissionSettings
@@ -337,28 +337,28 @@ class DriverSourceCoordinator:
         self._waiter = _DriverWaiter(f"flinkish-driver-source-{node.name}", clock, wake_up)
         self._reader: DriverReader | None = None
         self._records: deque[Any] = deque()
-        #: How many records are polled at once: a few at first, then by their size.
+        #: Number of records to poll at once: small at first, then adapted to their size.
         self._most = min(_FIRST_POLL, limit.max_records)
         self._ended = False
         self._poll_again = True
-        #: By subtask: the state of the watermark generator, which has no split to travel with, and whether the end was told.
+        #: By subtask: the state of the watermark generator, as a pseudo-split, and whether the reader knows of the end.
         self._splits: dict[int, tuple[SplitState, ...]] = {}
         self._finished: set[int] = set()
         self._told: set[int] = set()
-        #: Subtasks that may fall idle by time alone.
+        #: Subtasks that may become idle just because time passes.
         self._awaiting_idleness: set[int] = set()
 
     def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
         if restored is not None:
             self._splits = {0: restored.splits[:1]} if restored.splits else {}
             if restored.enumerator is not None:
-                self._ended = True  # it had ended before the checkpoint: reading anew would bring other records
+                self._ended = True  # it had ended before the checkpoint; reading it again would give other records
                 return
         self._reader = self._source.create_driver_reader(self._configuration)
         self._waiter.start(self._reader)
 
     def refresh(self) -> None:
-        """Poll, unless records are still waiting or the thread that waits for the reader has seen nothing."""
+        """Poll the reader, unless records are still waiting or the waiting thread has seen no new ones."""
         if self._records or self._ended or not (self._poll_again or self._waiter.take_signal()):
             return
         assert self._reader is not None
@@ -419,14 +419,14 @@ class DriverSourceCoordinator:
             self._awaiting_idleness.discard(subtask)
 
     def after_epoch(self) -> None:
-        """Nobody asks for splits."""
+        """Do nothing: a driver-side reader does not request splits."""
 
     def snapshot(self, checkpoint_id: int) -> SourceState:
         ended = _ENDED if self._ended and not self._records else None
         return SourceState(uid=self.node.uid, enumerator=ended, splits=self._splits.get(0, ()))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Nobody to tell: what was read cannot be read again, nor acknowledged."""
+        """Do nothing: a driver-side source can neither be read again nor acknowledge records."""
 
     def close(self) -> None:
         self._waiter.stop()
@@ -436,7 +436,7 @@ class DriverSourceCoordinator:
 
 
 class _DriverWaiter:
-    """A daemon thread that waits for a driver-side reader; never at the same time as the coordinator polls it."""
+    """A daemon thread that waits for a driver-side reader, but never while the coordinator polls that reader."""
 
     def __init__(self, name: str, clock: Clock, wake_up: Callable[[], None]) -> None:
         self._name = name
@@ -453,13 +453,13 @@ class _DriverWaiter:
         self._thread.start()
 
     def resume(self) -> None:
-        """Wait for the reader until it may have something."""
+        """Start waiting until the reader may have records."""
         with self._condition:
             self._waiting = True
             self._condition.notify_all()
 
     def take_signal(self) -> bool:
-        """Return, once, whether the reader may have something."""
+        """Return whether the reader may have records, and reset that signal."""
         with self._condition:
             signal, self._signal = self._signal, False
             return signal
@@ -469,7 +469,7 @@ class _DriverWaiter:
             self._stopped = True
             self._condition.notify_all()
         if self._thread is not None:
-            # So that the reader is not closed under its feet; a reader that waits for longer than it was told is left to itself.
+            # The reader must not be closed during a wait. A reader that waits longer than its timeout is not waited for.
             self._thread.join(timeout=4 * _DRIVER_WAIT_MS / 1000)
 
     def _run(self, reader: DriverReader) -> None:
@@ -483,7 +483,7 @@ class _DriverWaiter:
             try:
                 reader.wait(_DRIVER_WAIT_MS)
             except BaseException:
-                # The poll that follows meets the same error, in the thread that may fail the job.
+                # The poll that follows raises the same error in a thread that can fail the job.
                 _log.debug("Waiting for a driver-side reader failed.", exc_info=True)
             else:
                 if self._clock.monotonic() - started >= _DRIVER_WAIT_MS:
@@ -495,7 +495,7 @@ class _DriverWaiter:
 
 
 def worker_thread(job_id: str) -> str:
-    """Return how the names of the threads begin in which the sources of a job do what their enumerators gave to call_async."""
+    """Return the prefix of the names of the threads that run the `call_async` work of a job's enumerators."""
     return f"flinkish-source-{job_id[:8]}-"
 
 
@@ -509,7 +509,7 @@ def source_coordinator(
     limit: AdmissionSettings,
     job_id: str = "",
 ) -> SourceCoordinator:
-    """Make the coordinator of a source; `limit` says how much a driver-side source gives in one epoch at most."""
+    """Create the coordinator of a source; `limit` bounds the records of a driver-side source in one epoch."""
     if isinstance(node.source, DriverSource):
         return DriverSourceCoordinator(node, configuration, clock, wake_up, limit)
     return EnumeratorCoordinator(node, configuration, clock, post, job_id)

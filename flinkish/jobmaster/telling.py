@@ -1,4 +1,4 @@
-"""What a person is told of a job, as sentences: pure functions of what is known."""
+"""Writes sentences about a job for the user: pure functions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from flinkish.jobmaster.job_metrics import JobFigures
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
-#: An epoch that has taken longer than this is worth a word.
+#: The progress line mentions an epoch that has taken longer than this.
 _LONG_EPOCH_MS = 10_000
-#: Event time that is further from the clock than this is that of an old recording: how far it is behind says nothing.
+#: If event time is further from the clock than this, the input is an old recording, and its lag has no meaning.
 _NEAR_MS = 24 * 3_600_000
-#: Most subtasks that are named.
+#: Maximum number of subtasks that are named.
 _NAMED = 3
 
 
 def starts(setup: JobSetup, restored: StoredCheckpoint | None) -> str:
-    """Say that a job starts: its id, from what, and where its checkpoints are."""
+    """Return the sentence for a starting job: its id, what it starts from, and where its checkpoints are."""
     text = f"Job {setup.job_name!r} ({setup.job_id}) starts"
     if restored is not None:
         text += f" from {_checkpoint(restored)}"
@@ -36,9 +36,10 @@ def starts(setup: JobSetup, restored: StoredCheckpoint | None) -> str:
 
 
 def suspended(setup: JobSetup, why: str, latest: StoredCheckpoint | None) -> str:
-    """Say from where a job that was stopped from outside goes on.
+    """Return the sentence for a job that was stopped from outside: from where it will resume.
 
-    `why` is a clause, `latest` what an attempt would start from now: a checkpoint of this job, or what it was started from.
+    `why` is a clause. `latest` is the checkpoint that an attempt would start from now: one of this job, or the one that the job
+    was started from.
     """
     job = f"Job {setup.job_name!r} ({setup.job_id})"
     own = latest is not None and latest.manifest.job_id == setup.job_id
@@ -61,7 +62,7 @@ def suspended(setup: JobSetup, why: str, latest: StoredCheckpoint | None) -> str
 
 
 def suspended_unread(setup: JobSetup, why: str, error: BaseException) -> str:
-    """Say of a job that was stopped from outside that its last checkpoint is not known."""
+    """Return the sentence for a job that was stopped from outside and whose last checkpoint could not be read."""
     return f"Job {setup.job_name!r} ({setup.job_id}) is suspended, as {why}; its last checkpoint could not be read: {error}"
 
 
@@ -77,9 +78,10 @@ def progress(
     wall: int,
     now: int,
 ) -> str:
-    """Say how a job goes.
+    """Return the progress line of a job.
 
-    `before` are the figures of `elapsed` milliseconds ago, `wall` and `now` the time by the wall clock and by the monotonic one.
+    `before` has the figures of `elapsed` milliseconds ago; `wall` and `now` are the times of the wall clock and the monotonic
+    clock.
     """
     read = figures.records_read - (0 if before is None else before.records_read)
     rate = f"{round(read * 1000 / elapsed):,}/s" if elapsed > 0 else "0/s"
@@ -100,7 +102,7 @@ def progress(
 
 
 def duration(milliseconds: int) -> str:
-    """Return a duration for people, in the largest unit of which there are at least two: "90 s", "2 min", "3 h", "4 d"."""
+    """Return a readable duration, in the largest unit of which it has at least two: "90 s", "2 min", "3 h", "4 d"."""
     seconds = max(0, milliseconds) // 1000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -150,5 +152,5 @@ def _checkpoint(checkpoint: StoredCheckpoint) -> str:
 
 
 def _outlives(configuration: Configuration) -> bool:
-    """Return whether checkpoints stay when the process ends."""
+    """Tell whether checkpoints are kept when the process ends."""
     return configuration.contains(options.CHECKPOINTS_DIRECTORY)
