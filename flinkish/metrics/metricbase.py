@@ -1,4 +1,4 @@
-"""The kinds of metrics, as user functions see them."""
+"""The kinds of metrics that user functions can use."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ __all__ = ["Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup"]
 
 
 class MetricGroup(ABC):
-    """A named place for metrics and for groups below it."""
+    """A named group of metrics and of further groups."""
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return the group of that name below this one; with `extra`, the group `extra` below that (a key and its value)."""
+        """Return the group `name` in this one; with `extra`, the group `extra` in that one (a key and its value)."""
 
     @abstractmethod
     def counter(self, name: str) -> Counter:
-        """Return the counter of that name."""
+        """Return the counter with this name."""
 
     @abstractmethod
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
-        """Show what `obj` returns whenever metrics are read."""
+        """Register a gauge: `obj` is called without arguments whenever metrics are read, and returns the value."""
 
     @abstractmethod
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """Return the meter of that name; its rate is over the last `time_span_in_seconds`."""
+        """Return the meter with this name; its rate is an average over the last `time_span_in_seconds`."""
 
     @abstractmethod
     def distribution(self, name: str) -> Distribution:
-        """Return the distribution of that name."""
+        """Return the distribution with this name."""
 
 
 class Metric(ABC):  # noqa: B024
@@ -53,23 +53,23 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value that is asked for when metrics are read."""
+    """A value that is computed when metrics are read."""
 
     @abstractmethod
     def get_value(self) -> int | float:
-        """Return the present value."""
+        """Return the current value."""
 
 
 class Meter(Metric):
-    """How many events there were, and how many a second."""
+    """The number of events, and the number per second."""
 
     @abstractmethod
     def mark_event(self, value: int = 1) -> None:
-        """Note so many events."""
+        """Count `value` events."""
 
     @abstractmethod
     def get_count(self) -> int:
-        """Return how many events were noted."""
+        """Return the number of events counted."""
 
     @abstractmethod
     def get_rate(self) -> float:

@@ -1,6 +1,6 @@
-"""Metrics that work, and the registry of one task's subtask: all values by dotted name.
+"""The implementation of metrics, and the registry of one subtask, which holds all values by dotted name.
 
-The values are plain data, so that they travel with a subtask's report; `merge` puts those of several subtasks together.
+The values are plain data, as they are sent with the subtask's report; `merge` combines the values of several subtasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ M = TypeVar("M", bound=Metric)
 
 
 class MetricRegistry:
-    """All metrics of one task in one subtask; each operator has a group of its own.
+    """All metrics of one subtask; each operator has a group of its own.
 
     >>> from flinkish.common.clock import ManualClock
     >>> registry = MetricRegistry(ManualClock())
@@ -42,7 +42,7 @@ class MetricRegistry:
     def values(self) -> dict[str, Any]:
         """Return all values by dotted name: numbers; for a meter and a distribution a dict of numbers.
 
-        A gauge whose function raises is left out, and logged the first time.
+        A gauge whose function raises an error is left out, and logged the first time.
         """
         values: dict[str, Any] = {}
         for name, metric in self._metrics.items():
@@ -67,9 +67,9 @@ class MetricRegistry:
         return values
 
     def register(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
-        """Return the metric of that name, made if it is not there yet.
+        """Return the metric with this name; create it if there is none.
 
-        Raises InvalidArgumentError if there is one of another kind.
+        Raises InvalidArgumentError if there is a metric of another kind with this name.
         """
         metric = self._metrics.get(name)
         if metric is None:
@@ -79,9 +79,9 @@ class MetricRegistry:
         return metric
 
     def set_gauge(self, name: str, gauge: Gauge) -> None:
-        """Put a gauge at a name; logs a warning if there is one already, which is not shown any more.
+        """Register a gauge; it replaces a gauge with the same name, and a warning is logged.
 
-        Raises InvalidArgumentError if there is a metric of another kind.
+        Raises InvalidArgumentError if there is a metric of another kind with this name.
         """
         metric = self._metrics.get(name)
         if isinstance(metric, Gauge):
@@ -92,14 +92,15 @@ class MetricRegistry:
 
     @property
     def clock(self) -> Clock:
-        """What meters tell the time by."""
+        """The clock of the meters."""
         return self._clock
 
 
 def merge(subtasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put the values of several subtasks together.
+    """Combine the values of several subtasks.
 
-    Numbers, counts and rates are added; a distribution has the extremes of all; of other values any subtask's is taken.
+    Numbers, counts and rates are added; a distribution gets the smallest and largest value of all; for other values any one is
+    kept.
     """
     merged: dict[str, Any] = {}
     for values in subtasks:
@@ -188,7 +189,7 @@ class _Gauge(Gauge):
 
 
 class _Meter(Meter):
-    """Keeps the counts of one-second buckets, so that marking costs the same at any rate."""
+    """Counts events in buckets of one second, so that the cost of marking does not depend on the rate."""
 
     def __init__(self, clock: Clock, time_span_in_seconds: int) -> None:
         self._clock = clock

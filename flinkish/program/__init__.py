@@ -1,1 +1,1 @@
-"""The program model: what the API records of a program, as plain data, and what the layers below the API take it from."""
+"""The program model: programs as plain data, recorded by the API and read by the layers below."""

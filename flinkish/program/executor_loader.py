@@ -1,6 +1,7 @@
-"""The one way up: from the API to whatever runs a program, found by name when the first job is started.
+"""The loader of the executor, which runs programs: the API's only reference to a higher layer, resolved at the first job.
 
-Flink's PipelineExecutorServiceLoader. Nothing below `engine` may import it, so that building a job needs neither Spark nor Java.
+It corresponds to Flink's PipelineExecutorServiceLoader. As the executor is loaded by name, building a job needs neither Spark nor
+Java.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ _EXECUTOR_MODULE = "flinkish.engine.executor"
 
 
 class ExecutorJobClient(Protocol):
-    """What the API needs of the client of a job beside `JobClient` itself; the client that an executor returns is both."""
+    """The methods that the API needs from a job's client in addition to `JobClient`; an executor's client implements both."""
 
     def collect_results(self) -> Iterator[Any]:
-        """Return what the job's CollectSink emits, in order; blocks for the next record.
+        """Iterate over the records that the job's CollectSink receives, in order; blocks until the next record.
 
-        Ends when the job is finished or cancelled; raises the job's JobExecutionError if it fails. To be called once.
+        Ends when the job is finished or cancelled; raises the job's JobExecutionError if it fails. Call it only once.
         """
         ...
 
 
 class Executor(Protocol):
-    """Runs programs; the module `flinkish.engine.executor` is one."""
+    """An object that runs programs; the module `flinkish.engine.executor` is one."""
 
     def execute_async(self, program: Program) -> JobClient:
         """Start a program and return without waiting for it."""
@@ -46,9 +47,9 @@ _replacement: Executor | None = None
 
 
 def replace_executor(executor: Executor | None) -> Executor | None:
-    """Have programs of this process given to another executor (None: the installed one); returns what was set before.
+    """Set the executor of this process (None = the installed one), and return the previous setting.
 
-    `flinkish explain` does that.
+    `flinkish explain` uses it.
     """
     global _replacement
     before, _replacement = _replacement, executor
@@ -56,7 +57,7 @@ def replace_executor(executor: Executor | None) -> Executor | None:
 
 
 def load_executor() -> Executor:
-    """Return the executor of this installation, or what stands in for it."""
+    """Return the executor set by `replace_executor`, or else the installed one."""
     if _replacement is not None:
         return _replacement
     return cast(Executor, importlib.import_module(_EXECUTOR_MODULE))

@@ -1,7 +1,7 @@
-"""Says so when a script ends before what it built was executed.
+"""A warning for scripts that end without executing the program that they built.
 
-A program without `execute()` does nothing, and would say nothing. `flinkish run` asks `forgotten_programs()`; a script that was
-started as `python script.py` is told at its end, on stderr.
+A program without `execute()` does nothing, and would end silently. `flinkish run` calls `forgotten_programs()`; a script that was
+started as `python script.py` prints the warning to stderr at its end.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import dataclass, field
 from types import FrameType
 
 _HINT = "call execute() on the environment after the last operator."
-#: Modules below which code is tried out or tested, so that a program which is not executed is nothing to speak of.
+#: Modules of test runners and shells: below them, a program that is not executed is normal.
 _RUNNERS = frozenset({"unittest", "doctest", "pytest", "_pytest", "IPython"})
 
 
 @dataclass(eq=False, slots=True)
 class Reminder:
-    """The operators of one environment that nobody has executed, explained or asked the plan of."""
+    """The operators of one environment that were not yet executed, explained or shown as a plan."""
 
     operators: list[str] = field(default_factory=list)
-    #: Whether code of the script itself has added one of them.
+    #: Whether the script itself has added one of the operators.
     of_script: bool = False
 
     def add(self, operator: str) -> None:
-        """Take note of an operator that waits for its execution."""
+        """Record an operator that is not executed yet."""
         self.operators.append(operator)
         self.of_script = self.of_script or _called_by_script()
         _waiting.add(self)
 
     def clear(self) -> None:
-        """Forget the operators: somebody has made use of the program."""
+        """Forget the operators, as the program was executed or shown."""
         self.operators.clear()
         self.of_script = False
         _waiting.discard(self)
@@ -43,7 +43,7 @@ _process = os.getpid()
 
 
 def forgotten_programs() -> list[str]:
-    """Return a text for each program of this process that waits for its execution, and forget them."""
+    """Return a message for each program of this process that was not executed, and forget the programs."""
     found = [_text(reminder) for reminder in _waiting]
     _waiting.clear()
     return found
@@ -56,7 +56,7 @@ def _text(reminder: Reminder) -> str:
 
 
 def _called_by_script() -> bool:
-    """Return whether the code that called flinkish stands in the file that was started, and not within a test or notebook."""
+    """Return whether flinkish was called by the file that was started, and not by a test or notebook."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     caller: str | None = None
     frame: FrameType | None = sys._getframe(1)
@@ -72,7 +72,7 @@ def _called_by_script() -> bool:
 
 
 def _remind() -> None:
-    # An error has been shown already, a shell's user has seen what he executed, and a forked process has inherited the program.
+    # No warning after an error, which was already shown; in a shell; or in a forked process, which inherited the program.
     if hasattr(sys, "last_value") or sys.flags.interactive or hasattr(sys, "ps1") or os.getpid() != _process:
         return
     for reminder in _waiting:

@@ -1,6 +1,6 @@
-"""What each operator of a program is configured with: immutable and picklable; the runtime builds the working part from it.
+"""Operator configurations: immutable and picklable; the runtime builds the working operators from them.
 
-One class for each kind of operator. `runtime.operators` holds the table from these classes to what runs.
+Each kind of operator has a class. The table in `runtime.operators` maps these classes to the classes that run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SourceConfig(OperatorConfig):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapConfig(OperatorConfig):
     function: MapFunction
-    #: Whether it is a projection: it runs like any map, but the plan shows it as Flink does.
+    #: Whether this is a projection, which runs like any map, but is shown in the plan as in Flink.
     projects: bool = False
 
 
@@ -107,7 +107,7 @@ class KeyedCoProcessConfig(OperatorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastProcessConfig(OperatorConfig):
-    """Reads a stream (input 0) beside a broadcast one (input 1), which fills the states described."""
+    """Reads a stream (input 0) and a broadcast stream (input 1), which fills the described states."""
 
     function: BroadcastProcessFunction
     state_descriptors: tuple[MapStateDescriptor, ...]
@@ -115,7 +115,7 @@ class BroadcastProcessConfig(OperatorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedBroadcastProcessConfig(OperatorConfig):
-    """The same with input 0 keyed."""
+    """Like BroadcastProcessConfig, but input 0 is keyed."""
 
     function: KeyedBroadcastProcessFunction
     state_descriptors: tuple[MapStateDescriptor, ...]
@@ -123,7 +123,7 @@ class KeyedBroadcastProcessConfig(OperatorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncWaitConfig(OperatorConfig):
-    """Makes a call for each record, `capacity` at a time; `timeout` in milliseconds, 0 for none."""
+    """Makes an asynchronous call for each record, at most `capacity` at a time; `timeout` in milliseconds, 0 = none."""
 
     function: AsyncFunction
     timeout: int
@@ -140,7 +140,7 @@ class IntervalJoinConfig(OperatorConfig):
     function: ProcessJoinFunction
     lower_bound: int
     upper_bound: int
-    #: Where late records go; dropped if None.
+    #: Side outputs for late records; None = they are dropped.
     left_late: OutputTag | None
     right_late: OutputTag | None
 
@@ -152,14 +152,14 @@ class TimestampsAndWatermarksConfig(OperatorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig(OperatorConfig):
-    """Writes into a sink; what it commits goes to the sink's committer on the driver."""
+    """Writes to a sink; commit requests go to the sink's committer on the driver."""
 
     sink: Sink[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkWriterConfig(OperatorConfig):
-    """Writes into a sink; what it would commit it passes on as records, for a second stage before the committer."""
+    """Writes to a sink; commit requests are emitted as records, for a second stage before the committer."""
 
     sink: Sink[Any, Any]
 
@@ -168,8 +168,8 @@ class SinkWriterConfig(OperatorConfig):
 class WindowConfig(OperatorConfig):
     """Groups the records of each key into windows.
 
-    `function` is a WindowFunction, ProcessWindowFunction or one of those of whole streams. `fold` combines the records as they
-    come: a ReduceFunction or an AggregateFunction, with the type of what it makes; without one the records are kept.
+    `function` is a WindowFunction, a ProcessWindowFunction, or the variant of either for all windows. `fold` is a ReduceFunction
+    or AggregateFunction that combines the records as they arrive, with the type of its result; without it the records are kept.
     """
 
     assigner: WindowAssigner[Any, Any]

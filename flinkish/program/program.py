@@ -1,4 +1,4 @@
-"""A program as it is handed from the API to whatever runs it."""
+"""A program as the API passes it to the executor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CachedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonArchive:
-    """A zip or tar file that is unpacked in the tasks' working folder, below `target_directory` (None: the file's name)."""
+    """A zip or tar file that is unpacked in the tasks' working folder, below `target_directory` (None = the file's name)."""
 
     path: str
     target_directory: str | None = None
@@ -32,7 +32,7 @@ class PythonArchive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonRequirements:
-    """A requirements.txt to be installed for the tasks, from `cache_directory` (offline) if that is given."""
+    """A requirements.txt to install for the tasks, offline from `cache_directory` if that is given."""
 
     path: str
     cache_directory: str | None = None
@@ -40,12 +40,12 @@ class PythonRequirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What the fluent methods recorded: complete, checked and immutable; building it started nothing.
+    """The program recorded by the fluent methods: complete, checked and immutable.
 
-    `transformations` are in the order in which they were made, so each stands behind its inputs; with the virtual ones, and only
-    those that lead to a sink. `configuration` is the merged one: configuration file, -D settings, the environment's
-    Configuration and what its setters and CheckpointConfig changed; `parallelism`, `chaining` and the like are the effective
-    values of the same settings.
+    `transformations` are in the order of their creation, so each comes after its inputs; virtual ones are included, and only
+    those that lead to a sink. `configuration` is the merged one: configuration file, -D settings, the environment's Configuration
+    and the changes by its setters and CheckpointConfig. `parallelism`, `chaining` and so on are the effective values of these
+    settings.
     """
 
     job_name: str
@@ -53,15 +53,15 @@ class Program:
     configuration: Configuration
     execution_config: ExecutionConfig
     parallelism: int
-    #: -1: derived from the parallelism, as Flink does (128 for small ones).
+    #: -1 = derived from the parallelism, as Flink does (128 if the parallelism is small).
     max_parallelism: int
     chaining: bool
     #: Whether operators of different max parallelism may be chained.
     chaining_with_different_max_parallelism: bool
-    #: Milliseconds; -1 flushes by size only.
+    #: In milliseconds; -1 = buffers are flushed by size only.
     buffer_timeout: int
     cached_files: tuple[CachedFile, ...] = ()
-    #: Files, folders and zip files that are put on the tasks' sys.path.
+    #: Files, folders and zip files that are added to the tasks' sys.path.
     python_files: tuple[str, ...] = ()
     python_archives: tuple[PythonArchive, ...] = ()
     python_requirements: PythonRequirements | None = None

@@ -1,4 +1,4 @@
-"""The program under construction: the table of transformations behind an environment."""
+"""The program under construction: the table of transformations of an environment."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from flinkish.program.transformations import (
     TransformationId,
 )
 
-#: Fields that hold user functions. Sources and sinks are configurations; what they make in the tasks is their own.
+#: Fields that hold user functions. Sources and sinks are not among them: they are configurations of the readers and writers.
 _WITH_FUNCTIONS = ("operator", "key_selector", "first_key_selector", "second_key_selector", "partitioner", "watermarks")
-#: Kinds that add no operator that a program could name or set: virtual ones, and caching, whose operator is flinkish's own.
+#: Kinds whose operator a program can neither name nor configure: virtual ones, and caching, whose operator is internal.
 WITHOUT_OPERATOR = (CacheTransformation, *VIRTUAL)
 
 
 class ProgramBuilder:
-    """Takes transformations and hands out what is to be executed.
+    """Collects transformations and returns those to execute.
 
-    Executing does not remove what was executed: streams that the program still holds may be built upon again, and are then
-    executed again from their sources on.
+    Transformations are not removed when they were executed: a program may build on the same streams again, which are then
+    executed again from their sources.
     """
 
     def __init__(self) -> None:
         self.transformations: dict[TransformationId, Transformation] = {}
-        #: Operators added since the last execution: these, with all that they read, are what is executed next.
+        #: Operators added since the last execution; the next one executes them with all of their inputs.
         self._pending: list[TransformationId] = []
         self._reminder = Reminder()
 
     def add(self, kind: type[Transformation], **fields: Any) -> TransformationId:
-        """Make a transformation; returns its id.
+        """Make a transformation and return its id.
 
-        User functions are copied, as they are now: as in Flink an object that is given to two operators, or changed later, is
-        another one in each. Raises NotSerializableError for one that cannot be.
+        User functions are copied in their current state: as in Flink, operators that are given the same object do not share it,
+        and later changes have no effect. Raises NotSerializableError for a function that cannot be pickled.
         """
         functions = {name: fields[name] for name in _WITH_FUNCTIONS if fields.get(name) is not None}
         if functions:
             fields |= own_copy(functions, f"what {fields['name']!r} was given")
         identifier = TransformationId(len(self.transformations) + 1)
         self.transformations[identifier] = kind(id=identifier, made_at=calling_line(), **fields)
-        # As in Flink a source alone is nothing to execute.
+        # As in Flink, a source alone is not executed.
         if not issubclass(kind, (SourceTransformation, *WITHOUT_OPERATOR)):
             self._pending.append(identifier)
             self._reminder.add(fields["name"])
@@ -66,15 +66,15 @@ class ProgramBuilder:
                 transformation.cache.clear()
 
     def fix_parallelism(self, parallelism: int) -> None:
-        """Give the operators so far the parallelism that is the default now: a new default is for those to come, as in Flink."""
+        """Set the current default parallelism on the existing operators: as in Flink, a new default affects only later ones."""
         for identifier, transformation in self.transformations.items():
             if transformation.parallelism is None and not isinstance(transformation, WITHOUT_OPERATOR):
                 self.replace(identifier, parallelism=parallelism)
 
     def to_execute(self) -> Mapping[TransformationId, Transformation]:
-        """Return the pending operators with all that they read, in the order in which they were made: to run or to show them.
+        """Return the pending operators with all of their inputs, in the order of their creation, to run or show them.
 
-        What was cached is read from there, by a source in the place of the cached stream; nothing before it is needed then.
+        A cached stream with records is replaced by a source that reads the cache, and its inputs are left out.
         Raises InvalidProgramError if there are no pending operators.
         """
         self._reminder.clear()
@@ -94,11 +94,11 @@ class ProgramBuilder:
         return dict(sorted(needed.items()))
 
     def clear(self) -> None:
-        """Forget what was pending: it has been handed over."""
+        """Forget the pending operators, which were passed on."""
         self._pending.clear()
 
     def side_outputs(self, source: TransformationId) -> list[SideOutputTransformation]:
-        """Return the side outputs that are read from a transformation."""
+        """Return the side outputs of a transformation that the program reads."""
         return [
             transformation
             for transformation in self.transformations.values()
@@ -106,13 +106,13 @@ class ProgramBuilder:
         ]
 
     def _resolved(self, transformation: Transformation) -> Transformation:
-        """Return a source that reads the cache in the place of a cached stream, if there are records; all else as it is."""
+        """Return a source that reads the cache for a cached stream with records; return other transformations unchanged."""
         if not isinstance(transformation, CacheTransformation):
             return transformation
         origin = self.transformations[transformation.input]
         if isinstance(origin, SideOutputTransformation):
             origin = self.transformations[origin.input]
-        # Each subtask writes what it computed, and reads it again.
+        # Each subtask writes the records that it computes, and reads them again.
         alike: dict[str, Any] = {
             "parallelism": origin.parallelism,
             "max_parallelism": origin.max_parallelism,

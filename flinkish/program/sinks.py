@@ -1,7 +1,8 @@
-"""Interfaces that sinks are written against: FLIP-143, in Python.
+"""Interfaces that sinks implement: FLIP-143, in Python.
 
-A sink has writers in the tasks and, for two-phase commit, a committer on the driver, which gets what the writers prepared once
-the checkpoint that holds it is complete. Programs import these names from `flinkish.datastream.connectors.base`.
+A sink has writers in the tasks and, for two-phase commit, a committer on the driver. The committer gets the writers' commit
+requests once the checkpoint that contains them is complete. Programs import these names from
+`flinkish.datastream.connectors.base`.
 """
 
 from __future__ import annotations
@@ -35,30 +36,30 @@ COLLECT: Final = "collect"
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink promises; PyFlink's names."""
+    """The guarantee of a sink, with PyFlink's names."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
     NONE = "none"
 
 
-# A Struct takes 50 ns to make, a frozen dataclass 360: one is made for each record that has a timestamp.
+# One is made for each record with a timestamp: that takes 50 ns for a Struct, 360 ns for a frozen dataclass.
 class WriteContext(msgspec.Struct, frozen=True, kw_only=True):
-    """About the record that is written."""
+    """Timestamp and watermark of the record that is written."""
 
     timestamp: int | None
     watermark: int
 
 
 class SinkWriterContext(Protocol):
-    """What a writer may know and use in its subtask."""
+    """The information and services that a writer has in its subtask."""
 
     configuration: Configuration
-    #: Id of the job, the same after every restart. A job that was ended, or whose checkpoints were removed, may lend it to the
-    #: next one under its high-availability.cluster-id.
+    #: Id of the job, the same after every restart. After a job has ended, or its checkpoints were removed, the next job with the
+    #: same high-availability.cluster-id may get the same id.
     job_id: str
-    #: Random id of the course of checkpoints that the job is on: the same after every restart, another one when a job starts from
-    #: nothing or from a savepoint. Within a lineage no checkpoint id is used twice.
+    #: Random id of the job's sequence of checkpoints: the same after every restart, a new one for a job that starts without state
+    #: or from a savepoint. Within a lineage no checkpoint id is used twice.
     lineage: str
     sink_uid: str
     subtask_index: int
@@ -71,16 +72,17 @@ class SinkWriterContext(Protocol):
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return operator state of this writer, redistributed round-robin when the parallelism changes.
 
-        A writer keeps everything it has to remember in such state, and brings it up to date in two places: in `end_epoch`, for
-        an epoch that another process goes on from, and in `flush` or `prepare_commit`, as a checkpoint takes it right after them.
-        What was prepared to be committed must not be in it any more, or it is written a second time after a restore.
+        A writer keeps everything that it must remember in such state, and updates it in two places: in `end_epoch`, because
+        another process may continue from that epoch, and in `flush` or `prepare_commit`, because a checkpoint stores the state
+        right after them. The state must no longer contain what was returned for the commit, or it is written again after a
+        restore.
         """
         ...
 
     def initialize_function(self, function: Function) -> None:
-        """Have a user function that the writer calls take part in checkpoints, if it is a CheckpointedFunction or a listener.
+        """Register a user function that the writer calls for checkpoints, if it is a CheckpointedFunction or a listener.
 
-        To be called before its `open`.
+        Call this before the function's `open`.
         """
         ...
 
@@ -89,43 +91,43 @@ class SinkWriterContext(Protocol):
         ...
 
     def emit_to_driver(self, destination: str, values: Sequence[Any]) -> None:
-        """Send values to the driver with this epoch's report; who takes them there goes by the destination, such as PRINT."""
+        """Send values to the driver with this epoch's report; `destination`, such as PRINT, chooses their receiver there."""
         ...
 
 
 class SinkWriter(ABC, Generic[T, WriterCommitT]):
-    """Writes in one subtask. Files and transactions it opens must be named so that a second try of an epoch does no harm."""
+    """Writes in one subtask. Name its files and transactions so that an epoch can be repeated without harm."""
 
     @abstractmethod
     def write(self, value: T, context: WriteContext) -> None:
-        """Take one record."""
+        """Write or buffer one record."""
 
     def end_epoch(self) -> None:
-        """Make sure that what is not in state is on storage; called at the end of each epoch."""
+        """Write all data that is not in state to storage; called at the end of each epoch."""
 
     def buffered_bytes(self) -> int:
-        """Return about how many bytes are in memory until the end of the epoch; a source before it stops when they are many."""
+        """Return the approximate bytes kept in memory until the end of the epoch; if they are many, the job's sources pause."""
         return 0
 
     def flush(self, end_of_input: bool) -> None:
-        """Write out what is buffered; called before each checkpoint's barrier passes and at the end of the input."""
+        """Write all buffered data; called before each checkpoint's barrier passes and at the end of the input."""
 
     def prepare_commit(self) -> Sequence[WriterCommitT]:
-        """Return what is ready to be committed with the checkpoint, after `flush`. The writer forgets it."""
+        """Return the data to commit with this checkpoint, and forget it; called after `flush`."""
         return ()
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release all resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest(Generic[WriterCommitT]):
-    """What a writer prepared, with where it comes from."""
+    """Data that a writer prepared for a commit, with its origin."""
 
     committable: WriterCommitT
-    #: Of the job that prepared it: of another one in the first commit of a job that was started from that one's savepoint.
+    #: Id of the job that prepared the data; in the first commit of a job started from a savepoint it is the savepoint's job.
     job_id: str
-    #: In which it was prepared; see SinkWriterContext.
+    #: Lineage in which the data was prepared; see SinkWriterContext.
     lineage: str
     sink_uid: str
     subtask_index: int
@@ -133,50 +135,50 @@ class CommitRequest(Generic[WriterCommitT]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredCheckpoint:
-    """What a committer may know of the checkpoint that an attempt starts from."""
+    """Information for a committer on the checkpoint that an attempt starts from."""
 
     checkpoint_id: int
-    #: Of the checkpoint: of all that its job committed before.
+    #: Lineage of the checkpoint, and of all earlier commits of its job.
     lineage: str
-    #: Of the job that starts from it.
+    #: Lineage of the job that starts from the checkpoint.
     job_lineage: str
     sink_uid: str
-    #: What `Committer.snapshot_state` returned for the checkpoint; None also where the checkpoint is not trusted.
+    #: The result of `Committer.snapshot_state` for the checkpoint; None, too, if the checkpoint is not trusted.
     state: bytes | None = None
 
     @property
     def own(self) -> bool:
-        """Whether the job goes on in the checkpoint's lineage; else it is one that the job was started from."""
+        """Whether the checkpoint belongs to the job's own lineage; otherwise the job was started from another job's."""
         return self.lineage == self.job_lineage
 
 
 class Committer(ABC, Generic[WriterCommitT]):
-    """Commits on the driver. Must be idempotent: after a crash the same requests come again with the same checkpoint id."""
+    """Commits on the driver. It must be idempotent: after a crash it gets the same requests again with the same checkpoint id."""
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
-        """Learn which checkpoint an attempt starts from; called once, before what that checkpoint holds is committed again.
+        """Process the checkpoint that an attempt starts from; called once, before that checkpoint's requests are committed again.
 
-        Raises ForeignCheckpointError if the sink does not fit the checkpoint, for instance because later ones were committed
-        to it: the job then fails for good.
+        Raises ForeignCheckpointError if the sink does not fit the checkpoint, for example because later checkpoints were already
+        committed to it: the job then fails without a restart.
         """
 
     def snapshot_state(self) -> bytes | None:
-        """Return what `restore` is to get back in an attempt that starts from the checkpoint that is being taken.
+        """Return the state for `restore` in an attempt that starts from the checkpoint being taken.
 
-        What was prepared for this checkpoint is not committed yet, and comes with it to `commit`.
+        The requests prepared for this checkpoint are not committed yet; `commit` gets them later.
         """
         return None
 
     @abstractmethod
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[WriterCommitT]]) -> None:
-        """Make visible what all writers prepared for one checkpoint; raises to have the job restarted and the commit repeated.
+        """Commit the requests of all writers for one checkpoint; an error restarts the job, which repeats the commit.
 
-        Called in the order of the checkpoints, also with no requests. `checkpoint_id` is END_OF_INPUT_CHECKPOINT for what is
-        committed at the end of a bounded job that makes no checkpoints.
+        Called in the order of the checkpoints, even without requests. `checkpoint_id` is END_OF_INPUT_CHECKPOINT for the commit
+        at the end of a bounded job without checkpoints.
         """
 
     def close(self) -> None:
-        """Release what is held."""
+        """Release all resources."""
 
 
 #: Checkpoint id of the commit at the end of a bounded job without checkpoints; Flink's Long.MAX_VALUE.
@@ -184,7 +186,7 @@ END_OF_INPUT_CHECKPOINT = LONG_MAX
 
 
 class Sink(ABC, Generic[T, WriterCommitT]):
-    """A sink: immutable and picklable; makes the working parts."""
+    """A sink: immutable and picklable; it makes the writers and the committer."""
 
     get_java_function = AbsentMember(JAVA_OBJECT)
 
@@ -198,8 +200,8 @@ class Sink(ABC, Generic[T, WriterCommitT]):
 
     @property
     def committable_type(self) -> Any:
-        """Type of what writers prepare, as msgspec understands it; needed if there is a committer."""
+        """Type of the data that writers prepare for commits, as a type that msgspec decodes; needed if there is a committer."""
         return Any
 
     def validate(self, input_type: TypeInformation) -> None:
-        """Raise a named error if the sink cannot work as configured on such records; called when the job is built."""
+        """Raise an error if the sink, as configured, cannot write records of this type; called when the job is built."""

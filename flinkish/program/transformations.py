@@ -1,7 +1,7 @@
-"""The logical program: what the fluent methods record, as plain frozen data.
+"""The logical program, which the fluent methods record as plain frozen data.
 
-A transformation names its inputs by id, so that a setter such as `uid` replaces one entry in the environment's table and every
-reference stays valid. Building these never runs anything.
+A transformation names its inputs by id, so a setter such as `uid` replaces one entry in the environment's table and every
+reference stays valid. Making transformations never runs anything.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ChainingStrategy(Enum):
 
 
 class Partitioning(Enum):
-    """How records of an edge are spread over the subtasks of the target; the values are Flink's ship strategies."""
+    """How the records of an edge are distributed to the subtasks of the target; the values are Flink's ship strategies."""
 
     FORWARD = "FORWARD"
     HASH = "HASH"
@@ -62,14 +62,14 @@ class Partitioner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transformation:
-    """What all transformations have; None means: not set by the user."""
+    """Base of all transformations; None = not set by the user."""
 
     id: TransformationId
     name: str
     output_type: TypeInformation
     parallelism: int | None = None
     max_parallelism: int | None = None
-    #: False for what can only run with one subtask, such as from_collection.
+    #: False for operators that can only run with one subtask, such as from_collection.
     can_be_parallel: bool = True
     uid: str | None = None
     uid_hash: str | None = None
@@ -77,18 +77,18 @@ class Transformation:
     slot_sharing_group: str | None = None
     buffer_timeout: int | None = None
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
-    #: `file:line` of the program, for errors; None where no code of the program made it.
+    #: `file:line` of the program, for error messages; None if flinkish itself made the transformation.
     made_at: str | None = None
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:
-        """Ids of the transformations this one reads."""
+        """Ids of the transformations that this one reads."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTransformation(Transformation):
-    """`watermarks` is None where the program gave no watermark strategy, or no_watermarks()."""
+    """A source; `watermarks` is None if the program gave no watermark strategy, or no_watermarks()."""
 
     source: Source[Any, Any, Any] | DriverSource[Any]
     watermarks: WatermarkStrategy | None
@@ -96,7 +96,7 @@ class SourceTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneInputTransformation(Transformation):
-    """An operator with one input; `key_selector` and `key_type` are set where the input is keyed."""
+    """An operator with one input; `key_selector` and `key_type` are set if the input is keyed."""
 
     input: TransformationId
     operator: OperatorConfig
@@ -110,7 +110,7 @@ class OneInputTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoInputTransformation(Transformation):
-    """An operator with two inputs; keyed where both selectors are set."""
+    """An operator with two inputs; it is keyed if both selectors are set."""
 
     first_input: TransformationId
     second_input: TransformationId
@@ -126,7 +126,7 @@ class TwoInputTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastStateTransformation(Transformation):
-    """An operator that reads a stream, keyed where `key_selector` is set, beside a broadcast one that fills its state."""
+    """An operator that reads a stream, keyed if `key_selector` is set, and a broadcast stream that fills its state."""
 
     regular_input: TransformationId
     broadcast_input: TransformationId
@@ -151,7 +151,7 @@ class SinkTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionTransformation(Transformation):
-    """Virtual: adds no operator."""
+    """The union of streams. Virtual: it adds no operator."""
 
     union_inputs: tuple[TransformationId, ...]
 
@@ -162,7 +162,7 @@ class UnionTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTransformation(Transformation):
-    """Virtual: sets the partitioner of the edges that read it. key_by gives HASH."""
+    """A change of the partitioning, such as HASH by key_by. Virtual: it sets the partitioner of the edges that read it."""
 
     input: TransformationId
     partitioner: Partitioner
@@ -173,18 +173,18 @@ class PartitionTransformation(Transformation):
 
 
 class RecordCache(Protocol):
-    """Where the records of one cached stream are kept, from the first job that is given a place for them."""
+    """The storage for the records of one cached stream."""
 
     def prepare(self, parent: Callable[[], Path]) -> None:
-        """Make the place, if there is none, below the folder that `parent` returns."""
+        """Create the storage below the folder that `parent` returns, unless it exists."""
         ...
 
     def sink(self) -> Sink[Any, Any]:
-        """Return what fills the cache."""
+        """Return the sink that fills the cache."""
         ...
 
     def source(self, record_type: TypeInformation) -> Source[Any, Any, Any] | None:
-        """Return what reads the cache; None if it is empty."""
+        """Return the source that reads the cache; None if it is empty."""
         ...
 
     def clear(self) -> None:
@@ -194,9 +194,9 @@ class RecordCache(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTransformation(Transformation):
-    """Reads its input and, in batch mode, has its records kept in `cache`.
+    """Passes on its input and, in batch mode, writes the records to `cache`.
 
-    A program that is executed holds it only while the cache is empty, else a source in its place.
+    An executed program contains it only while the cache is empty; otherwise it contains a source in its place.
     """
 
     input: TransformationId
@@ -209,7 +209,7 @@ class CacheTransformation(Transformation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideOutputTransformation(Transformation):
-    """Virtual: the edges that read it carry what its input emits to the tag."""
+    """A side output. Virtual: the edges that read it carry the records that its input emits to the tag."""
 
     input: TransformationId
     tag: OutputTag
@@ -219,5 +219,5 @@ class SideOutputTransformation(Transformation):
         return (self.input,)
 
 
-#: Kinds that are no node of the stream graph: what reads them reads what they read, in their way.
+#: Kinds that become no node of the stream graph: their readers read their inputs, with their partitioner or tag.
 VIRTUAL = (PartitionTransformation, SideOutputTransformation, UnionTransformation)

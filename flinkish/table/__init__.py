@@ -1,4 +1,4 @@
-"""Of pyflink.table only DataTypes: what formats of files take for the types of their columns. There is no Table API."""
+"""Only DataTypes of pyflink.table, by which file formats get the types of their columns. There is no Table API."""
 
 from typing import TYPE_CHECKING
 
@@ -8,5 +8,5 @@ from flinkish.table.types import DataType, DataTypes, RowField, RowType
 __all__ = ["DataType", "DataTypes", "RowField", "RowType"]
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)

@@ -1,6 +1,6 @@
-"""DataTypes: descriptions of columns, for the formats whose builders take them in PyFlink (CSV, Parquet, ORC).
+"""DataTypes: types of columns, for the formats whose builders accept them in PyFlink (CSV, Parquet, ORC).
 
-Each stands for a type of `flinkish.common.Types`, which the formats take as well: ROW for ROW_NAMED, BIGINT for LONG and so on.
+Each corresponds to a type of `flinkish.common.Types`, which the formats accept, too: ROW to ROW_NAMED, BIGINT to LONG and so on.
 Columns may hold None; NOT NULL is refused. As in Flink's formats, lengths and the precision of times are not enforced.
 """
 
@@ -27,13 +27,13 @@ class DataType:
     to_sql_type = AbsentMember(TABLE_API)
     type_name = AbsentMember(TABLE_API)
 
-    #: As SQL writes it.
+    #: The SQL name of the type.
     name: str
-    #: What the values are in a stream.
+    #: The type of the values in a stream.
     type_info: TypeInformation
 
     def bridged_to(self, conversion_cls: str) -> DataType:
-        """Return the type itself: the class is one of Java."""
+        """Return the type itself: the argument names a Java class, which has no meaning here."""
         if not isinstance(conversion_cls, str):
             raise InvalidArgumentError(f"bridged_to takes the name of a Java class (str); got {conversion_cls!r}")
         return self
@@ -43,7 +43,7 @@ class DataType:
         return self
 
     def not_null(self) -> DataType:
-        """Raise UnsupportedError."""
+        """Raise UnsupportedError: file formats do not check for None."""
         raise UnsupportedError(
             f"{self.name} NOT NULL is not supported: the formats of files do not check for None",
             hint="leave out nullable=False; drop such records in a filter().",
@@ -84,7 +84,7 @@ class RowType(DataType):
 
 
 class DataTypes:
-    """Makes types of columns.
+    """Factory of column types.
 
     >>> row = DataTypes.ROW([DataTypes.FIELD("id", DataTypes.BIGINT()), DataTypes.FIELD("price", DataTypes.DECIMAL(10, 2))])
     >>> str(row)
@@ -142,7 +142,7 @@ class DataTypes:
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DataType:
-        """Decimals of so many digits, `scale` of them behind the point."""
+        """Decimals of at most `precision` digits, `scale` of them after the point."""
         return _checked(DataType(f"DECIMAL({precision}, {scale})", DecimalTypeInfo(precision, scale)), nullable)
 
     @staticmethod
@@ -214,7 +214,7 @@ class DataTypes:
 
     @staticmethod
     def ROW(row_fields: Sequence[RowField | DataType] = (), nullable: bool = True) -> RowType:
-        """Rows of fields made by FIELD; of types alone the fields are called f0, f1, ..."""
+        """Rows of fields made by FIELD; fields given as types only are named f0, f1, ..."""
         if isinstance(row_fields, DataType) or not isinstance(row_fields, Sequence):
             raise InvalidArgumentError(f"ROW takes a list of fields; got {row_fields!r}", hint="DataTypes.FIELD(name, type).")
         fields = tuple(
@@ -235,7 +235,7 @@ class DataTypes:
 
 
 def type_info_of(data_type: Any, what: str) -> TypeInformation:
-    """Return the type of a stream's values for one of either kind; raises InvalidArgumentError for what is none."""
+    """Return the TypeInformation for one of DataTypes or Types; raise InvalidArgumentError for other values."""
     if isinstance(data_type, TypeInformation):
         return data_type
     if isinstance(data_type, DataType):
@@ -247,7 +247,7 @@ def type_info_of(data_type: Any, what: str) -> TypeInformation:
 
 
 def row_type_info(row_type: Any, what: str) -> RowTypeInfo:
-    """Return the row type for one of either kind; raises InvalidArgumentError for what is none."""
+    """Return the RowTypeInfo for a row type of DataTypes or Types; raise InvalidArgumentError for other values."""
     type_info = type_info_of(row_type, what)
     if not isinstance(type_info, RowTypeInfo):
         raise InvalidArgumentError(
@@ -282,5 +282,5 @@ def _of_precision(name: str, precision: int, type_info: TypeInformation, nullabl
 
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)
