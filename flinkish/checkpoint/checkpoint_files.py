@@ -1,4 +1,4 @@
-"""Reading and writing of a checkpoint's files: the manifest, the marker of the newest version, and checks of state files."""
+"""Reads and writes a checkpoint's files: the manifest, the marker of the newest version, and state files, which it checks."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from flinkish.runtime.protocol import StateFile
 
 _DAMAGED = "the table was damaged; restore from another checkpoint (path@id) or from a savepoint."
 _KIND = "coordinator"
-#: Read at once, so it is limited: positions of some millions of splits.
+#: Maximum size of a manifest, which is read into memory at once; it is enough for the positions of millions of splits.
 MANIFEST_LIMIT = 1 << 30
-#: Bytes of a state file that are read at a time.
+#: Number of bytes of a state file that are read at a time.
 _CHUNK = 1 << 20
-#: Some numbers as JSON.
+#: Maximum size of the marker in bytes; it contains a few numbers as JSON.
 _LATEST_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latest:
-    """The newest version that a table must have. Delta cannot tell a log whose last entry was lost from one that ends there."""
+    """The newest version that a table must have, because Delta cannot detect that the last entry of a log was lost."""
 
     version: int
     checkpoint_id: int
@@ -72,14 +72,14 @@ def manifest_rows(manifest: Manifest, key: SigningKey) -> bytes:
 
 
 def count_rows(manifest: Manifest) -> int:
-    """Return how many rows `manifest_rows` makes."""
+    """Return the number of rows that `manifest_rows` writes."""
     return 2 + sum(len(source.splits) for source in manifest.coordinator.sources)
 
 
 def read_checkpoint(root: PurePath, log: TableLog, key: SigningKey) -> StoredCheckpoint | None:
-    """Read and check the checkpoint that a version of a table holds; None if it holds none.
+    """Read and check the checkpoint in a version of a table; None if there is none.
 
-    Checks everything but the content of state files: those are read by the tasks, which check them (or see `verify_files`).
+    Checks everything except the content of state files: the tasks check it when they read them (see also `verify_files`).
     """
     where = f"checkpoint table {root} version {log.version}"
     if not log.has_state_schema:
@@ -112,7 +112,7 @@ def read_checkpoint(root: PurePath, log: TableLog, key: SigningKey) -> StoredChe
 
 
 def read_manifest(root: PurePath, path: str, key: SigningKey, *, size: int | None, where: str) -> tuple[Manifest, bool]:
-    """Read a manifest's file, check it against its name and decode it; also tells whether our key signed it."""
+    """Read the file of a manifest, check it against its name and decode it; also return whether our key signed it."""
     name = paths.parse_manifest(path)
     if name is None:
         raise CorruptCheckpointError(f"{where}: {path[:200]!r} is no name of a manifest", hint=_DAMAGED)
@@ -153,7 +153,7 @@ def _unpack(content: bytes, *, where: str) -> tuple[bytes, Signature]:
 
 
 def check_sizes(checkpoint: StoredCheckpoint) -> None:
-    """Raise CorruptCheckpointError unless every state file is there with its length."""
+    """Raise CorruptCheckpointError unless every state file exists and has its length."""
     files = files_at(checkpoint.root)
     for file in checkpoint.manifest.files:
         paths.check_inside(checkpoint.root, file.path)
@@ -184,7 +184,7 @@ def verify_files(checkpoint: StoredCheckpoint) -> None:
 def copy_verified(checkpoint: StoredCheckpoint, file: StateFile, root: PurePath) -> None:
     """Copy a state file into another table and make it durable.
 
-    Raises CorruptCheckpointError if what was read is not what the manifest says.
+    Raises CorruptCheckpointError if its content does not match the manifest.
     """
     digest = hashlib.sha256()
     paths.check_inside(checkpoint.root, file.path)
@@ -204,15 +204,15 @@ def _damaged(checkpoint: StoredCheckpoint, file: StateFile, what: str) -> Corrup
 
 
 def write_latest(root: PurePath, latest: Latest, *, sync: bool) -> None:
-    """Note the newest version of a table."""
+    """Write the marker of the newest version of a table."""
     body = msgspec.to_builtins(latest)
     content = json.dumps({**body, "sha256": _digest(body)}).encode()
-    # The generation in the draft's name tells whose it is, should it be left behind.
+    # The generation in the draft's name identifies its writer, in case the draft is left behind.
     files_at(root).replace(paths.LATEST, content, sync=sync, draft=f".{latest.generation}")
 
 
 def read_latest(root: PurePath) -> Latest | None:
-    """Return the newest version that a table must have; None if that was never noted (a savepoint, a table copied by hand)."""
+    """Return the newest version that a table must have; None without a marker (a savepoint, or a table copied by hand)."""
     file = root / paths.LATEST
     try:
         content = files_at(root).read(paths.LATEST, limit=_LATEST_LIMIT)
@@ -236,12 +236,12 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKey) -> tuple[TableLog, StoredCheckpoint | None]:
-    """Open the newest version of a table and read its checkpoint; also if a driver commits and cleans up at the same time.
+    """Open the newest version of a table and read its checkpoint, even while a driver commits and cleans up.
 
-    Raises CorruptCheckpointError as `read_checkpoint`, and if the log ends earlier than it once did.
+    Raises CorruptCheckpointError like `read_checkpoint`, and if the log ends at an earlier version than its marker says.
     """
     while True:
-        # the marker first: it must not be newer than the log that it is compared with
+        # Read the marker first: it must not be newer than the log with which it is compared.
         latest = read_latest(root)
         log = open_log()
         try:
@@ -250,7 +250,7 @@ def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKe
                 _check_latest(root, log, checkpoint, latest)
             return log, checkpoint
         except CorruptCheckpointError:
-            # what was missing may have been replaced meanwhile
+            # Missing files may have been replaced in the meantime.
             if open_log().version == log.version:
                 raise
 

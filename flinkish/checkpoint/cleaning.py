@@ -1,7 +1,7 @@
-"""Decides what of a checkpoint table is not needed any more; deletes nothing itself.
+"""Decides which files of a checkpoint table are no longer needed; deletes nothing itself.
 
-Everything is classified before anything is deleted. The rules protect, in this order: what a later generation wrote, what a
-retained manifest names, what is in progress.
+Everything is classified before anything is deleted. The rules protect, in this order: files of later generations, files that a
+retained manifest names, and files of checkpoints in progress.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG_ENTRY = re.compile(r"([0-9]{20})\.(json|checkpoint\.parquet)")
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What may go: relative paths of files in the order of deletion, then folders that are empty after that."""
+    """The files to delete, as relative paths in the order of deletion, and the folders that are empty afterwards."""
 
     files: tuple[str, ...]
     folders: tuple[Folder, ...]
@@ -35,11 +35,11 @@ def plan(
 ) -> Removal:
     """Plan a clean-up.
 
-    `found` are the folders there are and the files in each; `retained` the retained checkpoints, oldest first, with the files
-    that their manifests name; `in_use` the checkpoints in progress or of unknown outcome. Folders of higher generations are left
-    alone: then this process is stale and knows nothing about them.
+    `found` has the existing folders with their files; `retained` the retained checkpoints, oldest first, with the files that
+    their manifests name; `in_use` the checkpoints in progress or of unknown outcome. Folders of higher generations are not
+    touched: if there are any, this process is stale and does not know their state.
 
-    Manifests go first, oldest first, so that a crash in between never leaves a manifest whose files are gone.
+    Manifests are deleted first, oldest first, so that a crash never leaves a manifest whose files have been deleted.
     """
     needed = {path for _, files in retained for path in files}
     newest = retained[-1][0] if retained else 0
@@ -52,7 +52,7 @@ def plan(
         garbage = [path for path in files if path not in needed]
         for path in garbage:
             (others if paths.parse_manifest(path) is None else manifests).append(path)
-        # an id above the newest completed one is remembered by its folder's name only
+        # For an id above the newest completed one, the folder's name is the only record that the id was used.
         if len(garbage) == len(files) and folder.checkpoint_id < newest:
             folders.append(folder)
     return Removal((*manifests, *others), tuple(folders))
@@ -61,7 +61,7 @@ def plan(
 def obsolete_log_entries(names: Sequence[str], *, oldest_needed: int) -> tuple[str, ...]:
     """Return the entries of a Delta log that are not needed to read `oldest_needed` or any later version, oldest first.
 
-    Those are the ones before the newest summary (Delta calls it a checkpoint) that is not newer than `oldest_needed`.
+    These are the entries before the newest summary (Delta calls it a checkpoint) that is not newer than `oldest_needed`.
     """
     entries = {name: (int(match[1]), match[2]) for name in names if (match := _LOG_ENTRY.fullmatch(name)) is not None}
     summaries = [version for version, kind in entries.values() if kind != "json" and version <= oldest_needed]

@@ -1,7 +1,7 @@
-"""The checkpoint coordinator: the one shell round the decisions about checkpoints.
+"""The checkpoint coordinator: carries out the decisions about checkpoints.
 
-What may start is decided by request_decider.py, who has acknowledged by pending.py, what a failure means by failure_manager.py.
-Here they meet the clock, the storage and the JobMaster.
+request_decider.py decides what may start, pending.py records who has acknowledged, and failure_manager.py decides what a failure
+means. This module connects them with the clock, the storage and the JobMaster.
 
 How the JobMaster uses it (times for waiting are milliseconds of `clock.monotonic()`):
 
@@ -53,9 +53,9 @@ from flinkish.runtime.protocol import Acknowledgement, Barrier, Decline
 
 _log = logging.getLogger(__name__)
 
-#: Most parts of a checkpoint that are named in a message.
+#: Maximum number of missing acknowledgements that a message names.
 _NAMED = 5
-#: Aborted checkpoints whose late acknowledgements are still recognized; what comes even later is an orphan for the clean-up.
+#: Number of aborted checkpoints whose late acknowledgements are recognized; the clean-up removes the files of even later ones.
 _REMEMBERED = 100
 
 
@@ -65,8 +65,8 @@ class CoordinatorListener(Protocol):
     def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
         """Commit `checkpoint.manifest.committables` and notify the enumerators; the id is in `take_notifications()` by itself.
 
-        Called once for each recovery point (not for a savepoint in passing), in the order of ids, in the thread that brought
-        the last part. What it raises is raised by that `receive_...` call; the checkpoint stays completed.
+        Called once for each recovery point (not for a savepoint of a job that continues), in the order of ids, in the thread that
+        delivered the last part. That thread's `receive_...` call raises the errors; the checkpoint stays completed.
         """
         ...
 
@@ -75,9 +75,9 @@ class CoordinatorListener(Protocol):
         ...
 
     def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
-        """Learn, after `checkpoint_completed`, that the job is not to stop with this checkpoint after all.
+        """Learn, after `checkpoint_completed`, that the job does not stop with this checkpoint after all.
 
-        The savepoint could not be written. Returns, for whoever asked for it, what becomes of the job.
+        The reason is that its savepoint could not be written. Returns a clause for the requester that says how the job continues.
         """
         ...
 
@@ -86,12 +86,12 @@ class CoordinatorListener(Protocol):
         ...
 
     def wake_up(self) -> None:
-        """Look at `next_trigger_time()` again: a request has come in from another thread."""
+        """Check `next_trigger_time()` again, because a request has arrived from another thread."""
         ...
 
 
 class CheckpointHistory(Protocol):
-    """Takes notes of ended checkpoints for people; must not raise. See history.py."""
+    """Records ended checkpoints for people to read; must not raise. See history.py."""
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
 
@@ -102,24 +102,24 @@ class Trigger:
 
     barrier: Barrier
     kind: CheckpointKind
-    #: Goes into EpochCommand.drain: all sources end before the barrier.
+    #: The value for EpochCommand.drain: whether all sources end before the barrier.
     drain: bool
 
     @property
     def ends_job(self) -> bool:
-        """Whether the job is to stop when it has completed (watch the future of `trigger_savepoint`)."""
+        """Whether the job stops when the checkpoint has completed (see the future of `trigger_savepoint`)."""
         return self.kind.ends_job
 
 
 class Notifications(NamedTuple):
-    """What tasks are to be told with the next command; the names are fields of EpochCommand."""
+    """The notifications for tasks in the next command; the names are those of EpochCommand's fields."""
 
     completed_checkpoints: tuple[CheckpointId, ...]
     aborted_checkpoints: tuple[CheckpointId, ...]
 
 
 class _Outbox(threading.local):
-    """Calls to make when the lock is released, by the very thread that caused them."""
+    """Calls that a thread has caused and makes itself after releasing the lock."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
@@ -128,7 +128,7 @@ class _Outbox(threading.local):
 class CheckpointCoordinator:
     """Takes the checkpoints of one job, over all its attempts in this process.
 
-    Thread-safe. Acknowledgements and the like come from the JobMaster's thread, savepoint requests from any.
+    Thread-safe. The JobMaster's thread delivers the messages of tasks; any thread may request savepoints.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class CheckpointCoordinator:
         listener: CoordinatorListener,
         history: CheckpointHistory | None = None,
     ) -> None:
-        """`storage` must have been claimed. Checkpoint ids go on from the highest that the storage knows."""
+        """Create a coordinator; `storage` must have been claimed. Checkpoint ids continue after the highest in the storage."""
         self._job_id = job_id
         self._settings = settings
         self._storage = storage
@@ -162,12 +162,12 @@ class CheckpointCoordinator:
         self._last_completion: int | None = None
         self._stopping = False
         self._shut_down = False
-        # What writers prepared and no completed recovery point holds yet, by the checkpoint and subtask that brought it. A writer
-        # forgets what it prepared, so what an aborted checkpoint collected must go into the next one that completes.
+        # Committables that no completed recovery point contains yet, by the checkpoint and subtask that delivered them. A writer
+        # forgets them once prepared, so those of an aborted checkpoint must go into the next one that completes.
         self._uncommitted: dict[tuple[CheckpointId, Subtask], tuple[Committable, ...]] = {}
-        # whose acknowledgements of this attempt were looked at for that: a second copy of one must not bring the same again
+        # The acknowledgements of this attempt whose committables were taken: a duplicate must not add them again.
         self._seen: set[tuple[CheckpointId, Subtask]] = set()
-        # where the latest aborted checkpoints were written, for acknowledgements that come too late
+        # Locations of the latest aborted checkpoints, for acknowledgements that arrive too late.
         self._aborted_locations: dict[CheckpointId, CheckpointLocation] = {}
         self._completed_notices: list[CheckpointId] = []
         self._aborted_notices: list[CheckpointId] = []
@@ -176,7 +176,7 @@ class CheckpointCoordinator:
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
-        """Start triggering: all these subtasks run now, and each must acknowledge every checkpoint.
+        """Start triggering: the given subtasks run now, and each must acknowledge every checkpoint.
 
         `restored` is the checkpoint that the attempt started from. The first periodic checkpoint is due one interval from now.
         """
@@ -200,20 +200,20 @@ class CheckpointCoordinator:
         self._deliver()
 
     def end_attempt(self, reason: FailureReason = FailureReason.JOB_FAILED) -> None:
-        """Stop triggering and abort everything in progress: the tasks do not run any more."""
+        """Stop triggering and abort everything in progress, because the tasks no longer run."""
         self.abort_all(reason)
         with self._lock:
             self._subtasks = None
             self._next_due = None
 
     def abort_all(self, reason: FailureReason) -> None:
-        """Abort every checkpoint in progress and every request that waits."""
+        """Abort every checkpoint in progress and every waiting request."""
         with self._lock:
             self._abandon(reason)
         self._deliver()
 
     def shutdown(self, end: JobEnd, *, keep: bool = False) -> None:
-        """End for good; deletes the job's checkpoints if its retention says so, unless `keep`. A second call does nothing."""
+        """End for good; deletes the job's checkpoints if the retention demands it, unless `keep`. A second call does nothing."""
         with self._lock:
             if self._shut_down:
                 return
@@ -228,7 +228,7 @@ class CheckpointCoordinator:
     # -- triggering --------------------------------------------------------------------------------------------------------
 
     def next_trigger_time(self) -> int | None:
-        """Return when to call `trigger_if_due` or `expire_overdue` next (monotonic ms), at once if in the past; None: no need."""
+        """Return when to call `trigger_if_due` or `expire_overdue` next, in monotonic ms; at once if past; None = no need."""
         with self._lock:
             now = self._clock.monotonic()
             times = [pending.deadline for pending in self._pending.values()]
@@ -246,7 +246,7 @@ class CheckpointCoordinator:
     def trigger_if_due(self) -> Trigger | None:
         """Start a checkpoint if one is due and allowed; its barrier must go into the very next command.
 
-        Call it again in the next epoch for more: at most one barrier goes into one command.
+        For more checkpoints, call it again in the next epoch: a command has at most one barrier.
         """
         trigger: Trigger | None = None
         with self._lock:
@@ -265,7 +265,7 @@ class CheckpointCoordinator:
         return trigger
 
     def trigger_final(self) -> Trigger | None:
-        """Start the last checkpoint of a bounded job, whose input has ended; None if it could not be started (a failure then)."""
+        """Start the final checkpoint of a bounded job whose input has ended; None if it could not start (counts as a failure)."""
         with self._lock:
             self._require_running_coordinator()
             if self._subtasks is None:
@@ -275,19 +275,19 @@ class CheckpointCoordinator:
         return trigger
 
     def trigger_checkpoint(self) -> Future[StoredCheckpoint]:
-        """Ask for a checkpoint soon, without regard to the interval and the pause. From any thread.
+        """Request a checkpoint independently of the interval and the pause; may be called from any thread.
 
-        The future fails with CheckpointError, naming the FailureReason's sentence, if it does not complete.
+        If the checkpoint does not complete, the future fails with a CheckpointError that has the FailureReason's sentence.
         """
         return self._ask(CheckpointKind.REQUESTED)
 
     def trigger_savepoint(
         self, directory: str | None = None, *, stop: bool = False, drain: bool = False
     ) -> Future[StoredCheckpoint]:
-        """Ask for a savepoint below `directory` (default: execution.checkpointing.savepoint-dir). From any thread.
+        """Request a savepoint below `directory` (default: execution.checkpointing.savepoint-dir); callable from any thread.
 
-        With `stop` the job is to end when the future has a result; with `drain` its sources end before, so that timers
-        and windows fire. If stopping fails the future fails and the job goes on; with `drain`, once the barrier went out, it is
+        With `stop`, the job ends when the future has a result; with `drain`, its sources end before, so that timers and windows
+        fire. If the stop fails, the future fails and the job continues. But a job with `drain` whose barrier has been sent is
         restarted from its last checkpoint (`listener.fail_job`), or ends if only the copy failed (`listener.stop_failed`).
         `result().root` is the path of the savepoint.
         """
@@ -306,7 +306,7 @@ class CheckpointCoordinator:
     def receive_acknowledgement(self, ack: Acknowledgement) -> AckResult:
         """Take a subtask's part of a checkpoint. Never raises for an unknown checkpoint or subtask.
 
-        Raises what `listener.checkpoint_completed` raises if this was the last missing part.
+        If this was the last missing part, it raises the errors of `listener.checkpoint_completed`.
         """
         with self._lock:
             subtask = Subtask(ack.vertex, ack.subtask)
@@ -329,7 +329,7 @@ class CheckpointCoordinator:
         return result
 
     def receive_decline(self, decline: Decline) -> bool:
-        """Abort the checkpoint that a subtask could not take; False if it is not in progress (any more)."""
+        """Abort a checkpoint that a subtask could not take; False if it is not in progress."""
         with self._lock:
             subtask = Subtask(decline.vertex, decline.subtask)
             if self._subtasks is not None and subtask in self._subtasks:
@@ -342,7 +342,7 @@ class CheckpointCoordinator:
         return pending is not None
 
     def receive_coordinator_state(self, checkpoint_id: CheckpointId, state: CoordinatorState) -> bool:
-        """Take the driver's own part of a checkpoint; False if it is not in progress. Raises as `receive_acknowledgement`."""
+        """Take the driver's part of a checkpoint; False if it is not in progress. Raises like `receive_acknowledgement`."""
         with self._lock:
             pending = self._pending.get(checkpoint_id)
             taken = pending is not None and pending.set_coordinator_state(state)
@@ -352,7 +352,7 @@ class CheckpointCoordinator:
         return taken
 
     def coordinator_state_failed(self, checkpoint_id: CheckpointId, error: BaseException) -> bool:
-        """Abort a checkpoint because the driver's own part, such as an enumerator's snapshot, raised."""
+        """Abort a checkpoint because the driver's part of it, such as an enumerator's snapshot, raised an error."""
         with self._lock:
             pending = self._pending.get(checkpoint_id)
             if pending is not None:
@@ -361,7 +361,7 @@ class CheckpointCoordinator:
         return pending is not None
 
     def expire_overdue(self) -> tuple[CheckpointId, ...]:
-        """Abort the checkpoints whose timeout has passed and return their ids. From any thread."""
+        """Abort the checkpoints whose timeout has passed and return their ids; may be called from any thread."""
         with self._lock:
             now = self._clock.monotonic()
             overdue = [pending for pending in self._pending.values() if pending.deadline <= now]
@@ -375,14 +375,14 @@ class CheckpointCoordinator:
         return tuple(pending.checkpoint_id for pending in overdue)
 
     def check_generation(self) -> None:
-        """Look whether another driver has taken over the job, without waiting for the next checkpoint to be refused."""
+        """Check now whether another driver has taken over the job, instead of when the next checkpoint is refused."""
         with self._lock:
             if not self._shut_down:
                 self._find_superseded()
         self._deliver()
 
     def take_notifications(self) -> Notifications:
-        """Return, once, the ids that tasks have not been told about."""
+        """Return the ids that tasks have not been notified of, and forget them."""
         with self._lock:
             notices = Notifications(tuple(self._completed_notices), tuple(self._aborted_notices))
             self._completed_notices.clear()
@@ -390,7 +390,7 @@ class CheckpointCoordinator:
             return notices
 
     def uncommitted(self) -> tuple[Committable, ...]:
-        """Return what writers have prepared for savepoints and aborted checkpoints, and no completed recovery point holds."""
+        """Return the committables of savepoints and aborted checkpoints that no completed recovery point contains."""
         with self._lock:
             return tuple(committable for key in sorted(self._uncommitted) for committable in self._uncommitted[key])
 
@@ -402,17 +402,17 @@ class CheckpointCoordinator:
 
     @property
     def pending(self) -> tuple[CheckpointId, ...]:
-        """Checkpoints in progress."""
+        """The ids of the checkpoints in progress."""
         with self._lock:
             return tuple(self._pending)
 
     def figures(self) -> CheckpointFigures:
-        """Return the figures of this moment, for people. From any thread."""
+        """Return the current figures, for people; may be called from any thread."""
         with self._lock:
             return self._statistics.figures()
 
     def latest(self) -> StoredCheckpoint | None:
-        """Return what a new attempt of this job must be restored from, if it has completed a checkpoint."""
+        """Return the checkpoint from which a new attempt of this job must start; None if none has completed."""
         with self._lock:
             return self._storage.latest()
 
@@ -428,7 +428,7 @@ class CheckpointCoordinator:
 
     def _ask(self, kind: CheckpointKind, target: str | None = None, drain: bool = False) -> Future[StoredCheckpoint]:
         future: Future[StoredCheckpoint] = Future()
-        future.set_running_or_notify_cancel()  # a barrier that went out cannot be called back: no cancelling
+        future.set_running_or_notify_cancel()  # not cancellable, because a barrier that was sent cannot be taken back
         with self._lock:
             request = self._new_request(kind, target, drain)
             self._futures[request.sequence] = future
@@ -457,7 +457,7 @@ class CheckpointCoordinator:
             return
         if not self._periodic_waits():
             self._admit(self._new_request(CheckpointKind.PERIODIC))
-        # at a fixed rate; what was missed meanwhile is not made up for
+        # at a fixed rate; missed checkpoints are skipped
         self._next_due += interval
         if self._next_due <= now:
             self._next_due = now + interval
@@ -471,12 +471,12 @@ class CheckpointCoordinator:
         assert self._subtasks is not None
         checkpoint_id = CheckpointId(self._last_id + 1)
         target = request.target if request.kind is CheckpointKind.SAVEPOINT else None
-        # Also if its place cannot be made: a part of it may have been, under this id.
+        # The id counts as used even if the location cannot be prepared, because parts of it may exist under this id.
         self._last_id = checkpoint_id
         export: str | None = None
         try:
             if request.kind.ends_job:
-                # Before the barrier: a folder that cannot be written is to leave the job as it is.
+                # Done before the barrier is sent, so that a folder that cannot be written does not affect the job.
                 assert request.target is not None
                 export = self._storage.prepare_export(request.target)
             location = self._storage.prepare(checkpoint_id, target)
@@ -484,7 +484,7 @@ class CheckpointCoordinator:
             self._refuse(request, FailureReason.SUPERSEDED_DRIVER, _text(error))
             self._superseded(error)
             return None
-        except Exception as error:  # also a ConfigurationError, for the folder that a savepoint was asked for in
+        except Exception as error:  # includes ConfigurationError for the folder of a savepoint
             self._discard_export(export)
             self._refuse(request, FailureReason.IO_ERROR, _text(error))
             return None
@@ -555,7 +555,7 @@ class CheckpointCoordinator:
             self._superseded(error)
         except CommitOutcomeUnknownError as error:
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False, keep_files=True)
-        except Exception as error:  # whatever storage raises: the checkpoint failed, the job decides what that means
+        except Exception as error:  # any error of the storage: failure_manager decides what the failed checkpoint means
             _log.warning("Checkpoint %d of job %s could not be committed.", pending.checkpoint_id, self._job_id, exc_info=True)
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False)
         else:
@@ -618,13 +618,13 @@ class CheckpointCoordinator:
             self._storage.discard(CheckpointLocation(directory=folder, root=folder))
 
     def _refuse(self, request: Request, reason: FailureReason, detail: str = "") -> None:
-        """Turn away a request that no task has heard of."""
+        """Reject a request that no task knows of yet."""
         failure = Failure(checkpoint_id=None, kind=request.kind, reason=reason, on_task=False, detail=detail)
         _log.info("No %s checkpoint of job %s: %s %s", request.kind.value, self._job_id, reason.sentence, detail)
         self._settle(request.sequence, failure)
 
     def _settle(self, sequence: int, failure: Failure) -> None:
-        """Judge a failure, and tell whoever waits for the request."""
+        """Decide what a failure means, and fail the future of the request."""
         error = CheckpointError(
             f"{'checkpoint' if failure.checkpoint_id is None else f'checkpoint {failure.checkpoint_id}'} of job {self._job_id}: "
             f"{failure.reason.sentence}{f' ({failure.detail})' if failure.detail else ''}"
@@ -634,7 +634,7 @@ class CheckpointCoordinator:
             self._outbox.calls.append(lambda: future.set_exception(error))
         match self._failures.failed(failure):
             case FailJob(message=message):
-                # A driver that took over also removes what the tasks of this one write.
+                # The failure may be due to another driver that has taken over and removed the files of this one's tasks.
                 if not self._find_superseded():
                     self._outbox.calls.append(lambda: self._listener.fail_job(CheckpointError(message)))
             case Tolerate(failures=failures):
@@ -654,7 +654,7 @@ class CheckpointCoordinator:
         except StaleGenerationError as error:
             self._superseded(error)
             return True
-        except Exception as error:  # the storage is not to be reached: the next checkpoint will tell
+        except Exception as error:  # the storage cannot be reached: the next checkpoint will show it
             _log.info("Whether job %s belongs to this driver could not be learned: %s", self._job_id, _text(error))
         return False
 
@@ -667,7 +667,7 @@ class CheckpointCoordinator:
 
     def _abandon(self, reason: FailureReason) -> None:
         for pending in list(self._pending.values()):
-            # a driver that was superseded deletes nothing any more
+            # A superseded driver must not delete any files.
             self._abort(pending, reason, "", on_task=False, keep_files=reason is FailureReason.SUPERSEDED_DRIVER)
         waiting, self._queue = self._queue, ()
         for request in waiting:
@@ -703,7 +703,7 @@ class CheckpointCoordinator:
     # -- what is done without the lock -------------------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        """Make the calls that came due, oldest first; an error is raised after the others were made."""
+        """Make the calls that are due, oldest first; an error is raised after all calls were made."""
         first: BaseException | None = None
         while self._outbox.calls:
             error = raised_by(self._outbox.calls.pop(0))
@@ -726,7 +726,7 @@ class CheckpointCoordinator:
                 except Exception as error:
                     failure = self._stop_failed(stored, pending.export, error)
         except Exception as error:
-            # A driver that stood still meanwhile meets what its successor has committed: then that is the reason.
+            # If this driver was suspended for a while, a successor may have taken over, which then explains the error.
             self.check_generation()
             if future is not None:
                 future.set_exception(CheckpointError(f"checkpoint {pending.checkpoint_id} of job {self._job_id}: {_text(error)}"))
@@ -742,9 +742,9 @@ class CheckpointCoordinator:
             future.set_result(stored)
 
     def _stop_failed(self, stored: StoredCheckpoint, folder: str, error: Exception) -> CheckpointError:
-        """Return the error of a stop whose savepoint could not be written although that had been tried: a disk that is full now.
+        """Return the error of a stop whose savepoint could not be written although its folder was writable before (full disk).
 
-        The checkpoint is complete, so nothing is lost: the job goes on, or, if its input was ended, ends.
+        The checkpoint is complete, so nothing is lost: the job continues or, if its input was ended, ends.
         """
         with self._lock:
             self._stopping = False

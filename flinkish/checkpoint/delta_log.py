@@ -1,8 +1,8 @@
-"""The few calls to deltalake (delta-rs) that checkpoints need; the only module that imports it for state tables.
+"""The few calls to deltalake (delta-rs) that checkpoints need; no other module imports it for state tables.
 
-Measured facts that it rests on (deltalake 1.6.6): a commit takes 3-7 ms; with `max_commit_retries=0` any version that appeared
-since the handle was refreshed makes a commit fail, also one that shares no file; a handle does not follow its own commit; a
-repeated application transaction is NOT refused, so whoever commits must look at it first, with the same handle.
+It relies on these measured facts (deltalake 1.6.6): a commit takes 3-7 ms. With `max_commit_retries=0`, a commit fails if any
+version has appeared since the handle was refreshed, even one that shares no file with it. A handle does not follow its own
+commit. A repeated application transaction is NOT refused, so a committer must check it before, with the same handle.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flinkish.runtime.state.rows import state_schema
 
 STATE_SCHEMA = state_schema()
 _DELTA_SCHEMA = Schema.from_arrow(STATE_SCHEMA)
-# Tombstones go with the next Delta checkpoint after an hour, else each one would list every file that ever was. The log itself is
-# cleaned by us: by retained checkpoints, not by age.
+# Delta checkpoints drop tombstones after an hour; otherwise each would list every file that ever existed. JobTable cleans the log
+# itself, by retained checkpoints instead of by age.
 _TABLE_PROPERTIES = {"delta.deletedFileRetentionDuration": "interval 1 hours", "delta.enableExpiredLogCleanup": "false"}
 _HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -40,7 +40,7 @@ class DeltaLog:
     def open(root: PurePath, version: int | None = None) -> DeltaLog | None:
         """Open the newest or the given version; None if there is no table.
 
-        Raises what deltalake raises if it is damaged, and CorruptCheckpointError if the log is a link or has links in it.
+        Raises deltalake's error if it is damaged, and CorruptCheckpointError if the log is a link or contains links.
         """
         if isinstance(root, Path):
             paths.check_log(root)
@@ -52,7 +52,7 @@ class DeltaLog:
     @staticmethod
     @panics_as_errors()
     def create(root: PurePath, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
-        """Make a table with these files (relative path to size and rows) in one commit; an error if there is one already."""
+        """Create a table with these files (relative path to size and rows) in one commit; raises if it already exists."""
         create_table_with_add_actions(
             str(root),
             _DELTA_SCHEMA,
@@ -80,7 +80,7 @@ class DeltaLog:
 
     @panics_as_errors()
     def refresh(self) -> None:
-        """Go to the newest version."""
+        """Move this handle to the newest version."""
         self._table.update_incremental()
 
     @panics_as_errors()
@@ -102,7 +102,7 @@ class DeltaLog:
         self._commit(_add_actions(files, time), "overwrite", application, transaction, metadata)
 
     def note_transaction(self, application: str, transaction: int, metadata: Mapping[str, str]) -> None:
-        """Commit a version that only moves the application's transaction."""
+        """Commit a version that only sets the application's transaction."""
         self._commit([], "append", application, transaction, metadata)
 
     @panics_as_errors()
@@ -121,7 +121,7 @@ class DeltaLog:
 
     @panics_as_errors()
     def write_checkpoint(self) -> None:
-        """Write Delta's own summary of this version, so that the log before it is not needed any more."""
+        """Write Delta's own summary of this version, so that earlier log entries are no longer needed."""
         self._table.create_checkpoint()
 
 

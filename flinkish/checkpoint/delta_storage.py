@@ -1,19 +1,19 @@
-"""Checkpoints of a job as versions of one Delta table.
+"""Keeps the checkpoints of a job as versions of one Delta table.
 
-A commit is, in this order:
+A commit has these steps:
 
 1. the tasks have written state files into a folder that only this checkpoint of this generation uses;
-2. the manifest is written beside them, under a name that holds its hash;
+2. the manifest is written to the same folder, under a name that contains its hash;
 3. ONE Delta commit replaces the files of the table by these, with the transaction (job id -> generation * 10^9 + checkpoint id),
-   through a handle that saw no newer generation; any version that came in between refuses it;
-4. the table is opened anew: only if it now stands at our transaction and names our manifest, the checkpoint is complete;
-5. the marker of the newest version is moved.
+   through a handle that saw no newer generation; the commit fails if any other version has appeared since;
+4. the table is opened again: the checkpoint is complete only if the table now has our transaction and lists our manifest;
+5. the marker of the newest version is updated.
 
-Whatever fails before 3 leaves files that nobody names; a later clean-up removes them. If 3 reports an error, 4 tells what
-happened.
+A failure before step 3 leaves files that no version lists; a later clean-up removes them. If step 3 reports an error, step 4
+finds out what happened.
 
-What the table holds is judged by fencing.py (who owns the job, what became of a commit) and cleaning.py (what may go). Work on
-files goes through CheckpointFiles (common/files), so that the same storage keeps checkpoints in folders or in memory.
+fencing.py judges who owns the job and what became of a commit; cleaning.py decides what may be deleted. File operations go
+through CheckpointFiles (common/files), so that this storage works with folders and in memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from flinkish.runtime.protocol import StateFile
 
 _log = logging.getLogger(__name__)
 
-#: Written to a folder for a savepoint before the job is stopped for it.
+#: Name of a test file that is written to the folder of a savepoint before the job is stopped for it.
 _PROBE = "probe"
 _PROBE_BYTES = 1 << 16
 
@@ -70,11 +70,11 @@ class DeltaCheckpointStorage:
         durable: bool = True,
         delta_log: type[TableLog] | None = None,
     ) -> None:
-        """`directory` is execution.checkpointing.dir, which every task must reach; `memory://...` keeps all in this process.
+        """Create a storage in `directory` (execution.checkpointing.dir), which every task must be able to access.
 
-        `lineage` is for a job that begins here. With `durable` files are synced to the disk before they are relied on.
-        `delta_log` is for tests.
-        Raises ConfigurationError for a directory that cannot be used, or that holds the signing key.
+        A directory `memory://...` keeps everything in this process. `lineage` is used for a job without checkpoints yet. With
+        `durable`, files are synced to the disk before any other file refers to them. `delta_log` is for tests.
+        Raises ConfigurationError for a directory that cannot be used, or that contains the signing key.
         """
         base = paths.table_root(str(directory), key="execution.checkpointing.dir")
         if isinstance(base, Path) and signing_key.path is not None and _is_below(signing_key.path, base):
@@ -98,11 +98,11 @@ class DeltaCheckpointStorage:
         self._generation = Generation(0)
         self._last_id = CheckpointId(0)
         self._retained: list[StoredCheckpoint] = []
-        # checkpoints whose commit may or may not have happened; their files stay until a later one has completed
+        # Checkpoints whose commit may or may not have happened; their files are kept until a later one has completed.
         self._unknown: set[CheckpointId] = set()
         self._savepoints: set[str] = set()
         self._summarized = 0
-        #: Version up to which the log is on the disk.
+        #: Version up to which the log has been synced to the disk.
         self._synced = -1
 
     # -- taking over -------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class DeltaCheckpointStorage:
             claim = fencing.claim(log.transaction(self._job_id))
             try:
                 log.note_transaction(self._job_id, claim.number, {"flinkish.generation": str(claim.generation)})
-            except Exception as error:  # somebody else was quicker, or it is not known: the next try takes a higher generation
+            except Exception as error:  # another driver may have been quicker: the next try takes a higher generation
                 if fencing.storage_is_to_blame(versions, log.version):
                     raise CheckpointError(
                         f"execution.checkpointing.dir: {self._root} cannot be written: {brief(error)}",
@@ -154,7 +154,7 @@ class DeltaCheckpointStorage:
         )
 
     def _own(self, claim: Transaction, log: TableLog, current: StoredCheckpoint | None) -> None:
-        """Take note of what is ours now."""
+        """Record the generation, ids and checkpoints that this process now owns."""
         self._handle = log
         self._generation = claim.generation
         self._retained = []
@@ -173,7 +173,7 @@ class DeltaCheckpointStorage:
 
     @property
     def root(self) -> PurePath:
-        """Where the table is."""
+        """The root of the table."""
         return self._root
 
     @property
@@ -200,7 +200,7 @@ class DeltaCheckpointStorage:
         return tuple(self._retained)
 
     def latest(self) -> StoredCheckpoint | None:
-        """See CheckpointStorage.latest. Reads the table again: what was good when it was written may be damaged now."""
+        """See CheckpointStorage.latest. Reads the table again, because it may have been damaged after it was written."""
         self._table.refuse_gone(self._generation)
         log, current = self._table.read_current(self._open_or_create)
         self._table.refuse_stale(log, self._generation)
@@ -212,7 +212,7 @@ class DeltaCheckpointStorage:
         """See CheckpointStorage.prepare."""
         self._current_handle()
         name = paths.folder_name(checkpoint_id, self._generation)
-        # made for savepoints as well: a folder's name is what is left of an id that was used, if the process ends here
+        # Created for savepoints as well: if the process ends here, the folder's name records that the id was used.
         self._table.files.make_folder(name)
         self._last_id = max(self._last_id, checkpoint_id)
         files = self._table.files
@@ -222,7 +222,7 @@ class DeltaCheckpointStorage:
         return CheckpointLocation(directory=str(files.root / name), root=str(files.root))
 
     def _make_savepoint_folder(self, target: str) -> CheckpointFiles:
-        # Savepoints of checkpoints in memory may be in memory, others not: nobody would find them.
+        # A savepoint may be in memory only if the checkpoints are; otherwise nobody would find it.
         in_folders = isinstance(self._root, Path)
         base = (paths.table_path if in_folders else paths.table_root)(target, key="savepoint directory")
         files = files_at(base / f"savepoint-{self._job_id[:6]}-{self._ids()[:12]}")
@@ -269,7 +269,7 @@ class DeltaCheckpointStorage:
         return stored
 
     def _outcome(self, own: Transaction, manifest_path: str, failure: Exception | None) -> TableLog:
-        """Look at the table to learn whether a commit happened; returns a handle at it if it did, else raises."""
+        """Read the table to find out whether a commit happened; return a handle at it if so, otherwise raise."""
         checkpoint_id = own.checkpoint_id
         try:
             log = self._log_type.open(self._root)
@@ -408,13 +408,13 @@ class DeltaCheckpointStorage:
         return path, {**files, path: (len(content), count_rows(manifest))}
 
     def _current_handle(self) -> TableLog:
-        """Return a handle at the newest version, after making sure that nobody has taken over."""
+        """Return a handle at the newest version, after checking that no other driver has taken over."""
         if self._handle is None:
             raise CheckpointError(f"checkpoint table {self._root} was not claimed")
         self._table.refuse_gone(self._generation)
         try:
             self._handle.refresh()
-        except Exception:  # a handle that fell behind a cleaned log cannot follow; a new one can
+        except Exception:  # a handle that needs cleaned log entries cannot be refreshed, but a new one can be opened
             self._handle = self._open_or_create()
         self._table.refuse_stale(self._handle, self._generation)
         return self._handle
@@ -424,7 +424,7 @@ class DeltaCheckpointStorage:
     def discard(self, location: CheckpointLocation) -> None:
         """See CheckpointStorage.discard."""
         if location.root in self._savepoints:
-            # made by us, under a random name, and never completed
+            # this process created it under a random name and never completed it
             files_at(location.root).remove_all()
             self._savepoints.discard(location.root)
             return
@@ -442,7 +442,7 @@ class DeltaCheckpointStorage:
     def clean_up(self, in_use: Collection[CheckpointId]) -> int:
         """See CheckpointStorage.clean_up."""
         if not self._table.files.is_folder(paths.LOG):
-            return 0  # the table is gone; what comes next is refused
+            return 0  # the table is gone; the next commit will be refused
         try:
             deleted = self._table.clean_up(self._retained, {*in_use, *self._unknown}, self._generation)
             if self._handle is not None and self._retained:
@@ -472,7 +472,7 @@ class DeltaCheckpointStorage:
         latest = Latest(version=log.version, checkpoint_id=newest, generation=self._generation)
         try:
             write_latest(self._root, latest, sync=self._durable)
-        except OSError as error:  # the checkpoint is durable without it; only the loss of log entries would go unnoticed
+        except OSError as error:  # the checkpoint is durable without it, only a later loss of log entries could not be detected
             _log.warning("%s could not be written: %s", self._root / paths.LATEST, error)
 
     def _sync_log(self) -> None:

@@ -8,8 +8,8 @@
 | savepoint, on the driver                       | no                                | only one that stops it, drained  |
 | anything else                                  | yes                               | when more than tolerable in a row|
 
-A completed checkpoint sets the count back to 0. Source: Flink's CheckpointFailureManager. There any savepoint that was to stop
-the job restarts it, as its tasks wait at the barrier; here they go on, but input that was ended (drained) needs a restart.
+A completed checkpoint resets the count to 0. Source: Flink's CheckpointFailureManager. In Flink, any failed savepoint that was to
+stop the job restarts it, because the tasks wait at the barrier. Here tasks continue, but ended (drained) input needs a restart.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from flinkish.common.ids import CheckpointId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A checkpoint, or an attempt to start one (then without an id), that failed."""
+    """A failed checkpoint, or a failed attempt to start one (which has no id)."""
 
     checkpoint_id: CheckpointId | None
     kind: CheckpointKind
     reason: FailureReason
-    #: Whether a task reported it, as against the driver.
+    #: Whether a task reported it, rather than the driver.
     on_task: bool
-    #: Whether the input was ended for it.
+    #: Whether the input was ended for this checkpoint.
     drained: bool = False
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The job goes on and the failure is not counted."""
+    """The job continues, and the failure is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerate:
-    """The job goes on; that many have failed in a row."""
+    """The job continues, after the given number of failures in a row."""
 
     failures: int
 
@@ -58,15 +58,15 @@ Verdict = Ignore | Tolerate | FailJob
 
 #: Reasons for which a savepoint that was to stop the job may fail without failing the job: the job is ending or failing anyway.
 _JOB_IS_GOING = frozenset({FailureReason.JOB_FAILED, FailureReason.JOB_ENDED, FailureReason.SUPERSEDED_DRIVER})
-#: Refused before any task knew of it: nothing of the job was touched.
+#: Reasons for refusing a request before any task knew of it, so that the job was not affected.
 _NEVER_STARTED = frozenset({FailureReason.TOO_MANY_REQUESTS, FailureReason.TASKS_NOT_RUNNING, FailureReason.TRIGGERING_STOPPED})
 
 
 class CheckpointFailureManager:
-    """Counts the checkpoints that failed in a row."""
+    """Counts failed checkpoints in a row, and decides what a failure means."""
 
     def __init__(self, tolerable: int) -> None:
-        """`tolerable` failures in a row are accepted; -1: any number."""
+        """Create a manager that accepts `tolerable` failures in a row; -1 = no limit."""
         self._tolerable = tolerable
         self._failures = 0
         self._counted: set[CheckpointId] = set()
@@ -74,25 +74,25 @@ class CheckpointFailureManager:
 
     @property
     def failures(self) -> int:
-        """How many have failed since the last one that completed."""
+        """The number of failures since the last completed checkpoint."""
         return self._failures
 
     def succeeded(self, checkpoint_id: CheckpointId) -> None:
-        """Note a completed checkpoint: the count starts anew."""
+        """Reset the count, because a checkpoint has completed."""
         if checkpoint_id > self._last_success:
             self._last_success = checkpoint_id
             self._failures = 0
             self._counted = {counted for counted in self._counted if counted > checkpoint_id}
 
     def restarted(self) -> None:
-        """Note that the job was restarted: the count starts anew."""
+        """Reset the count, because the job was restarted."""
         self._failures = 0
         self._counted.clear()
 
     def failed(self, failure: Failure) -> Verdict:
-        """Note a failure and say what it means."""
+        """Record a failure and decide what it means."""
         if failure.drained and failure.checkpoint_id is not None and failure.reason not in _JOB_IS_GOING | _NEVER_STARTED:
-            # the sources have ended: only a restart gets them going again
+            # The sources have ended, so only a restart can start them again.
             return FailJob(f"The savepoint with which the job was to stop failed: {_describe(failure)}")
         if not failure.reason.counts or (failure.kind.is_savepoint and not failure.on_task):
             return Ignore()

@@ -1,6 +1,6 @@
-"""Why a checkpoint did not complete: a closed list, with what each means for the job.
+"""The closed list of reasons why a checkpoint did not complete; for each, whether it counts as a failure.
 
-Source of the list and of which ones count: Flink's CheckpointFailureReason and CheckpointFailureManager.
+Sources: Flink's CheckpointFailureReason (the list) and CheckpointFailureManager (which ones count).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 class FailureReason(Enum):
     """A reason, as (sentence for the user, whether it counts against the tolerable number of failures)."""
 
-    # before anything was asked of a task
+    # before any task was involved
     TOO_MANY_REQUESTS = ("too many checkpoint requests are waiting already", False)
     TASKS_NOT_RUNNING = ("not all tasks of the job are running", False)
     TRIGGERING_STOPPED = ("checkpoints are not triggered any more, the job is ending", False)
@@ -23,13 +23,13 @@ class FailureReason(Enum):
     SUBSUMED = ("a later checkpoint completed first", False)
     # while it was written
     FINALIZE_FAILED = ("the checkpoint could not be committed to its storage", True)
-    # because of the job
+    # caused by the job
     JOB_FAILED = ("the job failed over while the checkpoint was in progress", False)
     JOB_ENDED = ("the job ended while the checkpoint was in progress", False)
     SUPERSEDED_DRIVER = ("another driver process has taken over the job", False)
 
     def __init__(self, sentence: str, counts: bool) -> None:
-        #: What happened, to be read after "checkpoint 7: ".
+        #: A clause about what happened, which follows "checkpoint 7: " in messages.
         self.sentence = sentence
-        #: Whether it adds to the number compared with `execution.checkpointing.tolerable-failed-checkpoints`.
+        #: Whether it adds to the count that is compared with `execution.checkpointing.tolerable-failed-checkpoints`.
         self.counts = counts

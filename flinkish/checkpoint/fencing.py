@@ -1,8 +1,8 @@
 """Decides who owns a job's checkpoints and what became of a commit; reads and writes nothing.
 
-Each commit of a checkpoint table carries a transaction of the job: generation * 10^9 + checkpoint id. A driver process that takes
-over the job commits a higher generation, and every earlier one stops as soon as it looks. The storage gathers facts (what the
-table holds now), hands them to these functions, and carries out what they return.
+Each commit of a checkpoint table has a transaction of the job: generation * 10^9 + checkpoint id. A driver process that takes
+over the job commits a higher generation, and every earlier driver stops as soon as it sees that. The storage reads facts from
+the table, passes them to these functions, and carries out their decisions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 from flinkish.checkpoint.paths import Folder
 from flinkish.common.ids import CheckpointId, Generation
 
-#: Both fit into the 63 bits of a Delta transaction.
+#: Chosen so that generation and checkpoint id together fit into the 63 bits of a Delta transaction.
 _IDS_PER_GENERATION = 10**9
-#: Drivers that start at once get in each other's way when they claim; each try of one of them succeeds.
+#: Maximum number of tries of a claim: when several drivers claim at the same time, one succeeds in each round and others fail.
 CLAIM_TRIES = 20
-#: After this many failed tries in a row in which no other driver committed, the storage is at fault.
+#: After this many failed tries in a row without a commit of another driver, the storage is considered faulty.
 _LONELY_TRIES = 3
 
 
@@ -40,7 +40,7 @@ class Transaction(NamedTuple):
 
     @property
     def number(self) -> int:
-        """What the table holds."""
+        """The transaction as the number that the table contains."""
         return self.generation * _IDS_PER_GENERATION + self.checkpoint_id
 
 
@@ -51,26 +51,26 @@ def claim(found: int | None) -> Transaction:
 
 
 def storage_is_to_blame(versions: Sequence[int], version: int) -> bool:
-    """Tell whether a claim that failed will go on failing: nobody else was quicker in the last tries.
+    """Tell whether a failed claim will keep failing, because in the last tries no other driver was quicker.
 
-    `versions` are those at which each try so far began, `version` is the one at which the last ended.
+    `versions` are the table's versions at the beginning of each try, `version` is the version at the end of the last one.
     """
     return list(versions[-_LONELY_TRIES:]) == [version] * _LONELY_TRIES
 
 
 def log_is_damaged(found: int | None, newest: Transaction) -> bool:
-    """Tell whether a table has lost a transaction: it is behind that of the newest checkpoint that the table holds."""
+    """Tell whether a table has lost a transaction: its transaction is older than its newest checkpoint."""
     return found is None or found < newest.number
 
 
 def newer_generation(found: int | None, own: Generation) -> Generation | None:
-    """Return the generation that has taken over the job, None if that is still our own."""
+    """Return the generation that has taken over the job; None if the job still belongs to ours."""
     generation = Transaction.of(found).generation
     return None if generation == own else generation
 
 
 def highest_id(last: CheckpointId, current: CheckpointId | None, folders: Iterable[Folder]) -> CheckpointId:
-    """Return the highest checkpoint id that a job has ever used, by its transaction, its checkpoint and its folders."""
+    """Return the highest checkpoint id that a job has ever used, according to its transaction, checkpoint and folders."""
     return CheckpointId(max(last, current or 0, *(folder.checkpoint_id for folder in folders), 0))
 
 
@@ -79,36 +79,36 @@ def highest_id(last: CheckpointId, current: CheckpointId | None, folders: Iterab
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The newest version of the table has our transaction and our manifest. `in_spite`: the commit call raised an error."""
+    """The newest version of the table has our transaction and manifest; `in_spite` = although the commit raised an error."""
 
     in_spite: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Another generation has the job; ours ends."""
+    """Another generation has taken over the job, so ours must end."""
 
     by: Generation
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It did not happen, and the table is ours: the next checkpoint may."""
+    """The commit did not happen, but the job is still ours, so the next checkpoint may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """There is no table any more."""
+    """The table no longer exists."""
 
 
 Outcome = Committed | TakenOver | Refused | Gone
 
 
 def outcome(*, exists: bool, found: int | None, named: bool, own: Transaction, failed: bool) -> Outcome:
-    """Judge a commit by the table as it stands after it.
+    """Judge a commit by the state of the table after it.
 
-    `exists`: there is a table; `found` is its transaction of the job; `named`: it lists our manifest; `failed`: the commit gave
-    an error, which alone proves nothing: the answer may have been lost.
+    `exists`: there is a table; `found`: its transaction of the job; `named`: it lists our manifest; `failed`: the commit raised
+    an error, which alone does not prove a failure, because only the answer may have been lost.
     """
     if not exists:
         return Gone()
@@ -121,9 +121,9 @@ def outcome(*, exists: bool, found: int | None, named: bool, own: Transaction, f
 def may_discard(
     folder: Folder | None, *, own: Generation, unknown: Collection[CheckpointId], retained: Collection[CheckpointId]
 ) -> bool:
-    """Tell whether the files of a checkpoint may go: it is ours, was never committed, and that is known.
+    """Tell whether the files of a checkpoint may be deleted: it is ours, and certainly was never committed.
 
-    `folder` is what its folder's name says; `unknown` are the checkpoints that may have been committed.
+    `folder` is the parsed name of its folder; `unknown` has the checkpoints that may or may not have been committed.
     """
     return (
         folder is not None

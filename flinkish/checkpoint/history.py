@@ -1,7 +1,7 @@
-"""A Delta table of what happened to a job, for people: checkpoints, attempts, exceptions, metrics. Never read for recovery.
+"""A Delta table with the events of a job, for people: checkpoints, attempts, exceptions, metrics. It is not used for recovery.
 
-Notes are best effort: a failure to write them is logged and never harms the job. They are buffered and written in batches, and
-the table is cut down to the newest rows from time to time, so that it stays small however long the job runs.
+Notes are best effort: a failure to write them is logged and does not affect the job. They are buffered and written in batches,
+and old rows are removed from time to time, so that the table stays small however long the job runs.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _SCHEMA = pa.schema(
         ("details", pa.string()),
     ]
 )
-#: Notes are written when so many wait, or at the first one that comes so long after the last writing.
+#: Notes are written when _BATCH of them wait, or when one arrives and the last write is at least _BATCH_MS ago.
 _BATCH = 50
 _BATCH_MS = 60_000
-#: After so many batches the table is rewritten as one file with the newest rows.
+#: After this many batches, the table is rewritten as one file with the newest rows.
 _BATCHES_PER_COMPACTION = 50
 _KEPT_ROWS = 100_000
 _PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 hours"}
@@ -56,7 +56,7 @@ class _Note:
 
 
 class JobHistory:
-    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises for trouble with the storage."""
+    """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails."""
 
     def __init__(self, directory: str | Path, job_id: str, *, generation: Generation, clock: Clock) -> None:
         directory = paths.table_path(str(directory), key="execution.checkpointing.dir")
@@ -74,7 +74,7 @@ class JobHistory:
         return self._root
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
-        """Note a checkpoint that completed or failed."""
+        """Record a checkpoint that completed or failed."""
         details = {name: value for name, value in asdict(record).items() if name not in ("status", "kind", "failure")}
         self.note(
             f"checkpoint {record.status.value.lower()}",
@@ -86,7 +86,7 @@ class JobHistory:
     def note(
         self, event: str, message: str = "", *, checkpoint_id: int | None = None, details: Mapping[str, Any] | None = None
     ) -> None:
-        """Note any event, such as "attempt failed"; `details` is plain data."""
+        """Record an event, such as "attempt failed"; `details` is plain data."""
         now = self._clock.monotonic()
         with self._lock:
             text = json.dumps(details or {}, default=str, sort_keys=True)
@@ -98,7 +98,7 @@ class JobHistory:
             self.flush()
 
     def flush(self) -> None:
-        """Write the notes that wait; called at the end of the job as well."""
+        """Write the waiting notes; also called at the end of the job."""
         with self._lock:
             notes, self._notes = self._notes, []
             self._last_write = self._clock.monotonic()
@@ -133,7 +133,7 @@ class JobHistory:
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=True),
         )
         table.update_incremental()
-        # Nobody travels back in the history's own versions. Not vacuum(), which deletes through links.
+        # Old versions of this table are not needed. vacuum() is not used, because it follows links when deleting.
         kept = set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
         for name in os.listdir(self._root):
             if name.endswith(".parquet") and name not in kept:

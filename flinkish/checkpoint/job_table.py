@@ -1,4 +1,4 @@
-"""The table of a job's checkpoints: opening and reading it, refusing what is damaged or not ours, deleting files in it."""
+"""The table of a job's checkpoints: opens and reads it, refuses damaged or foreign ones, deletes files in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_ERROR = 500
 
 
 class JobTable:
-    """The table of one job's checkpoints; who may write to it is decided by others."""
+    """The table of one job's checkpoints; its users decide who may write to it."""
 
     def __init__(self, root: PurePath, job_id: str, key: SigningKey, log: type[TableLog]) -> None:
         self.root = root
@@ -63,14 +63,14 @@ class JobTable:
             ) from error
 
     def reopen(self) -> TableLog:
-        """Open a table that was there a moment ago."""
+        """Open a table that existed a moment ago."""
         log = self.open()
         if log is None:
             raise CheckpointError(f"checkpoint table {self.root} was removed while it was read")
         return log
 
     def open_or_create(self, own: Generation, *, time: int, sync: bool) -> TableLog:
-        """Open the newest version, of a table made now if there is none; but not once it was claimed as generation `own`."""
+        """Open the newest version; create the table if there is none, unless it was already claimed as generation `own`."""
         log = self.open()
         if log is not None:
             return log
@@ -83,7 +83,7 @@ class JobTable:
         failure: Exception | None = None
         try:
             self._log.create(self.root, {}, {}, time=time)
-        except Exception as error:  # made by somebody else meanwhile: then it opens now
+        except Exception as error:  # if another process has created it in the meantime, it can be opened now
             failure = error
         log = self.open()
         if log is not None:
@@ -100,7 +100,7 @@ class JobTable:
         )
 
     def refuse_lost_log(self) -> None:
-        """Raise CorruptCheckpointError if there was a table whose log is missing now."""
+        """Raise CorruptCheckpointError if there is the folder of a table whose log is missing."""
         if self.files.exists(paths.LATEST):
             raise CorruptCheckpointError(
                 f"checkpoint table {self.root}: its folder {paths.LOG} is missing",
@@ -108,7 +108,7 @@ class JobTable:
             )
 
     def refuse_gone(self, own: Generation) -> None:
-        """Raise if the table is gone after its claim: a job with a new one would start from nothing and repeat its work."""
+        """Raise if the table has disappeared after its claim: with a new one, the job would start again and repeat its work."""
         self.files.refuse_links(paths.LOG)
         if own > 0 and not self.files.is_folder(paths.LOG):
             raise StaleGenerationError(
@@ -117,13 +117,13 @@ class JobTable:
             )
 
     def refuse_stale(self, log: TableLog, own: Generation) -> None:
-        """Raise StaleGenerationError if another generation than our own has the job."""
+        """Raise StaleGenerationError if the job belongs to another generation than our own."""
         other = fencing.newer_generation(log.transaction(self.job_id), own)
         if other is not None:
             raise self.taken_over(other, own)
 
     def taken_over(self, by: Generation, own: Generation) -> StaleGenerationError:
-        """Return the error of a driver whose job belongs to another one now."""
+        """Return the error for a driver whose job now belongs to another one."""
         return StaleGenerationError(
             f"job {self.job_id}: {self.root} belongs to generation {by} now, this driver process is generation {own}",
             hint="another driver process has taken over the job; this one must end.",
@@ -162,7 +162,7 @@ class JobTable:
             )
 
     def read_previous(self, current: StoredCheckpoint, count: int) -> list[StoredCheckpoint]:
-        """Read the last `count` checkpoints before the newest that are retained, oldest first."""
+        """Read the last `count` retained checkpoints before the newest one, oldest first."""
         previous = []
         for reference in current.manifest.previous[max(0, len(current.manifest.previous) - count) :]:
             where = f"checkpoint table {self.root} checkpoint {reference.checkpoint_id}"
@@ -179,23 +179,23 @@ class JobTable:
         return previous
 
     def folders(self) -> list[Folder]:
-        """Return what the names of the folders of checkpoints say."""
+        """Return the parsed names of the folders of checkpoints."""
         return [folder for name in self.files.names() if (folder := paths.parse_folder(name)) is not None]
 
     # -- removing ----------------------------------------------------------------------------------------------------------
 
     def delete(self, files: Iterable[str]) -> int:
-        """Delete files and return how many; what cannot be deleted is logged and stays."""
+        """Delete files and return how many; files that cannot be deleted are logged and stay."""
         return delete(self.files, files)
 
     def discard_folder(self, name: str) -> None:
-        """Delete the files of a checkpoint; its empty folder stays: its name says that the id was used."""
+        """Delete the files of a checkpoint; its empty folder is kept, because its name records that the id was used."""
         with contextlib.suppress(OSError, CorruptCheckpointError):
             self.files.refuse_links()
             self.delete(list(self.files.files_below(name)))
 
     def clean_up(self, retained: Sequence[StoredCheckpoint], in_use: Collection[CheckpointId], own: Generation) -> int:
-        """Delete what `cleaning.plan` says, and drafts of killed drivers; return how many files of checkpoints were deleted."""
+        """Delete the files in `cleaning.plan` and drafts of killed drivers; return the number of deleted checkpoint files."""
         self.files.refuse_links()
         names = sorted(self.files.names())
         removal = cleaning.plan(
@@ -207,7 +207,7 @@ class JobTable:
         deleted = self.delete(removal.files)
         for folder in removal.folders:
             self._remove_empty(paths.folder_name(*folder))
-        # What a killed driver was about to name `_latest.json`; none of ours is being written now.
+        # Drafts of `_latest.json` that killed drivers have left; this process is not writing one now.
         drafts = {name: paths.parse_draft(name) for name in self.files.names()}
         self.delete([name for name, generation in drafts.items() if generation is not None and generation <= own])
         return deleted
@@ -215,13 +215,13 @@ class JobTable:
     def _remove_empty(self, folder: str) -> None:
         try:
             self.files.remove_empty_folders(folder)
-        except OSError:  # a late task has written into it: the next clean-up finds that
+        except OSError:  # a late task has written into it; the next clean-up removes that file
             _log.debug("%s is not empty yet.", self.root / folder)
 
     def clean_log(self, log: TableLog, *, summarized: int, oldest_needed: int, sync: bool) -> int:
-        """Delete the entries of the log that are not needed, now and then.
+        """Delete log entries that are not needed, if enough versions have been written since the last time.
 
-        `summarized` is the version that this was last done at; returns that for the next time.
+        `summarized` is the version at which this was last done; returns the value for the next call.
         """
         if log.version - summarized < _VERSIONS_PER_SUMMARY:
             return summarized
@@ -233,7 +233,7 @@ class JobTable:
         return log.version
 
     def withdraw_lone_entry(self, version: int) -> None:
-        """Remove a log with the entry of one version only: its commit ran while the table was deleted, and made a new folder."""
+        """Remove a log with a single entry, which a commit created anew because the table was deleted while it ran."""
         entry = f"{paths.LOG}/{version:020}.json"
         with contextlib.suppress(OSError):
             if list(self.files.files_below(paths.LOG)) == [entry]:
@@ -242,21 +242,21 @@ class JobTable:
                 self.files.remove_empty_folders("")
 
     def delete_all(self, own: Generation, gone: str) -> None:
-        """Delete the table, if it is still our own; `gone` is a name for its log meanwhile."""
+        """Delete the table if it is still our own; `gone` is the temporary name of its log while it is deleted."""
         self.files.refuse_links()
         log = self._log.open(self.root)
         if log is not None:
             self.refuse_stale(log, own)
         with contextlib.suppress(FileNotFoundError):
             self.files.remove(paths.LATEST)
-        # in one step from a whole table to none: half a table would look like a damaged one
+        # Rename the log first, so that the table disappears in one step: half a table would look damaged.
         if log is not None:
             self.files.rename(paths.LOG, gone)
         self.files.remove_all()
 
 
 def delete(files: CheckpointFiles, names: Iterable[str]) -> int:
-    """Delete files of a table and return how many; what cannot be deleted is logged and stays."""
+    """Delete files of a table and return how many; files that cannot be deleted are logged and stay."""
     deleted = 0
     for name in names:
         faults.reach(faults.Point.DELETING)
@@ -271,7 +271,7 @@ def delete(files: CheckpointFiles, names: Iterable[str]) -> int:
 
 
 def brief(error: BaseException | None) -> str:
-    """Return an error on one line; delta-rs puts what is at the bottom of it on lines of their own, behind coloured arrows."""
+    """Return an error as one line; delta-rs writes its causes on separate lines, after coloured arrows."""
     if error is None:
         return ""
     lines = (line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines())

@@ -1,7 +1,7 @@
-"""What a checkpoint is made of besides the rows of state: plain frozen data, stored as MessagePack in a row of the state table.
+"""The manifest of a checkpoint, with everything except the rows of state: frozen plain data, stored as MessagePack in the table.
 
-The manifest is the truth about a checkpoint: a state file that it does not list does not belong to it, and one that it lists must
-have the size and the SHA-256 given here. Nothing in it is pickled.
+The manifest defines a checkpoint: a state file that it does not list does not belong to the checkpoint, and a listed file must
+have the recorded size and SHA-256. Nothing in it is pickled.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointErro
 from flinkish.common.ids import CheckpointId, Generation, LineageId, OperatorUid
 from flinkish.runtime.protocol import SplitState, StateFile
 
-#: Rises when an older flinkish could not read what is written any more.
+#: Increased whenever older versions of flinkish cannot read the new format.
 FORMAT_VERSION = 2
 
 
 class CheckpointKind(Enum):
-    """Why a checkpoint was taken; what it is good for follows from that."""
+    """Why a checkpoint was taken, which decides what it is used for."""
 
-    #: By the interval.
+    #: Triggered by the interval.
     PERIODIC = "periodic"
-    #: Asked for by a person or by the JobMaster.
+    #: Requested by a user or by the JobMaster.
     REQUESTED = "requested"
     #: The last one of a bounded job, when all input has ended.
     FINAL = "final"
-    #: A self-contained table of its own, owned by the user; the job goes on.
+    #: A separate self-contained table that belongs to the user; the job continues.
     SAVEPOINT = "savepoint"
     #: A savepoint after which the job stops; it is a checkpoint of the job as well, so that its sinks commit.
     STOP_SAVEPOINT = "stop-savepoint"
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether a table at a path of the user's is written."""
+        """Whether it is written as a table to a path that the user has chosen."""
         return self in (CheckpointKind.SAVEPOINT, CheckpointKind.STOP_SAVEPOINT)
 
     @property
     def is_recovery_point(self) -> bool:
-        """Whether the job restarts from it: then it supersedes older ones, tasks are notified and sinks commit.
+        """Whether the job may restart from it; if so, it supersedes older ones, tasks are notified and sinks commit.
 
-        Flink (FLIP-203): a savepoint in passing belongs to the user, who may delete it; the job must not depend on it.
+        Flink (FLIP-203): a savepoint of a job that continues belongs to the user, who may delete it, so the job must not depend
+        on it.
         """
         return self is not CheckpointKind.SAVEPOINT
 
     @property
     def ends_job(self) -> bool:
-        """Whether the job is to end with it, so that its failure cannot be tolerated."""
+        """Whether the job ends with it, so that its failure cannot be tolerated."""
         return self is CheckpointKind.STOP_SAVEPOINT
 
 
@@ -70,20 +71,20 @@ class OperatorShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """Positions of one source: what its enumerator remembers and every unfinished split that a reader has.
+    """The positions of one source: the state of its enumerator, and all unfinished splits of its readers.
 
-    `generator` of a split is plain data; what was a tuple comes back as a list.
+    The `generator` of a split is plain data; a tuple in it is restored as a list.
     """
 
     uid: OperatorUid
-    #: MessagePack of the enumerator's snapshot; None for a source that has none (one that is read on the driver).
+    #: MessagePack of the enumerator's snapshot; None for a source without an enumerator (one that is read on the driver).
     enumerator: bytes | None
     splits: tuple[SplitState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committable:
-    """What a sink writer prepared; `data` is MessagePack of the sink's committable type."""
+    """A committable that a sink writer prepared; `data` is MessagePack of the sink's committable type."""
 
     operator_uid: OperatorUid
     subtask: int
@@ -92,15 +93,15 @@ class Committable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorState:
-    """What only the driver knows at a barrier; the JobMaster gives it to the coordinator when the barrier's epoch has ended.
+    """The driver's part of a checkpoint; the JobMaster passes it to the coordinator when the barrier's epoch has ended.
 
-    Sources' positions must be those of the very epoch that ended with the barrier.
+    The positions of sources must be those at the end of exactly that epoch.
     """
 
     job_name: str
     sources: tuple[SourceState, ...]
     operators: tuple[OperatorShape, ...]
-    #: Names the structure of the program; for people, a restore into another structure is allowed.
+    #: Hash of the program's structure, for information only: a restore into another structure is allowed.
     graph_fingerprint: str
     attempt_id: str = ""
     #: More plain data of the JobMaster, by name; MessagePack.
@@ -109,7 +110,7 @@ class CoordinatorState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointReference:
-    """A retained checkpoint: which version of the state table it is and which file holds its manifest (relative path)."""
+    """A retained checkpoint: its version of the state table, and the relative path of its manifest."""
 
     checkpoint_id: CheckpointId
     version: int
@@ -132,14 +133,14 @@ class Manifest:
     #: Committed by the sinks once this checkpoint is complete, and again (idempotently) after a restore from it.
     committables: tuple[Committable, ...]
     files: tuple[StateFile, ...]
-    #: Older checkpoints that are retained beside this one, oldest first.
+    #: Older checkpoints that are retained in addition to this one, oldest first.
     previous: tuple[CheckpointReference, ...] = ()
-    #: What wrote it, for people: versions of flinkish and Python.
+    #: Versions of flinkish and Python that wrote it, for information.
     written_by: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state_size(self) -> int:
-        """Bytes of all state files."""
+        """The total size of all state files in bytes."""
         return sum(file.size for file in self.files)
 
     @property
@@ -153,7 +154,7 @@ def _decoder() -> msgspec.msgpack.Decoder[Manifest]:
     return msgspec.msgpack.Decoder(Manifest)
 
 
-# Text that is not UTF-8 comes as UnicodeDecodeError, a ValueError, not as an error of msgspec.
+# Text that is not UTF-8 raises UnicodeDecodeError, which is a ValueError and not an error of msgspec.
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -167,7 +168,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, *, where: str) -> Manifest:
-    """Decode what `encode` made; `where` names the table and version for messages.
+    """Decode the result of `encode`; `where` names the table and version in messages.
 
     Raises ForeignCheckpointError for another format version and CorruptCheckpointError for anything that is not a manifest.
     """
@@ -196,8 +197,8 @@ def _not_a_manifest(where: str, error: BaseException) -> NoReturn:
 def to_json(manifest: Manifest) -> str:
     """Return the manifest as JSON for people who read the table with SQL.
 
-    MessagePack inside it (enumerators, committables) is unfolded where it is plain data, else shown as hexadecimal. Splits are
-    only counted: they have rows of their own.
+    MessagePack inside it (enumerators, committables) is decoded if it is plain data, otherwise shown in hexadecimal. Splits are
+    only counted, because they have their own rows.
     """
     sources = manifest.coordinator.sources
     short = tuple(dataclasses.replace(source, splits=()) for source in sources)

@@ -1,4 +1,4 @@
-"""The log of a state table in memory: what delta-rs does for tables in folders, with the same rules of commits."""
+"""The log of a state table in memory; it follows the same rules for commits as delta-rs does for tables in folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.common.files.memory import MemoryFiles
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """All that a version of the table holds; each entry of the log is one, so that none needs the one before."""
+    """The complete content of a version of the table; each log entry has one, so that no entry needs earlier ones."""
 
     number: int
     files: dict[str, int]
@@ -22,7 +22,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 class MemoryLog:
-    """See TableLog. A version that came in between refuses a commit: entries are made only if they are not there."""
+    """See TableLog. A commit fails if another version has appeared, because an entry is created only if it does not exist."""
 
     has_state_schema = True
 
@@ -85,7 +85,7 @@ class MemoryLog:
         _put(self._root, _Version(self._at.number + 1, files, transactions, dict(metadata)))
 
     def write_checkpoint(self) -> None:
-        """See TableLog.write_checkpoint: a marker alone, by which the entries before it are known to be obsolete."""
+        """See TableLog.write_checkpoint: writes a marker only, which shows that earlier entries are obsolete."""
         marker = f"{paths.LOG}/{self._at.number:020}.checkpoint.parquet"
         MemoryFiles(self._root).replace(marker, b"", sync=False)
 

@@ -1,4 +1,4 @@
-"""Opening a checkpoint or savepoint to start a job from, and the decision whether it fits the job."""
+"""Opens a checkpoint or savepoint to start a job from, and checks whether it fits the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SELECTOR = re.compile(r"(?P<path>.+)[@#](?P<version>v?)(?P<number>[0-9]{1,18})"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What execution.state-recovery.path names: a table, and a checkpoint or a version of it; neither: its newest checkpoint."""
+    """The table that execution.state-recovery.path names, and a checkpoint or version of it; without these, the newest one."""
 
     path: PurePath
     checkpoint_id: int | None = None
@@ -33,7 +33,7 @@ class Selection:
 def parse_selection(text: str) -> Selection:
     """Read `path`, `path@id`, `path#id` (id of a checkpoint) or `path@v7` (version of the table, as Spark writes it).
 
-    A folder whose own name ends like that comes first.
+    A folder whose name has such an ending itself takes precedence.
     """
     match = _SELECTOR.fullmatch(text)
     if match is None or (not is_reference(text) and paths.local_path(text, key=KEY).is_dir()):
@@ -47,7 +47,7 @@ def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[Table
 
     The path may be a savepoint, a job's folder below the checkpoint directory, its `state` table, or one checkpoint's folder
     (`.../chk-7-g1`) in it. Nothing is changed there, and no generation is claimed.
-    Raises ForeignCheckpointError if no checkpoint of ours is there, CorruptCheckpointError if it is damaged.
+    Raises ForeignCheckpointError if there is no checkpoint of flinkish, CorruptCheckpointError if it is damaged.
     """
     selection = _into_table(parse_selection(text))
     root = selection.path
@@ -145,9 +145,9 @@ def check_operators(
 ) -> tuple[OperatorUid, ...]:
     """Check that a program can take over a checkpoint's state, before anything is restored.
 
-    Returns the uids with state that the program has no operator for; with `allow_unclaimed`
-    (execution.state-recovery.ignore-unclaimed-state) that state is left behind, else it is an error, as in Flink.
-    A changed maximal parallelism is an error where keyed state exists: keys would be looked for in the wrong key group.
+    Returns the uids that have state but no operator in the program. With `allow_unclaimed`
+    (execution.state-recovery.ignore-unclaimed-state) that state is dropped, otherwise it is an error, as in Flink.
+    A changed maximum parallelism is an error if there is keyed state: keys would be looked up in the wrong key group.
     """
     old = {shape.uid: shape for shape in manifest.coordinator.operators}
     keyed = {uid for file in manifest.files if file.key_groups[1] >= 0 for uid in file.operator_uids}

@@ -1,4 +1,4 @@
-"""Names of files and folders of checkpoints, and the check that a name from outside stays where it belongs.
+"""Names of the files and folders of checkpoints, and checks that names in stored data do not lead outside of the table.
 
 <checkpoint dir>/<job id>/state/                    the Delta table of the job's checkpoints
     _delta_log/                                     its log: one version for each completed checkpoint, one for each take-over
@@ -30,43 +30,43 @@ LOG = "_delta_log"
 _FOLDER = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})")
 _MANIFEST = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})/manifest-([0-9a-f]{64})\.parquet")
 _DRAFT = re.compile(r"_latest\.json\.([0-9]{1,9})\.[0-9a-f]+\.new")
-# Neither a scheme, a drive, a backslash, a NUL nor a percent escape can be spelled with these characters.
+# These characters cannot form a scheme, a drive, a backslash, a NUL or a percent escape.
 _RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class Folder(NamedTuple):
-    """What the name of a checkpoint's folder says."""
+    """The parsed name of a checkpoint's folder."""
 
     checkpoint_id: CheckpointId
     generation: Generation
 
 
 class ManifestName(NamedTuple):
-    """What the name of a manifest's file says."""
+    """The parsed name of a manifest's file."""
 
     folder: Folder
     sha256: str
 
 
 def folder_name(checkpoint_id: CheckpointId, generation: Generation) -> str:
-    """Return the name of a checkpoint's folder; generations never share one."""
+    """Return the name of a checkpoint's folder; it is different for each generation."""
     return f"chk-{checkpoint_id}-g{generation}"
 
 
 def parse_folder(name: str) -> Folder | None:
-    """Return what the name of a checkpoint's folder says, None for any other name."""
+    """Parse the name of a checkpoint's folder; None for any other name."""
     match = _FOLDER.fullmatch(name)
     return None if match is None else Folder(CheckpointId(int(match[1])), Generation(int(match[2])))
 
 
 def manifest_name(folder: str, digest: str) -> str:
-    """Return the relative path of a manifest's file, whose name holds the hash of its content."""
+    """Return the relative path of a manifest's file, whose name contains the hash of its content."""
     return f"{folder}/manifest-{digest}.parquet"
 
 
 def parse_manifest(path: str) -> ManifestName | None:
-    """Return what the relative path of a manifest's file says, None for any other path."""
+    """Parse the relative path of a manifest's file; None for any other path."""
     match = _MANIFEST.fullmatch(path)
     if match is None:
         return None
@@ -74,20 +74,20 @@ def parse_manifest(path: str) -> ManifestName | None:
 
 
 def parse_draft(name: str) -> Generation | None:
-    """Return the generation of the driver that was to make a file `_latest.json`, None for any other file."""
+    """Return the generation of the driver that wrote a draft of `_latest.json`; None for any other file."""
     match = _DRAFT.fullmatch(name)
     return None if match is None else Generation(int(match[1]))
 
 
 def is_safe(path: str) -> bool:
-    """Tell whether a path is a plain relative one that names nothing outside of where it starts."""
+    """Tell whether a path is a plain relative one that cannot lead outside of its root."""
     return _RELATIVE.fullmatch(path) is not None and not any(set(part) == {"."} for part in path.split("/"))
 
 
 def check_inside(root: PurePath, path: str) -> None:
-    """Raise CorruptCheckpointError if a file that a manifest names would lie outside of its table.
+    """Raise CorruptCheckpointError if a file that a manifest names would be outside of its table.
 
-    That no link leads it there is seen to by whoever opens it (`CheckpointFiles`).
+    Links are not checked here: `CheckpointFiles` refuses them when it opens the file.
     """
     if not is_safe(path):
         raise CorruptCheckpointError(
@@ -97,9 +97,9 @@ def check_inside(root: PurePath, path: str) -> None:
 
 
 def check_log(root: Path) -> None:
-    """Raise CorruptCheckpointError if the log of a table is a link or has links, pipes or devices in it.
+    """Raise CorruptCheckpointError if the log of a table is a link or contains links, pipes or devices.
 
-    delta-rs would follow them.
+    This is needed because delta-rs would follow them.
     """
     log = root / LOG
     safe_files.refuse_links(log)
@@ -117,7 +117,7 @@ def check_log(root: Path) -> None:
 def local_path(text: str, *, key: str) -> Path:
     """Return the folder that a configuration value or an argument names: a path, or a file: URL.
 
-    `key` names the value for messages. Raises ConfigurationError for other schemes and for what is no path.
+    `key` is the name of the value in messages. Raises ConfigurationError for other schemes and for text that is not a path.
     """
     place = location(text)
     if not place.is_local:
@@ -132,7 +132,7 @@ def local_path(text: str, *, key: str) -> Path:
 
 
 def table_path(text: str, *, key: str) -> Path:
-    """Return the folder that a value names, as `local_path`, for a Delta table in it or below; see also there."""
+    """Return the folder that a value names, for a Delta table in or below it; takes and raises the same as `local_path`."""
     path = local_path(text, key=key)
     unusable = unusable_name(str(path))
     if unusable is not None:
@@ -145,7 +145,7 @@ def table_path(text: str, *, key: str) -> Path:
 
 
 def table_root(text: str, *, key: str) -> PurePath:
-    """Return what a value names as the place of a table: a root in a store that is no folder, else as `table_path`."""
+    """Return the root of a table that a value names: in a store other than folders, or else the same as `table_path`."""
     return root_of(text) if is_reference(text) else table_path(text, key=key)
 
 

@@ -1,4 +1,4 @@
-"""One checkpoint in progress: who has acknowledged it, what was collected."""
+"""One checkpoint in progress: which subtasks have acknowledged it, and the parts collected so far."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class Subtask(NamedTuple):
 
 
 class AckResult(Enum):
-    """What became of an acknowledgement."""
+    """The result of an acknowledgement."""
 
-    #: It was missing and is counted now.
+    #: It was missing, and is now counted.
     SUCCESS = "success"
-    #: The subtask had acknowledged before; this one has no effect and the first one's files stay.
+    #: The subtask had already acknowledged; this one has no effect, and the files of the first one are kept.
     DUPLICATE = "duplicate"
-    #: No subtask of this job has that name; its files are discarded.
+    #: The job does not have this subtask; the files are discarded.
     UNKNOWN = "unknown"
-    #: The checkpoint is not in progress any more; the files are discarded.
+    #: The checkpoint is no longer in progress; the files are discarded.
     DISCARDED = "discarded"
 
 
 class PendingCheckpoint:
-    """Collects the parts of a checkpoint. Complete when every subtask and the driver have given theirs, unless it was aborted.
+    """Collects the parts of a checkpoint, which is complete when every subtask and the driver have delivered theirs.
 
     `trigger_time` is milliseconds since the epoch, `started` and `deadline` are monotonic milliseconds.
     """
@@ -80,14 +80,14 @@ class PendingCheckpoint:
         return AckResult.SUCCESS
 
     def set_coordinator_state(self, state: CoordinatorState) -> bool:
-        """Take the driver's part; False if it was there already or the checkpoint was aborted."""
+        """Take the driver's part; False if it was taken before or the checkpoint was aborted."""
         if self.aborted is not None or self.coordinator_state is not None:
             return False
         self.coordinator_state = state
         return True
 
     def abort(self, reason: FailureReason) -> bool:
-        """Give up; False if that was done before."""
+        """Mark as aborted; False if it was aborted before."""
         if self.aborted is not None:
             return False
         self.aborted = reason
@@ -95,17 +95,17 @@ class PendingCheckpoint:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether all parts have been delivered."""
         return self.aborted is None and self.coordinator_state is not None and not self.missing
 
     @property
     def missing(self) -> frozenset[Subtask]:
-        """Subtasks that have not acknowledged."""
+        """The subtasks that have not acknowledged yet."""
         return self.expected - self._acknowledgements.keys()
 
     @property
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
-        """What came in, by vertex and subtask: the same whatever the order of arrival."""
+        """The acknowledgements, sorted by vertex and subtask, so that the order of arrival does not matter."""
         return tuple(self._acknowledgements[subtask] for subtask in sorted(self._acknowledgements))
 
     @property

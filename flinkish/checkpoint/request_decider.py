@@ -1,13 +1,13 @@
 """Decides which checkpoint request may start now.
 
-The decision depends on: the requests that wait, how many checkpoints are in progress, the time since the last completion, and the
-settings. Rules of Flink's CheckpointRequestDecider:
+The decision depends on the waiting requests, the number of checkpoints in progress, the time since the last completion, and the
+settings. The rules are those of Flink's CheckpointRequestDecider:
 
-- a savepoint goes before a forced checkpoint, that before one somebody asked for, that before a periodic one; then the oldest;
-- a forced request (savepoints, the last checkpoint of a bounded job) starts whatever the limits say;
-- others start only while fewer than max-concurrent are in progress, and periodic ones not before min-pause after the last
-  completion;
-- at most `max_queued` wait; beyond, the least important is dropped, a periodic one first.
+- the order is: savepoints, forced checkpoints, checkpoints requested by a user, periodic ones; among equals the oldest first;
+- a forced request (a savepoint, or the final checkpoint of a bounded job) starts regardless of the limits;
+- other requests start only while fewer than max-concurrent are in progress; periodic ones only after min-pause has passed since
+  the last completion;
+- at most `max_queued` requests wait; if there are more, the least important is dropped, a periodic one first.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _FORCED = frozenset({CheckpointKind.SAVEPOINT, CheckpointKind.STOP_SAVEPOINT, Ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Somebody, or the interval, wants a checkpoint. `sequence` names the request, `requested_at` is monotonic milliseconds."""
+    """A request of a user or of the interval; `sequence` identifies it, `requested_at` is in monotonic milliseconds."""
 
     sequence: int
     kind: CheckpointKind
     requested_at: int
-    #: Folder below which a savepoint is wanted.
+    #: Folder below which the savepoint is to be written.
     target: str | None = None
-    #: Sources are to end with it, as if their input had.
+    #: Whether sources end with it, as if their input had ended.
     drain: bool = False
 
     @property
     def forced(self) -> bool:
-        """Whether it starts whatever the limits say."""
+        """Whether it starts regardless of the limits."""
         return self.kind in _FORCED
 
     @property
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The queue after a request has come in, most important first, and the one that had to go for it."""
+    """The queue after a request has been added, most important first, and the request that was dropped for it."""
 
     queue: tuple[Request, ...]
     dropped: Request | None
@@ -61,7 +61,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing may start now; ask again at that time (monotonic milliseconds), or when something has ended if None."""
+    """Nothing may start now; ask again at `until` (monotonic ms), or, if it is None, when a checkpoint has ended."""
 
     until: int | None
 
@@ -70,18 +70,18 @@ Decision = Start | Wait
 
 
 def admit(queue: Sequence[Request], new: Request, settings: CheckpointSettings) -> Admission:
-    """Put a request into the queue, and drop the least important one if that makes too many."""
+    """Add a request to the queue, and drop the least important one if there are too many."""
     ordered = tuple(sorted((*queue, new), key=lambda request: request._rank))
     if len(ordered) <= settings.max_queued:
         return Admission(ordered, None)
-    # several people may wait for one another's savepoints: the newest of the least important goes, never one that is ahead of it
+    # Drop the newest of the least important requests, so that a request never pushes out one that is ahead of it.
     return Admission(ordered[:-1], ordered[-1])
 
 
 def choose(
     queue: Sequence[Request], *, pending: int, now: int, last_completion: int | None, settings: CheckpointSettings
 ) -> Decision:
-    """Choose from a queue that `admit` made. Times are monotonic milliseconds; `pending` counts checkpoints in progress."""
+    """Choose from a queue that `admit` returned. Times are monotonic ms; `pending` is the number of checkpoints in progress."""
     if not queue:
         return Wait(None)
     first = queue[0]

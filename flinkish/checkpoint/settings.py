@@ -1,4 +1,4 @@
-"""Settings of the checkpoint coordinator, checked once."""
+"""The settings of the checkpoint coordinator; they are checked when they are created."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from flinkish.common.errors import ConfigurationError
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
 
-#: Flink refuses shorter intervals and timeouts; a checkpoint that is due again before it is done is a mistake of units.
+#: Flink refuses shorter intervals and timeouts, which usually come from a wrong unit.
 MINIMAL_DURATION_MS = 10
 
 
 class CheckpointingMode(Enum):
-    """What state promises after a restart."""
+    """The guarantee for state after a restart."""
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
 
 
 class Retention(Enum):
-    """What becomes of a job's checkpoints when it ends; Flink's ExternalizedCheckpointRetention."""
+    """Whether a job's checkpoints are kept when it ends; Flink's ExternalizedCheckpointRetention."""
 
     NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
@@ -42,21 +42,21 @@ class JobEnd(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSettings:
-    """How and when to take checkpoints; durations are milliseconds. Names and defaults are those of Flink's options."""
+    """How and when to take checkpoints; durations are in milliseconds. Names and defaults are those of Flink's options."""
 
-    #: execution.checkpointing.interval; None: no periodic checkpoints, savepoints still work.
+    #: execution.checkpointing.interval; None = no periodic checkpoints, but savepoints are possible.
     interval: int | None = None
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     timeout: int = 600_000
-    #: Time that must pass after a completion before the next periodic one; implies at most one at a time.
+    #: Time that must pass after a completion before the next periodic checkpoint; implies at most one at a time.
     min_pause: int = 0
     max_concurrent: int = 1
-    #: How many in a row may fail; -1: any number.
+    #: How many checkpoints in a row may fail; -1 = no limit.
     tolerable_failures: int = 0
     retention: Retention = Retention.NO_EXTERNALIZED_CHECKPOINTS
     num_retained: int = 1
     savepoint_directory: str | None = None
-    #: Requests that may wait to be triggered; the least important is dropped beyond.
+    #: Maximum number of waiting requests; if there are more, the least important is dropped.
     max_queued: int = 1_000
 
     def __post_init__(self) -> None:
@@ -85,12 +85,12 @@ class CheckpointSettings:
 
     @property
     def effective_interval(self) -> int | None:
-        """The interval, but never shorter than the pause that must lie between two checkpoints anyway."""
+        """The interval, but at least the minimum pause between two checkpoints."""
         return None if self.interval is None else max(self.interval, self.min_pause)
 
     @property
     def effective_max_concurrent(self) -> int:
-        """A pause between checkpoints and two of them at once contradict each other; the pause wins, as in Flink."""
+        """The maximum of concurrent checkpoints; 1 if there is a minimum pause, which has precedence as in Flink."""
         return 1 if self.min_pause > 0 else self.max_concurrent
 
 
@@ -100,8 +100,8 @@ def _check(key: str, value: int | None, least: int, *, optional: bool = False) -
     raise ConfigurationError(f"{key} = {value!r}: expected a number of at least {least}", hint="durations are milliseconds here.")
 
 
-#: For each retention, after which ends the job's checkpoints are deleted. Source: Flink's CheckpointProperties. A savepoint is
-#: never deleted, a driver that is killed deletes nothing.
+#: For each retention, the ends after which a job's checkpoints are deleted. Source: Flink's CheckpointProperties. A savepoint is
+#: never deleted, and a killed driver deletes nothing.
 _DELETED_AFTER: Mapping[Retention, frozenset[JobEnd]] = {
     Retention.NO_EXTERNALIZED_CHECKPOINTS: frozenset({JobEnd.FINISHED, JobEnd.CANCELED, JobEnd.FAILED}),
     Retention.DELETE_ON_CANCELLATION: frozenset({JobEnd.FINISHED, JobEnd.CANCELED}),
@@ -110,5 +110,5 @@ _DELETED_AFTER: Mapping[Retention, frozenset[JobEnd]] = {
 
 
 def deletes_checkpoints(retention: Retention, end: JobEnd) -> bool:
-    """Tell whether the checkpoints of a job are deleted when it ends so."""
+    """Tell whether the checkpoints of a job are deleted when it ends in this way."""
     return end in _DELETED_AFTER[retention]

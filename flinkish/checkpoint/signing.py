@@ -1,6 +1,6 @@
-"""Signing of manifests: tells our own checkpoints from what somebody put into the storage.
+"""Signs manifests, so that our own checkpoints can be distinguished from data that others put into the storage.
 
-Only if the signature is good are pickled values in a checkpoint decoded. The key is a file outside of the storage.
+Pickled values in a checkpoint are decoded only if its signature is valid. The key is in a file outside of the storage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_KEY_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature, with the public name of the key that made it."""
+    """A signature, with the public id of its key."""
 
     key_id: str
     mac: bytes
@@ -35,7 +35,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """The secret key of whoever runs jobs here."""
+    """The secret key of the user who runs jobs."""
 
     secret: bytes = field(repr=False)
     path: Path | None = None
@@ -50,7 +50,7 @@ class SigningKey:
 
     @property
     def key_id(self) -> str:
-        """A name of the key that does not give it away."""
+        """An id of the key that does not reveal it."""
         return hashlib.sha256(b"flinkish key id\0" + self.secret).hexdigest()[:16]
 
     def sign(self, data: bytes) -> Signature:
@@ -63,9 +63,9 @@ class SigningKey:
 
     @staticmethod
     def load(path: str | None = None, *, random_bytes: Callable[[int], bytes] = os.urandom) -> SigningKey:
-        """Read the key file, default ~/.flinkish/checkpoint.key; makes one, readable by its owner only, if there is none.
+        """Read the key file, by default ~/.flinkish/checkpoint.key; if there is none, create one that only its owner can read.
 
-        Raises ConfigurationError if others may read it, or if it cannot be read or made.
+        Raises ConfigurationError if others may read it, or if it cannot be read or created.
         """
         file = Path(os.path.expanduser(path or "~/.flinkish/checkpoint.key"))
         try:
@@ -91,7 +91,7 @@ def _make(file: Path, secret: bytes) -> None:
             stream.write(secret)
             stream.flush()
             os.fsync(stream.fileno())
-        # a link, unlike a rename, leaves the key of a process that was quicker as it is
+        # A link, unlike a rename, does not replace the key of a process that was quicker.
         with contextlib.suppress(FileExistsError):
             os.link(draft, file)
         sync(file.parent)

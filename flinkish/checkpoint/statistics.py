@@ -9,7 +9,7 @@ from enum import Enum
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.ids import CheckpointId
 
-#: How many past checkpoints are remembered in memory; Flink's web.checkpoints.history.
+#: Number of past checkpoints that are kept in memory; Flink's web.checkpoints.history.
 HISTORY_LIMIT = 10
 
 
@@ -44,7 +44,7 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointCounts:
-    """Since this driver process took over the job."""
+    """Numbers of checkpoints since this driver process took over the job."""
 
     triggered: int = 0
     in_progress: int = 0
@@ -55,7 +55,7 @@ class CheckpointCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFigures:
-    """A job's checkpoints at one moment. `history` holds those in progress and the last ones that ended, newest first."""
+    """A job's checkpoints at one moment. `history` has those in progress and the last ones that ended, newest first."""
 
     counts: CheckpointCounts = CheckpointCounts()
     latest_completed: CheckpointRecord | None = None
@@ -66,7 +66,7 @@ class CheckpointFigures:
 
 
 class CheckpointStatistics:
-    """Collects the figures; the coordinator holds its lock round every call."""
+    """Collects the figures; the coordinator holds its lock during every call."""
 
     def __init__(self) -> None:
         self._records: dict[CheckpointId, CheckpointRecord] = {}
@@ -79,16 +79,16 @@ class CheckpointStatistics:
 
     @property
     def counts(self) -> CheckpointCounts:
-        """Return how many there were of each status."""
+        """Return the number of checkpoints of each status."""
         return replace(self._counts, in_progress=len(self._records))
 
     @property
     def history(self) -> tuple[CheckpointRecord, ...]:
-        """Return those in progress and the last ones that ended, newest first."""
+        """Return the checkpoints in progress and the last ones that ended, newest first."""
         return (*sorted(self._records.values(), key=lambda record: -record.checkpoint_id), *self._past)
 
     def figures(self) -> CheckpointFigures:
-        """Return all figures of this moment."""
+        """Return all current figures."""
         return CheckpointFigures(
             counts=self.counts,
             latest_completed=self.latest_completed,
@@ -99,16 +99,16 @@ class CheckpointStatistics:
         )
 
     def triggered(self, record: CheckpointRecord) -> None:
-        """Note a checkpoint that starts."""
+        """Record a checkpoint that starts."""
         self._counts = replace(self._counts, triggered=self._counts.triggered + 1)
         self._records[record.checkpoint_id] = record
 
     def progressed(self, checkpoint_id: CheckpointId, acknowledged: int) -> None:
-        """Note how many subtasks have acknowledged."""
+        """Record the number of subtasks that have acknowledged."""
         self._records[checkpoint_id] = replace(self._records[checkpoint_id], acknowledged=acknowledged)
 
     def ended(self, record: CheckpointRecord) -> None:
-        """Note a checkpoint that completed or failed."""
+        """Record a checkpoint that completed or failed."""
         self._records.pop(record.checkpoint_id, None)
         self._past.appendleft(record)
         if record.status is CheckpointStatus.COMPLETED:
@@ -121,6 +121,6 @@ class CheckpointStatistics:
             self.latest_failed = record
 
     def restored(self, checkpoint_id: CheckpointId) -> None:
-        """Note that an attempt started from a checkpoint."""
+        """Record that an attempt started from a checkpoint."""
         self._counts = replace(self._counts, restored=self._counts.restored + 1)
         self.latest_restored = checkpoint_id

@@ -1,4 +1,4 @@
-"""The log of a state table: which files each version holds, and who committed it."""
+"""The log of a state table: the files of each version, and the transaction that committed it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from flinkish.common.files.checkpoint_files import StoreReference
 class TableLog(Protocol):
     """A handle on one version of a state table. Only `refresh` moves it to the newest version; its own commits do not.
 
-    A commit fails if any version came in between, also one that shares no file with it.
+    A commit fails if any other version has appeared since the last refresh, even one that shares no file with it.
     """
 
     @staticmethod
     def open(root: PurePath, version: int | None = None) -> TableLog | None:
-        """Open the newest or the given version; None if there is no table. Raises anything if it is damaged."""
+        """Open the newest or the given version; None if there is no table. May raise any error if the table is damaged."""
         ...
 
     @staticmethod
     def create(root: PurePath, files: Mapping[str, tuple[int, int]], metadata: Mapping[str, str], *, time: int) -> None:
-        """Make a table with these files (relative path to size and rows) in one commit; an error if there is one already."""
+        """Create a table with these files (relative path to size and rows) in one commit; raises if it already exists."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class TableLog(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Go to the newest version."""
+        """Move this handle to the newest version."""
         ...
 
     def transaction(self, application: str) -> int | None:
@@ -57,11 +57,11 @@ class TableLog(Protocol):
         ...
 
     def note_transaction(self, application: str, transaction: int, metadata: Mapping[str, str]) -> None:
-        """Commit a version that only moves the application's transaction."""
+        """Commit a version that only sets the application's transaction."""
         ...
 
     def write_checkpoint(self) -> None:
-        """Write a summary of this version, so that the log before it is not needed any more."""
+        """Write a summary of this version, so that earlier log entries are no longer needed."""
         ...
 
 
@@ -70,7 +70,7 @@ _LOGS: dict[str, type[TableLog]] = {memory.SCHEME: MemoryLog}
 
 
 def log_at(root: PurePath) -> type[TableLog]:
-    """Return which kind of log a table at a root has."""
+    """Return the class of the log for a table at this root."""
     if isinstance(root, StoreReference):
         return _LOGS.get(root.scheme, DeltaLog)
     return DeltaLog
