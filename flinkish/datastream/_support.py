@@ -1,4 +1,4 @@
-"""Marks for what Flink has and flinkish has not, or not yet."""
+"""Decorators for methods that Flink has, but flinkish does not support."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 def not_supported(reason: str, *, see: str | None = None) -> Callable[[MethodT], MethodT]:
-    """Have a method raise UnsupportedError with the reason; its signature stays visible.
+    """Make a method raise UnsupportedError with the reason; its signature stays visible.
 
-    `see` says what to write instead. The reason stands in the method's `__not_supported__`, for the table of what is supported.
+    `see` says what to use instead. The reason is the method's attribute `__not_supported__`, which the page on support reads.
     """
 
     def mark(method: MethodT) -> MethodT:
@@ -29,7 +29,7 @@ def not_supported(reason: str, *, see: str | None = None) -> Callable[[MethodT],
 
 
 def refused(reason: str, *, see: str | None = None) -> Callable[[MethodT], MethodT]:
-    """Have a method raise InvalidProgramError: inherited, but without meaning on this class, as in Flink."""
+    """Make a method raise InvalidProgramError: this class inherits it, but it has no meaning here, as in Flink."""
 
     def mark(method: MethodT) -> MethodT:
         @functools.wraps(method)

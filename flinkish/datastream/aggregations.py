@@ -1,7 +1,7 @@
-"""The rolling aggregations sum, min, max, min_by and max_by, as reduce functions.
+"""The rolling aggregations sum, min, max, min_by and max_by, implemented as reduce functions.
 
-Flink's rules: min and max change only the chosen field and keep the others of the first record; min_by and max_by keep whole
-records, the first of equal ones.
+Flink's rules: min and max change only the chosen field and keep the other fields of the first record; min_by and max_by keep
+whole records, and the first one if several are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flinkish.datastream.functions import ReduceFunction
 
 
 class Aggregation(Enum):
-    """What is made of the chosen field."""
+    """The kinds of aggregation of the chosen field."""
 
     SUM = "sum"
     MIN = "min"
@@ -33,9 +33,9 @@ class Aggregation(Enum):
 
 
 class AggregatingReduceFunction(ReduceFunction):
-    """Reduces records by one field, or as a whole if they are scalars.
+    """Reduces records by one field, or by the whole record if it is a scalar.
 
-    Differs from Flink: a Row or list is copied, not changed in place, so that records that were emitted stay as they were.
+    Differs from Flink: a Row or list is copied, not changed in place, so that emitted records do not change later.
     """
 
     def __init__(self, aggregation: Aggregation, position: int | str) -> None:
@@ -66,7 +66,7 @@ class AggregatingReduceFunction(ReduceFunction):
         result = self._choose(first, second, first, second)
         if isinstance(value1, tuple):
             index = position % len(value1)
-            # A named tuple stays one.
+            # The result for named tuples is a named tuple.
             return _make_like(value1, [*value1[:index], result, *value1[index + 1 :]])
         value1 = copy.copy(value1)
         value1[position] = result
@@ -98,10 +98,10 @@ _REDUCED = {
 
 
 def aggregating_function(aggregation: Aggregation, position: object, record_type: TypeInformation) -> AggregatingReduceFunction:
-    """Return the reduce function of an aggregation, having checked the position against the type of the records.
+    """Check the position against the type of the records, and return the reduce function of an aggregation.
 
-    Raises InvalidArgumentError for what is neither int nor str, InvalidProgramError for a field that does not exist. Records
-    without a declared type are checked when the second one of a key arrives.
+    Raises InvalidArgumentError for a position that is neither int nor str, and InvalidProgramError for a field that does not
+    exist. Records without a declared type are checked when the second record of a key arrives.
     """
     method = aggregation.value
     if isinstance(position, bool) or not isinstance(position, (int, str)):

@@ -1,4 +1,4 @@
-"""Checks of what the methods of the API are given; each raises an error that names the argument."""
+"""Checks of the arguments of API methods; each raises an error that names the argument."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def check(condition: bool, message: str, *, hint: str | None = None) -> None:
 
 
 def milliseconds(value: object, argument: str) -> int:
-    """Return an amount of time in milliseconds; raises InvalidArgumentError for what is no Time, Duration or timedelta."""
+    """Return an amount of time in milliseconds; raise InvalidArgumentError unless it is a Time, Duration or timedelta."""
     return milliseconds_of(value, argument, hint="for example Time.seconds(5), or Time.milliseconds(-100).")
 
 
 def type_of(given: object, method: str, argument: str = "output_type") -> TypeInformation:
-    """Return a type argument as a type: None is any object, a list is a row."""
+    """Return a type argument as a TypeInformation: None stands for any object, a list for a row."""
     if given is None:
         return Types.PICKLED_BYTE_ARRAY()
     if isinstance(given, list):
@@ -41,17 +41,17 @@ def type_of(given: object, method: str, argument: str = "output_type") -> TypeIn
 
 
 def check_function(function: object, method: str, argument: str = "function") -> None:
-    """Raise NotSerializableError, naming the attribute at fault, for a function that cannot be pickled.
+    """Raise NotSerializableError, which names the attribute at fault, for a function that cannot be pickled.
 
-    Raises InvalidArgumentError for one that can never return what it must: an `async def`, and a generator function where one
-    value is needed.
+    Raises InvalidArgumentError for a function whose results can never be valid: an `async def`, or a generator function that
+    should return one value.
     """
     check_returns(function, method, many=method in _MANY_RECORDS)
     check_serializable(function, f"the {argument} of {method}(), {describe(function)},")
 
 
 def check_kind(function: object, kind: type, method: str, *, hint: str | None = None) -> None:
-    """Raise InvalidArgumentError unless a function is an instance of a class, and check it as `check_function` does."""
+    """Raise InvalidArgumentError unless a function is an instance of `kind`, and check it as `check_function` does."""
     if isinstance(function, type) and issubclass(function, kind):
         raise InvalidArgumentError(
             f"{method}() needs a {kind.__name__}; got the class {function.__qualname__} itself.",
@@ -63,7 +63,7 @@ def check_kind(function: object, kind: type, method: str, *, hint: str | None = 
 
 
 def check_strategy(strategy: object, method: str) -> None:
-    """Raise an error for what is no WatermarkStrategy, or cannot be pickled."""
+    """Raise an error unless the argument is a WatermarkStrategy that can be pickled."""
     if not isinstance(strategy, WatermarkStrategy):
         raise InvalidArgumentError(
             f"{method}() needs a WatermarkStrategy; got {strategy!r} of type {type(strategy).__name__}.",
@@ -73,33 +73,33 @@ def check_strategy(strategy: object, method: str) -> None:
 
 
 def text_of(value: object, argument: str) -> str:
-    """Return a text; only a description may be empty."""
+    """Return a str; raise an error if it is none, or is empty and no description."""
     if not isinstance(value, str) or (not value and argument != "description"):
         raise InvalidArgumentError(f"{argument} must be a non-empty str; got {value!r}.")
     return value
 
 
 def int_of(value: object, argument: str) -> int:
-    """Return a number; raises InvalidArgumentError for what is no int."""
+    """Return an int; raise InvalidArgumentError for other values."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgumentError(f"{argument} must be an int; got {value!r} of type {type(value).__name__}.")
     return value
 
 
 def size_in_ms(time: object, argument: str, method: str) -> int:
-    """Return a size in milliseconds; raises InvalidArgumentError for what is no Time or timedelta."""
+    """Return a size in milliseconds; raise InvalidArgumentError unless it is a Time or timedelta."""
     return milliseconds_of(
         time, f"{argument} of {method}()", kinds=(Time,), rule="must be a Time", hint="for example Time.seconds(5)."
     )
 
 
 def sizes_in_ms(method: str, **times: Time | timedelta | None) -> list[int]:
-    """Return sizes in milliseconds; no `offset` is 0."""
+    """Return sizes in milliseconds; an `offset` of None is 0."""
     return [0 if name == "offset" and time is None else size_in_ms(time, name, method) for name, time in times.items()]
 
 
 def record_count(number: object, what: str) -> int:
-    """Return a number of records; raises an error unless it is an int of at least 1."""
+    """Return a number of records; raise an error unless it is an int of at least 1."""
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidArgumentError(f"{what} needs an int; got {number!r} of type {type(number).__name__}.")
     if number < 1:

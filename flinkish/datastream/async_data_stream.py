@@ -1,4 +1,4 @@
-"""Asynchronous functions on streams."""
+"""AsyncDataStream: asynchronous functions on streams."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["AsyncDataStream"]
 
 
 class AsyncDataStream:
-    """Calls services for each record, many at a time.
+    """Calls an asynchronous function for each record, with many calls at a time.
 
-    `timeout` is for a whole call, with all its tries; an amount of 0 means none. `capacity` is how many calls of one
-    subtask run at the same time. A call that times out gives what the function's `timeout()` returns. Calls are made again when
-    the job goes on from a checkpoint that was taken before them.
+    `timeout` limits a whole call with all of its retries; an amount of 0 = no limit. `capacity` is the maximum number of
+    concurrent calls of one subtask. A call that times out returns the results of the function's `timeout()`. If the job restarts
+    from a checkpoint, calls made after the checkpoint are repeated.
 
-    Differs from Flink: an epoch waits for its calls, so its length is at least that of the slowest; the time of a call should be
-    well below execution.checkpointing.timeout.
+    Differs from Flink: an epoch waits for its calls, so it takes at least as long as the slowest call; calls should take much
+    less time than execution.checkpointing.timeout.
 
     Example:
 
@@ -52,7 +52,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[U]:
-        """Emit results as they come; none passes a watermark."""
+        """Emit results in the order of completion, but never across a watermark."""
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, ordered=False)
 
     @staticmethod
@@ -64,7 +64,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[U]:
-        """Emit results as they come, none passing a watermark; try again what the strategy says."""
+        """Emit results in the order of completion, but never across a watermark; retry calls by the strategy."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=False)
 
     @staticmethod
@@ -87,7 +87,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: TypeInformation | None = None,
     ) -> DataStream[U]:
-        """Emit results in the order of the records; try again what the strategy says."""
+        """Emit results in the order of the records; retry calls by the strategy."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, ordered=True)
 
 
@@ -116,7 +116,7 @@ def _wait(
 
 
 def _check_function(function: object, method: str) -> None:
-    """Refuse what is no AsyncFunction; the texts are Flink's where it has one."""
+    """Raise an error unless the function is an AsyncFunction; messages are Flink's where it has one."""
     if not inspect.iscoroutinefunction(getattr(function, "async_invoke", None)) and hasattr(function, "async_invoke"):
         raise InvalidArgumentError(
             f"Method 'async_invoke' of class '{type(function)}' should be declared as 'async def'.",

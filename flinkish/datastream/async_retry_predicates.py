@@ -8,7 +8,7 @@ __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Tell whether a call gave no results.
+    """Return whether a call returned no results.
 
     >>> empty_result_predicate([]), empty_result_predicate([1])
     (True, False)
@@ -17,12 +17,12 @@ def empty_result_predicate(result: list[Any] | None) -> bool:
 
 
 def has_exception_predicate(error: Exception | None) -> bool:
-    """Tell whether a call failed, whatever the error."""
+    """Return whether a call failed with any error."""
     return error is not None
 
 
 def exception_type_predicate(error: Exception, expected_error_type: type[Exception]) -> bool:
-    """Tell whether a call failed with an error of a type; to be used with `functools.partial` or a lambda.
+    """Return whether a call failed with an error of a given type; use it with `functools.partial` or a lambda.
 
     >>> exception_type_predicate(ConnectionResetError(), OSError)
     True

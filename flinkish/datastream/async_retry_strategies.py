@@ -1,4 +1,4 @@
-"""When and how often the call of an asynchronous function is tried again, with PyFlink's names."""
+"""Retry strategies for calls of asynchronous functions, with PyFlink's names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ExceptionPredicate = Callable[[Exception], bool] | None
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """Holds the two predicates."""
+    """The predicates that decide by a call's results or by its error whether to retry it."""
 
     def __init__(self, result_predicate: ResultPredicate, exception_predicate: ExceptionPredicate) -> None:
         for name, predicate in (("result_predicate", result_predicate), ("exception_predicate", exception_predicate)):
@@ -39,7 +39,7 @@ class RetryPredicate(AsyncRetryPredicate):
 
 
 class NoRetryStrategy(AsyncRetryStrategy):
-    """Each call is made once."""
+    """A strategy without retries: each call is made once."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return False
@@ -52,7 +52,7 @@ class NoRetryStrategy(AsyncRetryStrategy):
 
 
 class FixedDelayRetryStrategy(AsyncRetryStrategy):
-    """Tries again up to `max_attempts` times, each after the same pause.
+    """Retries a call at most `max_attempts` times, each time after a pause of `backoff_time_millis` (int: ms).
 
     >>> strategy = FixedDelayRetryStrategy(2, 100, lambda results: not results, None)
     >>> [strategy.can_retry(attempt) for attempt in (1, 2, 3)], strategy.get_backoff_time_millis(2)
@@ -81,10 +81,12 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy):
 
 
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
-    """Tries again up to `max_attempts` times, after pauses that grow by a factor up to a longest one.
+    """Retries a call at most `max_attempts` times, after pauses that grow by a factor.
 
-    Differs from Flink: the pause depends on the number of the attempt only; there the pauses of calls that run at the same time
-    get mixed up, as the strategy remembers the last one for all of them.
+    The pauses grow from `initial_delay` to at most `max_retry_delay` (int: ms), each `multiplier` times as long as the last.
+
+    Differs from Flink: the pause depends only on the number of the attempt. In Flink, concurrent calls affect each other's
+    pauses, because the strategy stores only the last pause of all calls.
 
     >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 1000, 3, None, lambda error: True)
     >>> [strategy.get_backoff_time_millis(attempt) for attempt in (1, 2, 3, 4)]
@@ -120,7 +122,7 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
 
 
 def _millis(value: object, argument: str) -> Any:
-    # Numbers, also fractions, are checked as all others are.
+    # Numbers, including fractions, are returned unchanged: the caller checks them.
     return value if isinstance(value, (int, float)) else milliseconds_of(value, argument, rule="must be milliseconds (int)")
 
 

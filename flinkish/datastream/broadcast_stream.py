@@ -22,7 +22,7 @@ __all__ = ["BroadcastConnectedStream", "BroadcastStream"]
 
 
 class BroadcastStream(Generic[T_co]):
-    """A stream of which each element goes to all subtasks, with the states that it fills; made by `DataStream.broadcast`.
+    """A stream that is sent to all subtasks, with the states that it fills; made by `DataStream.broadcast`.
 
     Attributes: `input_stream`, `broadcast_state_descriptors` (a list).
     """
@@ -51,9 +51,9 @@ def _checked(descriptors: Iterable[object]) -> tuple[MapStateDescriptor, ...]:
 
 
 class BroadcastConnectedStream(Generic[T_co, T2_co]):
-    """A stream, keyed or not, beside a broadcast one; made by `DataStream.connect`.
+    """A stream, keyed or not, connected to a broadcast stream; made by `DataStream.connect`.
 
-    Records and broadcast elements come in no particular order. In batch mode all broadcast elements come first.
+    Records and broadcast elements are processed in no particular order. In batch mode all broadcast elements come first.
 
     Example:
 
@@ -83,10 +83,11 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         self.broadcast_state_descriptors = broadcast_state_descriptors
 
     def process(self, func: BroadcastProcesses[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Handle the records of both streams.
+        """Process the records of both streams with a function.
 
-        The function is a KeyedBroadcastProcessFunction if the stream beside the broadcast one is keyed, else a
-        BroadcastProcessFunction.
+        The function must be a KeyedBroadcastProcessFunction if the non-broadcast stream is keyed, otherwise a
+        BroadcastProcessFunction. `output_type` is the type of the results; None = they are pickled. Raises InvalidProgramError
+        for the other kind of function, and InvalidArgumentError for other objects.
         """
         stream = self.non_broadcast_stream
         result_type = type_of(output_type, "process")

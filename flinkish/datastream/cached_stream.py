@@ -1,4 +1,4 @@
-"""A stream whose records later jobs of the program read again instead of computing them."""
+"""Cached streams: later jobs of the program read their records again instead of computing them."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ __all__ = ["CachedDataStream"]
 
 
 class StreamCache:
-    """Where the records of one cached stream are kept: in a folder, filled by the first job that is given one.
+    """The storage for the records of one cached stream: a folder, which the first job that uses the stream fills.
 
-    What counts is the list of files in it, written when that job has ended; a job that fails leaves the cache empty. A file that
-    is gone or was changed makes it empty, too: then the records are computed again.
+    A list of the valid files is written to the folder when that job has ended; if the job fails, the cache stays empty. If a file
+    is missing or changed, the cache counts as empty, too, and the records are computed again.
     """
 
     def __init__(self) -> None:
         self._folder: Path | None = None
 
     def prepare(self, parent: Callable[[], Path]) -> None:
-        """Make the folder, if there is none, below the one that `parent` returns."""
+        """Create the folder below the one that `parent` returns, unless it exists."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="stream-", dir=parent()))
 
     @property
     def files(self) -> tuple[CacheFile, ...] | None:
-        """The files with the records; None if they have to be computed."""
+        """The files with the records; None if the records must be computed."""
         return None if self._folder is None else committed_files(self._folder)
 
     def sink(self) -> CacheSink:
-        """Return what fills the cache."""
+        """Return the sink that fills the cache."""
         return CacheSink(str(self._folder or ""))
 
     def source(self, record_type: TypeInformation) -> CacheSource | None:
-        """Return what reads the cache; None if it is empty."""
+        """Return the source that reads the cache; None if it is empty."""
         files = self.files
         return None if files is None else CacheSource(str(self._folder), files, record_type)
 
@@ -68,15 +68,16 @@ _ON_ORIGIN = "call it on the stream before cache(), or on the result of the oper
 
 
 class CachedDataStream(DataStream[T_co]):
-    """A stream that is computed once, by the first job in batch mode that uses it; later jobs of its environment read it again.
+    """A stream that is computed once, by the first batch job that uses it; later jobs of its environment read the records again.
 
-    The records lie in files (below io.tmp.dirs, which all machines must reach, else in the folder of temporary files), with
-    their event times and in the order of each subtask, until `invalidate`, `StreamExecutionEnvironment.close` or the end of the
-    process. In streaming mode, as in Flink, a filled cache is read and an empty one not filled. Source: FLIP-205.
+    The records are stored in files, with their event times and in the order of each subtask, until `invalidate`,
+    `StreamExecutionEnvironment.close` or the end of the process. The files are below io.tmp.dirs, which all machines must be able
+    to read, or else in the system's folder for temporary files. In streaming mode, as in Flink, a filled cache is read, but an
+    empty cache is not filled. Source: FLIP-205.
     """
 
     def invalidate(self) -> None:
-        """Remove the records; a job that uses the stream after that computes and keeps them anew."""
+        """Remove the records; the next job that uses the stream computes and stores them again."""
         transformation = self._transformation
         assert isinstance(transformation, CacheTransformation)
         transformation.cache.clear()

@@ -13,44 +13,45 @@ __all__ = ["CheckpointListener", "CheckpointedFunction", "FunctionInitialization
 
 
 class FunctionInitializationContext(ABC):
-    """What `initialize_state` is called with."""
+    """The argument of `initialize_state`, which gives access to the function's state."""
 
     @abstractmethod
     def is_restored(self) -> bool:
-        """Return whether the job goes on from a checkpoint; the state may be empty all the same."""
+        """Return whether the job was restored from a checkpoint; the state may be empty even then."""
 
     @abstractmethod
     def get_restored_checkpoint_id(self) -> int | None:
-        """Return the id of the checkpoint that the job goes on from, None if it starts anew."""
+        """Return the id of the checkpoint that the job was restored from, None if it starts without one."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateStore:
-        """Return where state comes from that belongs to the subtask."""
+        """Return the store of operator state, which belongs to the subtask."""
 
     @abstractmethod
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """Return where keyed state comes from; without keys each of its methods raises StateError."""
+        """Return the store of keyed state; if the stream is not keyed, each of its methods raises StateError."""
 
 
 class FunctionSnapshotContext(ABC):
-    """What `snapshot_state` is called with."""
+    """The argument of `snapshot_state`, which describes the checkpoint."""
 
     @abstractmethod
     def get_checkpoint_id(self) -> int:
-        """Return the id of the checkpoint; ids grow, and are not used again after a restart."""
+        """Return the id of the checkpoint; ids increase, and are not reused after a restart."""
 
     @abstractmethod
     def get_checkpoint_timestamp(self) -> int:
-        """Return when the checkpoint was triggered, in milliseconds."""
+        """Return the time when the checkpoint was triggered, in milliseconds since 1970-01-01 UTC."""
 
 
 class CheckpointedFunction(ABC):
-    """A function that keeps something in attributes and hands it over when a checkpoint is taken.
+    """A function that keeps data in attributes, and writes it to state when a checkpoint is taken.
 
-    To be inherited beside the kind of function, of any operator but sources. `initialize_state` is called before `open`.
+    Inherit it in addition to the class of the function, such as MapFunction; it works for all operators except sources.
+    `initialize_state` is called before `open`.
 
-    A process that is lost takes the attributes with it. Other functions then go on in another process with the state of their
-    last epoch; a job with such a function restarts from its last checkpoint, as any job does in Flink.
+    If a process is lost, so are the attributes. Other functions then continue in another process with the state of their last
+    epoch; a job with a CheckpointedFunction restarts from its last checkpoint, as any job does in Flink.
 
     Example:
 
@@ -72,23 +73,23 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Get the state handles, and take over what they hold if the job was restored."""
+        """Get the state, and restore the attributes from it if the job was restored."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Bring the state up to date: a checkpoint is taken of it when this returns. Nothing can be emitted here."""
+        """Write the attributes to state, which is stored in the checkpoint afterwards. This method cannot emit records."""
 
 
 class CheckpointListener(ABC):
-    """Something that learns of checkpoints; a function inherits it beside its kind.
+    """A function that is notified of checkpoints; inherit it in addition to the class of the function.
 
-    Each id is told at most once to every subtask, at the start of an epoch after the checkpoint was completed (or aborted); that
-    of a job's last checkpoint when all else is done. After a failure an id may never be told: the next one stands for it.
+    Every subtask is notified at most once of each id, at the start of an epoch after the checkpoint was completed (or aborted);
+    of the job's last checkpoint at the very end. After a failure a notification may be missing: the next one covers it.
     """
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Learn that a checkpoint is complete, and with it all before."""
+        """Process the notice that a checkpoint is complete, and so are all earlier ones."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - optional
-        """Learn that a checkpoint was given up; what it held is in a later one."""
+        """Process the notice that a checkpoint was aborted; a later one covers its state."""

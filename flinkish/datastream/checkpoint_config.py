@@ -22,7 +22,7 @@ __all__ = ["CheckpointConfig"]
 
 T = TypeVar("T")
 
-#: Flink refuses shorter intervals and timeouts, in milliseconds.
+#: The shortest interval and timeout that Flink accepts, in milliseconds.
 _MINIMAL_CHECKPOINT_TIME: Final = 10
 _UNLIMITED: Final = INT_MAX
 
@@ -46,7 +46,7 @@ class CheckpointConfig:
     UNDEFINED_TOLERABLE_CHECKPOINT_NUMBER: Final = -1
 
     def __init__(self, configuration: Configuration | None = None) -> None:
-        """Make one over a configuration, which it reads and changes; over a new one if none is given."""
+        """Make a CheckpointConfig that reads and changes the given configuration, or a new one if none is given."""
         self._configuration = Configuration() if configuration is None else configuration
 
     def _set(self, option: ConfigOption[Any], value: Any) -> CheckpointConfig:
@@ -166,11 +166,14 @@ class CheckpointConfig:
         return self._set(options.ENABLE_UNALIGNED, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
-        """Have barriers wait for the records before them."""
+        """Make barriers wait for the records before them."""
         return self.enable_unaligned_checkpoints(False)
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
-        """Set how long alignment may take before an unaligned checkpoint is taken instead; 0: unaligned at once."""
+        """Set how long alignment may take before an unaligned checkpoint is taken instead; 0 = immediately.
+
+        Raises InvalidArgumentError unless it is a Duration or timedelta, InvalidProgramError if it is negative.
+        """
         timeout = milliseconds_of(alignment_timeout, "alignment_timeout", kinds=(Duration,), rule="must be a Duration")
         check(timeout >= 0, f"alignment_timeout must not be negative; got {timeout} ms.")
         return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, timeout)
@@ -180,11 +183,11 @@ class CheckpointConfig:
         return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
 
     def set_alignment_timeout(self, alignment_timeout: Duration | timedelta) -> CheckpointConfig:
-        """Do what `set_aligned_checkpoint_timeout` does; the older name."""
+        """Do the same as `set_aligned_checkpoint_timeout`; this is its older name."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
-        """Return what `get_aligned_checkpoint_timeout` returns; the older name."""
+        """Return the same as `get_aligned_checkpoint_timeout`; this is its older name."""
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
@@ -193,19 +196,19 @@ class CheckpointConfig:
         return self._set(options.FORCE_UNALIGNED, force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Return what was set."""
+        """Return the value that was set, or the default."""
         return self._configuration.get(options.FORCE_UNALIGNED)
 
-    # Flink 1.x, for programs that still use it.
+    # Methods of Flink 1.x, for programs that still use them.
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
-        """Set where checkpoints are written; Flink 1.x, now the key execution.checkpointing.dir."""
+        """Set where checkpoints are written; from Flink 1.x, replaced by the key execution.checkpointing.dir."""
         _instance(storage, CheckpointStorage, "storage")
         self._configuration.add_all(configuration_of_storage(storage))
         return self
 
     def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
-        """Set the folder of the checkpoints; Flink 1.x, now the key execution.checkpointing.dir."""
+        """Set the folder of the checkpoints; from Flink 1.x, replaced by the key execution.checkpointing.dir."""
         return self.set_checkpoint_storage(FileSystemCheckpointStorage(checkpoint_path))
 
 
@@ -225,5 +228,5 @@ def _instance(value: object, kind: type, argument: str) -> None:
 
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)

@@ -1,4 +1,4 @@
-"""Where checkpoints are written, as objects; Flink 2.x has configuration keys for it (execution.checkpointing.dir)."""
+"""Objects that say where checkpoints are written; Flink 2.x uses configuration keys instead (execution.checkpointing.dir)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpoint
 
 
 class CheckpointStorage(ABC):  # noqa: B024 - a common base, as in PyFlink
-    """Base of the places where checkpoints are written.
+    """Base of all checkpoint storages.
 
-    All of flinkish's checkpoints are versions of a Delta table in a folder; what differs is who names the folder.
+    All checkpoints of flinkish are versions of a Delta table in a folder; storages differ only in who chooses the folder.
     """
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
     """Checkpoints in a folder that flinkish chooses, or in `checkpoint_path`.
 
-    Differs from Flink: checkpoints are not kept in memory, and have no greatest size.
+    Differs from Flink: checkpoints are not kept in memory, and their size is not limited.
     """
 
     DEFAULT_MAX_STATE_SIZE: Final = 5 * 1024 * 1024
@@ -35,15 +35,15 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         check(self._max_state_size > 0, f"max_state_size must be greater than 0 bytes; got {max_state_size}.")
 
     def get_checkpoint_path(self) -> str | None:
-        """Return the folder, None if it is left to flinkish."""
+        """Return the folder, None if flinkish chooses it."""
         return self._path
 
     def get_max_state_size(self) -> int:
-        """Return the greatest size of a state in bytes, as set; it is not enforced."""
+        """Return the maximum size of a state in bytes, as it was set; it is not enforced."""
         return self._max_state_size
 
     def get_savepoint_path(self) -> str | None:
-        """Return the folder of savepoints that name none; set it with StreamExecutionEnvironment."""
+        """Return None: the default folder of savepoints is a setting of StreamExecutionEnvironment."""
         return None
 
     def __str__(self) -> str:
@@ -53,12 +53,12 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 class FileSystemCheckpointStorage(CheckpointStorage):
     """Checkpoints in a folder: a URI with its scheme, such as `file:///var/checkpoints` or `s3://bucket/checkpoints`.
 
-    Differs from Flink: an absolute path without a scheme is taken as a local one.
+    Differs from Flink: an absolute path without a scheme names a local folder.
 
     Args:
         checkpoint_path: the folder.
-        file_state_size_threshold: bytes, -1 to 1048576; kept, but state files are never inlined.
-        write_buffer_size: bytes; kept, without effect.
+        file_state_size_threshold: bytes, -1 to 1048576; stored, but without effect: state files are never inlined.
+        write_buffer_size: bytes; stored, but without effect.
     """
 
     MAX_FILE_STATE_THRESHOLD: Final = 1024 * 1024
@@ -82,19 +82,19 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         self._write_buffer_size = options.FS_WRITE_BUFFER_SIZE.default if write_buffer_size == -1 else write_buffer_size
 
     def get_checkpoint_path(self) -> str:
-        """Return the folder, without a slash at its end."""
+        """Return the folder without a trailing slash."""
         return self._path
 
     def get_savepoint_path(self) -> str | None:
-        """Return the folder of savepoints that name none; set it with StreamExecutionEnvironment."""
+        """Return None: the default folder of savepoints is a setting of StreamExecutionEnvironment."""
         return None
 
     def get_min_file_size_threshold(self) -> int:
-        """Return the size below which state is inlined, in bytes, as set."""
+        """Return the value of `file_state_size_threshold` in bytes."""
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Return the size of the write buffer in bytes, as set."""
+        """Return the value of `write_buffer_size` in bytes."""
         return self._write_buffer_size
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """Stands for a Java class in PyFlink; there is none here."""
+    """Refused: in PyFlink it wraps a Java class, which flinkish does not have."""
 
     def __init__(self, j_custom_checkpoint_storage: Any) -> None:
         raise UnsupportedError(
@@ -112,7 +112,7 @@ class CustomCheckpointStorage(CheckpointStorage):
 
 
 def configuration_of_storage(storage: CheckpointStorage) -> Configuration:
-    """Return the configuration keys that say the same as a storage object."""
+    """Return a configuration with the settings of a storage object."""
     configuration = Configuration()
     match storage:
         case FileSystemCheckpointStorage():

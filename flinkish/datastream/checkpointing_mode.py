@@ -1,4 +1,4 @@
-"""What holds after a restore."""
+"""CheckpointingMode: the guarantee for state after a restore."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from enum import Enum
 
 
 class CheckpointingMode(Enum):
-    """What the state of a restored job reflects."""
+    """How often the state of a restored job reflects each record."""
 
-    #: Each record once.
+    #: The state reflects each record exactly once.
     EXACTLY_ONCE = 0
-    #: Each record at least once. As exact as EXACTLY_ONCE here, because aligning barriers costs nothing on Spark.
+    #: The state reflects each record at least once. Here it does so exactly once, too, as aligning barriers costs nothing on
+    #: Spark.
     AT_LEAST_ONCE = 1

@@ -1,4 +1,4 @@
-"""What execute_and_collect gives back: the records of a running job."""
+"""The result of execute_and_collect: an iterator over the records of a running job."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["CloseableIterator"]
 
 
 class CloseableIterator(Generic[T_co]):
-    """Iterates over the records that a job emits while it runs; is a context manager.
+    """Iterates over the records that a job emits while it runs; it is a context manager.
 
-    Ends when the job has finished; raises the job's error if it fails. Closing it before cancels the job.
+    It ends when the job has finished, and raises the job's error if it fails. Closing it earlier cancels the job.
     """
 
     def __init__(self, client: JobClient, results: Iterator[T_co]) -> None:
@@ -40,18 +40,19 @@ class CloseableIterator(Generic[T_co]):
         self.close()
 
     def next(self) -> T_co:
-        """Return the next record; waits for it. Raises StopIteration at the end."""
+        """Wait for the next record and return it. Raises StopIteration at the end."""
         if self._ended:
             raise StopIteration("No more data.")
         try:
             return next(self._results)
         except BaseException as error:
-            # At the end, or after a failure, there is no job left to cancel; an interrupted wait leaves one.
+            # At the end or after a failure there is no running job; after an interrupted wait there is one, which close()
+            # cancels.
             self._ended = isinstance(error, Exception)
             raise
 
     def close(self) -> None:
-        """Cancel the job unless it has ended; waits until it has."""
+        """Cancel the job unless it has ended, and wait for its end."""
         if not self._ended:
             self._ended = True
             self._client.cancel().result()

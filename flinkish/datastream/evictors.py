@@ -1,4 +1,4 @@
-"""Evictors: what removes records from a window when it fires; as in Flink's Java API, which PyFlink lacks.
+"""Evictors, which remove records from a window when it fires; as in Flink's Java API (PyFlink has none).
 
 A window with an evictor keeps all its records, also for reduce and aggregate.
 """
@@ -51,12 +51,12 @@ class TimestampedValue(Generic[T]):
 class Evictor(ABC, Generic[T, W]):
     """Removes records from a window before and after the window function.
 
-    The records are in the order in which they came; an evictor changes the list in place. What it removes is gone for later
-    firings of the window too.
+    The records are in the order of their arrival; an evictor changes the list in place. Removed records are missing in later
+    firings of the window, too.
     """
 
     class EvictorContext(ABC):
-        """What an evictor may know."""
+        """Information for an evictor on time and metrics."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -84,7 +84,7 @@ class Evictor(ABC, Generic[T, W]):
 
 
 class _OneTimeEvictor(Evictor[Any, Any]):
-    """Evicts either before or after."""
+    """Evicts records either before or after the window function."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self._do_evict_after = do_evict_after
@@ -106,7 +106,7 @@ class _OneTimeEvictor(Evictor[Any, Any]):
 
 
 class CountEvictor(_OneTimeEvictor):
-    """Keeps so many records, the last that came."""
+    """Keeps the last `max_count` records."""
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -116,7 +116,7 @@ class CountEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Return an evictor that keeps so many records."""
+        """Return an evictor that keeps the last `max_count` records; `do_evict_after`: it evicts after the window function."""
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
@@ -126,7 +126,7 @@ class CountEvictor(_OneTimeEvictor):
 
 
 class TimeEvictor(_OneTimeEvictor):
-    """Keeps the records that are younger than the newest minus a time; nothing is removed if records have no timestamps."""
+    """Keeps records whose timestamp is above the highest one minus a time; removes nothing if records have no timestamps."""
 
     def __init__(self, window_size: Time | timedelta | int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -134,7 +134,7 @@ class TimeEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(window_size: Time | timedelta, do_evict_after: bool = False) -> TimeEvictor:
-        """Return an evictor that keeps the records of the last so much time."""
+        """Return an evictor that keeps the records of the last `window_size`; for `do_evict_after` see `CountEvictor.of`."""
         return TimeEvictor(window_size, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
@@ -147,7 +147,7 @@ class TimeEvictor(_OneTimeEvictor):
 
 
 class DeltaEvictor(_OneTimeEvictor):
-    """Keeps the records whose delta to the last one is less than a threshold."""
+    """Keeps records whose delta to the last record is less than a threshold."""
 
     def __init__(self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -158,7 +158,7 @@ class DeltaEvictor(_OneTimeEvictor):
 
     @staticmethod
     def of(threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
-        """Return an evictor; `delta_function` gets a record and the last one."""
+        """Return an evictor; `delta_function` gets a record and the last record, and returns a number."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of checkpoints when the job ends."""
+"""ExternalizedCheckpointRetention: whether checkpoints are kept when the job ends."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from enum import Enum
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of the last checkpoints of a job."""
+    """Whether the last checkpoints of a job are kept when it ends."""
 
     #: Removed when the job is cancelled, kept when it fails.
     DELETE_ON_CANCELLATION = 0
-    #: Kept when the job is cancelled or fails; removing them is up to you.
+    #: Kept when the job is cancelled or fails; you must remove them yourself.
     RETAIN_ON_CANCELLATION = 1
-    #: Removed when the job ends in any way.
+    #: Always removed when the job ends.
     NO_EXTERNALIZED_CHECKPOINTS = 2

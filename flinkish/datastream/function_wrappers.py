@@ -1,6 +1,6 @@
-"""Function objects around plain callables, so that what follows deals with one kind of thing.
+"""Function objects that wrap plain callables, so that later code handles function objects only.
 
-Each wrapper shadows its method with the callable itself: calling `function.map` costs one Python call, not two.
+Each wrapper replaces its method by the callable itself, so that `function.map(value)` costs one Python call, not two.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ReduceFunctionWrapper(ReduceFunction):
 
 
 def map_function(function: object, method: str) -> MapFunction:
-    """Return `function` as a MapFunction; `method` names the caller in the error."""
+    """Return `function` as a MapFunction; `method` is the name of the API method in error messages."""
     if isinstance(function, MapFunction):
         return function
     return MapFunctionWrapper(_callable(function, "a MapFunction", method))
@@ -87,21 +87,21 @@ def reduce_function(function: object, method: str) -> ReduceFunction:
 
 
 def key_selector(selector: object, method: str) -> Callable[[Any], Any]:
-    """Return what computes keys: the callable itself, or the bound `get_key` of a KeySelector (see `function_behind`)."""
+    """Return the function that computes keys: the callable itself, or the bound `get_key` of a KeySelector."""
     if isinstance(selector, KeySelector):
         return selector.get_key
     return _callable(selector, "a KeySelector", method)
 
 
 def partitioner(function: object, method: str) -> Callable[[Any, int], int]:
-    """Return what chooses partitions: the callable itself, or the bound `partition` of a Partitioner."""
+    """Return the function that chooses partitions: the callable itself, or the bound `partition` of a Partitioner."""
     if isinstance(function, Partitioner):
         return function.partition
     return _callable(function, "a Partitioner", method)
 
 
 def function_behind(function: Callable[..., Any] | None) -> Function | None:
-    """Return the Function object that a selector or partitioner is a method of, for `open` and `close`; None if there is none."""
+    """Return the object whose bound method a selector or partitioner is, for `open` and `close`; None for a plain callable."""
     owner = getattr(function, "__self__", None)
     return owner if isinstance(owner, Function) else None
 
@@ -120,7 +120,7 @@ def _callable(function: object, kind: str, method: str) -> Callable[..., Any]:
 
 
 def _meant(given: object, kind: str) -> str | None:
-    """Return what was probably meant by something that is no function: SQL, Flink's Java API and pandas take names of fields."""
+    """Return a hint for an argument that is no function, such as a field name, which SQL, Flink's Java API and pandas accept."""
     if given is None:
         return "pass the function itself: f, not f()."
     if isinstance(given, TypeInformation):
@@ -153,7 +153,7 @@ _ONE_VALUE: tuple[tuple[type[Function], tuple[str, ...]], ...] = (
 def check_returns(function: object, method: str, *, many: bool) -> None:
     """Raise InvalidArgumentError for an `async def`, and for a generator function that must return one value.
 
-    `many`: a plain callable returns an iterable of records.
+    With `many`, a plain callable must return an iterable of records.
     """
     if not isinstance(function, Function):
         _check_call(function, function, method, many)
@@ -161,7 +161,7 @@ def check_returns(function: object, method: str, *, many: bool) -> None:
     if isinstance(function, AsyncFunction):
         return
     single = {name for kind, names in _ONE_VALUE if isinstance(function, kind) for name in names}
-    # Only what flinkish calls: methods of the user's own may be what they like.
+    # Check only the methods that flinkish calls; the user's own methods may be of any kind.
     called = {
         name
         for kind in type(function).__mro__
@@ -175,7 +175,7 @@ def check_returns(function: object, method: str, *, many: bool) -> None:
 
 
 def _check_call(call: object, function: object, method: str, many: bool) -> None:
-    # Of an object with __call__ inspect does not look at that.
+    # inspect does not look at the __call__ method of an object.
     calls = call, type(call).__call__
     if any(inspect.iscoroutinefunction(part) or inspect.isasyncgenfunction(part) for part in calls):
         raise InvalidArgumentError(
@@ -190,7 +190,7 @@ def _check_call(call: object, function: object, method: str, many: bool) -> None
 
 
 def describe(function: object) -> str:
-    """Name a user function by where it is written: `module.qualname line N`, or its class."""
+    """Return a name for a user function: `module.qualname line N`, or the class of the object."""
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None)
     if code is not None:

@@ -22,28 +22,28 @@ __all__ = ["IntervalJoin", "IntervalJoined"]
 
 
 class IntervalJoin(Generic[T_co, T2_co]):
-    """Two keyed streams to be joined; what is missing is the interval."""
+    """Two keyed streams to join; `between` sets the interval."""
 
     def __init__(self, left: KeyedStream[T_co, Any], right: KeyedStream[T2_co, Any]) -> None:
         self._left = left
         self._right = right
 
     def in_event_time(self) -> IntervalJoin[T_co, T2_co]:
-        """Join by event time, which is how it is done anyway."""
+        """Join by event time; this is the default."""
         return self
 
     def in_processing_time(self) -> IntervalJoin[T_co, T2_co]:
-        """Raise UnsupportedError: as in Flink, intervals are of event time."""
+        """Raise UnsupportedError: as in Flink, interval joins use event time only."""
         raise UnsupportedError(
             "an interval join in processing time is not supported: its intervals are of event time, as in Flink.",
             hint="connect() the streams and keep what is to be joined in the state of a KeyedCoProcessFunction.",
         )
 
     def between(self, lower_bound: AmountOfTime, upper_bound: AmountOfTime) -> IntervalJoined[T_co, T2_co]:
-        """Join a record of the left stream with those of the right one that are at most so much earlier or later.
+        """Set the interval around a left record's timestamp in which right records are joined with it.
 
-        A pair is joined if left + lower_bound <= right <= left + upper_bound; both bounds may be negative, and count themselves
-        unless they are made exclusive.
+        A pair is joined if left + lower_bound <= right <= left + upper_bound. Both bounds may be negative; they are inclusive
+        unless they are made exclusive. Raises InvalidArgumentError unless they are Times, Durations or timedeltas.
         """
         lower = milliseconds(lower_bound, "lower_bound of between()")
         upper = milliseconds(upper_bound, "upper_bound of between()")
@@ -56,7 +56,7 @@ class IntervalJoin(Generic[T_co, T2_co]):
 
 
 class IntervalJoined(Generic[T_co, T2_co]):
-    """Two keyed streams to be joined within an interval; ends with `process`.
+    """Two keyed streams to join within an interval; `process` makes the join.
 
     Example:
 
@@ -95,17 +95,20 @@ class IntervalJoined(Generic[T_co, T2_co]):
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined[T_co, T2_co]:
-        """Emit records of the left stream that come behind the watermark to a side output; without it they are dropped."""
+        """Emit late records of the left stream to a side output; without it they are dropped."""
         self._left_late = _tag(output_tag, "side_output_left_late_data")
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined[T_co, T2_co]:
-        """Emit records of the right stream that come behind the watermark to a side output; without it they are dropped."""
+        """Emit late records of the right stream to a side output; without it they are dropped."""
         self._right_late = _tag(output_tag, "side_output_right_late_data")
         return self
 
     def process(self, process_join_function: Joins[T_co, T2_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
-        """Handle each pair with a ProcessJoinFunction; results have the later of the two timestamps."""
+        """Process each pair with a ProcessJoinFunction; results have the later of the two timestamps.
+
+        `output_type` is the type of the results; None = they are pickled.
+        """
         check_kind(process_join_function, ProcessJoinFunction, "process")
         config = IntervalJoinConfig(
             function=cast(ProcessJoinFunction, process_join_function),

@@ -1,4 +1,4 @@
-"""SourceFunction and SinkFunction of Flink 1.x as a source and a sink."""
+"""Adapters that run the SourceFunction and SinkFunction of Flink 1.x as a source and a sink."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from flinkish.program.sources import Boundedness, DriverReader, DriverSource
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
 
-#: What `collect` takes in before it blocks: a few epochs' worth of small records, and so many bytes of large ones.
+#: How many records and bytes `collect` buffers before it blocks: enough small records for a few epochs.
 _QUEUE_SIZE: Final = 100_000
 _QUEUE_BYTES: Final = 64 << 20
-#: How long a cancelled `run` may go on before its thread is left to itself, in seconds.
+#: How long the job waits for a cancelled `run` before it abandons the thread, in seconds.
 _STOP_TIMEOUT: Final = 2.0
 
 
 class _FunctionContext(RuntimeContext):
-    """What such a function may know; it has no state."""
+    """The runtime context of such a function, without state."""
 
     def __init__(
         self, *, name: str, subtask_index: int, parallelism: int, configuration: Configuration, metrics: MetricGroup
@@ -91,16 +91,16 @@ class SourceFunctionSource(DriverSource[Any]):
 
     @property
     def boundedness(self) -> Boundedness:
-        # Whether `run` ever returns cannot be known beforehand.
+        # Nobody can know in advance whether `run` ever returns.
         return Boundedness.CONTINUOUS_UNBOUNDED
 
     def create_driver_reader(self, configuration: Configuration) -> DriverReader:
-        # A copy: each attempt starts from the function as it was when the job was built.
+        # A copy, so that each attempt starts from the function as it was when the job was built.
         return _FunctionReader(loads(dumps(self.function)), configuration)
 
 
 class _FunctionReader(DriverReader, SourceFunction.SourceContext):
-    """Holds what `run` has collected until the job takes it."""
+    """Buffers the records that `run` has collected until the job reads them."""
 
     def __init__(self, function: SourceFunction, configuration: Configuration) -> None:
         self._function = function
@@ -125,7 +125,7 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
                 self._function.run(self)
             finally:
                 self._function.close()
-        # Also SystemExit: it would end this thread only, and the job would wait for ever.
+        # SystemExit is caught, too: it would end only this thread, and the job would wait forever.
         except BaseException as caught:
             error = caught
         with self._changed:
@@ -149,7 +149,7 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
     def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
         with self._changed:
             records = [self._records.popleft() for _ in range(min(limit, len(self._records)))]
-            # Records may have been changed since.
+            # The user may have changed records since they were measured.
             self._bytes = max(0, self._bytes - sum(map(rough_size, records))) if self._records else 0
             self._changed.notify_all()
             ended = self._ended and not self._records
@@ -157,7 +157,7 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
                 raise SourceError(
                     f"the source function {self._context.get_task_name()} failed: {type(self._error).__name__}: {self._error}"
                 ) from self._error
-            # An error is raised by the next call, once the records before it are taken.
+            # An error is raised by the next call, after the records collected before it.
             return records, ended and (self._error is None or self._cancelled)
 
     def wait(self, timeout: int) -> None:
@@ -174,12 +174,12 @@ class _FunctionReader(DriverReader, SourceFunction.SourceContext):
 
 @dataclass(frozen=True)
 class SinkFunctionSink(Sink[Any, None]):
-    """Calls a SinkFunction for each record; after a failure records of the last epochs come again."""
+    """Calls a SinkFunction for each record; after a failure it gets the records of the last epochs again."""
 
     function: SinkFunction
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
-        # A copy: subtasks in one process must not share attributes.
+        # A copy, as subtasks in one process must not share attributes.
         return _FunctionWriter(loads(dumps(self.function)), context)
 
 

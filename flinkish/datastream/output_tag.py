@@ -1,4 +1,4 @@
-"""Names of side outputs."""
+"""OutputTag: the name and type of a side output."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 
 
 class OutputTag:
-    """Names a side output and gives the type of its records.
+    """The name of a side output, with the type of its records.
 
-    A function emits to it with `yield tag, value`; `DataStream.get_side_output(tag)` reads it. Tags are told apart by their id
-    alone.
+    A function emits to it with `yield tag, value`; `DataStream.get_side_output(tag)` reads it. Two tags with the same id are the
+    same side output.
 
     Example:
 
@@ -21,12 +21,12 @@ class OutputTag:
         'late'
 
     Args:
-        tag_id: any text but the empty one.
-        type_info: type of the records; a list of types stands for a row of these; None for pickled objects.
+        tag_id: any text that is not empty.
+        type_info: type of the records; a list of types stands for a row, None for pickled objects.
 
     Raises:
-        InvalidProgramError: (a ValueError) without an id.
-        InvalidArgumentError: (a TypeError) if `type_info` is something else.
+        InvalidProgramError: (a ValueError) if the id is missing or empty.
+        InvalidArgumentError: (a TypeError) if the id is no str, or `type_info` is not of these types.
     """
 
     get_java_output_tag = AbsentMember(JAVA_OBJECT)

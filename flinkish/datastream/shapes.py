@@ -1,8 +1,8 @@
-"""What type checkers know of functions and streams: the type variables, and the shapes of functions.
+"""Type variables and protocols of functions, by which type checkers derive the types of streams.
 
-`DataStream[T]` is a stream of records of type T; `DataStream` alone is one of any records. What comes out of an operator is
-taken from the annotations of the function's methods, so that subclasses of MapFunction and so on need no type parameters. Nothing
-of this has an effect at run time.
+`DataStream[T]` is a stream of records of type T; `DataStream` alone is a stream of any records. Type checkers derive the type of
+an operator's results from the annotations of the function's methods, so subclasses of MapFunction and so on need no type
+parameters. Nothing in this module has an effect at run time.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    # Type checkers know it without a package, and the defaults of PEP 696 with it.
+    # Type checkers support this import without the package, and with it the defaults of PEP 696.
     from typing_extensions import TypeVar
 
     from flinkish.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessJoinFunction
     from flinkish.datastream.output_tag import OutputTag
 
-    #: The records of a stream, of the second of two streams, and the keys of a keyed one.
+    #: Types of the records of a stream, of the records of a second stream, and of the keys of a keyed stream.
     T_co = TypeVar("T_co", covariant=True, default=Any)
     T2_co = TypeVar("T2_co", covariant=True, default=Any)
     K_co = TypeVar("K_co", covariant=True, default=Any)
@@ -28,7 +28,7 @@ else:
     T2_co = TypeVar("T2_co", covariant=True)
     K_co = TypeVar("K_co", covariant=True)
 
-#: The records that a method is called with or makes: another stream's, or an operator's results.
+#: Types of the records of another stream given to a method, and of an operator's results.
 T = TypeVar("T")
 U = TypeVar("U")
 K = TypeVar("K")
@@ -40,12 +40,12 @@ _Key = TypeVar("_Key", contravariant=True)
 _Out = TypeVar("_Out", covariant=True)
 
 if TYPE_CHECKING:
-    #: What process functions emit: records, and pairs for side outputs, which are no records of the stream.
+    #: The results of process functions: records, and pairs for side outputs, which are no records of the stream.
     Emitted: TypeAlias = Iterable[_Out | tuple[OutputTag, Any]] | None
 
 
 class DataFrame(Protocol):
-    """A pandas DataFrame, whose own iterator is over its columns."""
+    """A pandas DataFrame, which iterates over its columns, not its rows."""
 
     @property
     def itertuples(self) -> Any:

@@ -1,4 +1,4 @@
-"""Slot sharing groups: which operators share task slots, and what such a slot needs."""
+"""Slot sharing groups: which operators share task slots, and the resources of such slots."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ def _memory_size(value: object) -> MemorySize:
 
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
-    """A group of operators that share slots, with the resources of such a slot if they are given.
+    """A group of operators that share slots, with the resources of each slot if they are given.
 
-    Operators of different groups run in different slots, at the price of more slots.
+    Operators of different groups run in different slots, so the job needs more slots.
 
-    Differs from Flink: the resources are kept but not asked for; Spark's executors are sized by Spark's own settings.
+    Differs from Flink: the resources are stored, but not requested; Spark's own settings determine the size of executors.
     """
 
     get_java_slot_sharing_group = AbsentMember(JAVA_OBJECT)
@@ -137,11 +137,11 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """Begin a group."""
+        """Return a builder of a group with this name."""
         return SlotSharingGroup.Builder(name)
 
     class Builder:
-        """Makes a SlotSharingGroup; cores and heap memory must be given both or not at all."""
+        """Builder of a SlotSharingGroup; cores and heap memory must both be given, or neither."""
 
         def __init__(self, name: str) -> None:
             if not isinstance(name, str) or not name:

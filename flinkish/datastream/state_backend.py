@@ -1,4 +1,4 @@
-"""Where keyed state lives while a job runs, as objects; Flink 2.x has configuration keys for it (state.backend.type)."""
+"""Objects that say where keyed state is kept while a job runs; Flink 2.x uses configuration keys instead (state.backend.type)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HashMapStateBackend(StateBackend):
 
 
 class PredefinedOptions(Enum):
-    """Sets of RocksDB options; kept, without effect."""
+    """Predefined sets of RocksDB options; stored, but without effect."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -41,8 +41,8 @@ class PredefinedOptions(Enum):
 class EmbeddedRocksDBStateBackend(StateBackend):
     """Keyed state on disk.
 
-    Differs from Flink: so far it is kept in memory, as HashMapStateBackend does; the settings are kept for programs that read
-    them.
+    Differs from Flink: for now the state is kept in memory, as with HashMapStateBackend. The settings are stored and can be read,
+    but have no effect.
     """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
@@ -57,7 +57,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._transfer_threads = 4
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Set the folders of the database; without an argument go back to the default."""
+        """Set the folders of the database (absolute local paths); without an argument, restore the default."""
         folders = []
         for path in paths:
             if not isinstance(path, str):
@@ -69,45 +69,45 @@ class EmbeddedRocksDBStateBackend(StateBackend):
                 hint="name a local folder, such as /var/rocksdb.",
             )
             check(os.path.isabs(place.path), f"a storage path must be absolute; got {path!r}.")
-            # As in Flink, which shows Java's File: of a URL the path in normal form, of a path with its dots.
+            # As Flink's use of Java's File: the normalized path of a URL, but a plain path with its dots.
             folders.append(location(as_flink_shows(path)).path if place.scheme else re.sub("/+", "/", path).rstrip("/") or "/")
         self._paths = folders
 
     def get_db_storage_paths(self) -> list[str]:
-        """Return the folders of the database; empty for the default."""
+        """Return the folders of the database; the list is empty by default."""
         return list(self._paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Return whether incremental checkpoints were asked for."""
+        """Return whether incremental checkpoints were enabled."""
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Set a set of options."""
+        """Select a predefined set of options; without effect."""
         if not isinstance(options, PredefinedOptions):
             raise InvalidArgumentError(f"options must be PredefinedOptions; got {options!r} of type {type(options).__name__}.")
         self._predefined_options = options
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """Return the set of options."""
+        """Return the selected set of options."""
         return self._predefined_options
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Refuse a Java class that makes options."""
+        """Raise UnsupportedError: the argument names a Java class, which flinkish cannot run."""
         raise UnsupportedError(
             f"set_options({options_factory_class_name!r}): flinkish runs no Java user code.",
             hint="leave it out; the backend keeps state in memory.",
         )
 
     def get_options(self) -> str | None:
-        """Return the Java class that makes options: None."""
+        """Return None: no Java class can be set."""
         return self._options
 
     def get_number_of_transfer_threads(self) -> int:
-        """Return how many threads transfer files, as set."""
+        """Return the number of threads that was set."""
         return self._transfer_threads
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """Set how many threads transfer files; kept, without effect."""
+        """Set how many threads transfer files, at least 1; stored, but without effect."""
         check(
             number_of_transfering_threads > 0,
             f"the number of transfer threads must be greater than 0; got {number_of_transfering_threads}.",
@@ -119,7 +119,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
 
 class CustomStateBackend(StateBackend):
-    """Stands for a Java class in PyFlink; there is none here."""
+    """Refused: in PyFlink it wraps a Java class, which flinkish does not have."""
 
     def __init__(self, j_custom_state_backend: Any) -> None:
         raise UnsupportedError(
@@ -128,7 +128,7 @@ class CustomStateBackend(StateBackend):
 
 
 def configuration_of_backend(backend: StateBackend) -> Configuration:
-    """Return the configuration keys that say the same as a backend object."""
+    """Return a configuration with the settings of a backend object."""
     configuration = Configuration()
     match backend:
         case HashMapStateBackend():
@@ -144,5 +144,5 @@ def configuration_of_backend(backend: StateBackend) -> Configuration:
 
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)

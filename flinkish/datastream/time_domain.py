@@ -1,4 +1,4 @@
-"""Which clock a timer goes by."""
+"""TimeDomain: the kind of time of a timer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import Enum
 
 
 class TimeDomain(Enum):
-    """Whether a timer that fires was set in event time or in processing time."""
+    """Whether a timer that fires is an event-time or a processing-time timer."""
 
-    #: Time of the records, as told by their timestamps and the watermarks.
+    #: The time of the records, given by their timestamps and the watermarks.
     EVENT_TIME = 0
-    #: Time of the machine that runs the job.
+    #: The time of the machine that runs the job.
     PROCESSING_TIME = 1

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 
 
 class TimerService(ABC):
-    """Tells the time and keeps timers of the current key; all times are milliseconds since the epoch.
+    """Reads the time and manages timers of the current key; all times are milliseconds since 1970-01-01 UTC.
 
-    A timer is identified by key and time: registering it twice fires it once. Timers are part of checkpoints. Outside a keyed
-    stream the time can be read, but registering raises.
+    A timer is identified by key and time: a timer that is registered twice fires once. Timers are part of checkpoints. On streams
+    without keys the time can be read, but registering a timer raises an error.
     """
 
     @abstractmethod
     def current_processing_time(self) -> int:
         """Return the processing time.
 
-        Differs from Flink: it stands still within one epoch, so that an epoch that is run again gives the same results.
+        Differs from Flink: the time does not change within an epoch, so that a repeated epoch gives the same results.
         """
 
     @abstractmethod
@@ -25,11 +25,11 @@ class TimerService(ABC):
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called when processing time reaches `timestamp`."""
+        """Register a timer that calls `on_timer` when processing time reaches `timestamp`."""
 
     @abstractmethod
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Have `on_timer` called when the watermark reaches `timestamp`; with the next watermark if it already has."""
+        """Register a timer that calls `on_timer` when the watermark reaches `timestamp`, or at the next one if it already has."""
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:

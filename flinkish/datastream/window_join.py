@@ -1,7 +1,7 @@
 """Joins and co-groups of two streams within windows; Flink's DataStream.join and coGroup of the Java API.
 
-Both streams become one of tagged records, which is keyed and windowed, as in Flink. A trigger, an evictor or an assigner that
-looks at records sees a Row: (0, record of the first stream, None) or (1, None, record of the second).
+As in Flink, both streams are merged to one stream of tagged records, which is keyed and windowed. A trigger, an evictor or an
+assigner that reads records gets a Row: (0, record of the first stream, None) or (1, None, record of the second).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ __all__ = ["CoGroupFunction", "CoGroupedStreams", "FlatJoinFunction", "JoinFunct
 Selector = Callable[[Any], Any]
 FunctionT = TypeVar("FunctionT")
 
-#: Which stream a tagged record is of; the record itself lies at 1 + its tag.
+#: Tags of the two streams; the record itself is the field at 1 + its tag.
 _TAG = 0
 
 
 class JoinFunction(Function):
-    """Makes one record of a pair."""
+    """Joins a pair of records into one record."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any:
@@ -46,7 +46,7 @@ class JoinFunction(Function):
 
 
 class FlatJoinFunction(Function):
-    """Makes none, one or many records of a pair."""
+    """Joins a pair of records into any number of records."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Iterable[Any]:
@@ -54,15 +54,15 @@ class FlatJoinFunction(Function):
 
 
 class CoGroupFunction(Function):
-    """Makes records of what two streams have with the same key in the same window."""
+    """Combines the records of two streams with the same key in the same window."""
 
     @abstractmethod
     def co_group(self, first: Iterable[Any], second: Iterable[Any]) -> Iterable[Any]:
-        """Return, or yield, the records to emit; one of the two may be empty."""
+        """Return, or yield, the records to emit; `first` or `second` may be empty."""
 
 
 class _TwoStreams(Generic[FunctionT]):
-    """Two streams on their way to a window: `where`, `equal_to`, `window`."""
+    """Two streams to combine; continue with `where`, `equal_to` and `window`."""
 
     _method: str
 
@@ -73,7 +73,7 @@ class _TwoStreams(Generic[FunctionT]):
     def where(
         self, key_selector: Callable[[Any], Any] | KeySelector, key_type: TypeInformation | None = None
     ) -> _Where[FunctionT]:
-        """Set the key of the first stream; the same type of keys holds for the second."""
+        """Set the key of the first stream; `key_type` is the type of the keys of both streams."""
         selector = as_key_selector(key_selector, "where")
         check_function(key_selector, "where", "key_selector")
         return _Where(self, selector, type_of(key_type, "where", "key_type"))
@@ -106,7 +106,7 @@ class _EqualTo(Generic[FunctionT]):
         self._key_type = key_type
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WithWindow[FunctionT]:
-        """Set the windows in which records meet."""
+        """Set the windows in which records are combined."""
         first, second = self._streams._first, self._streams._second
         record = Types.ROW([Types.INT(), first._record_type, second._record_type])
         tagged = _tagged(first, 0, record).union(_tagged(second, 1, record)).key_by(self._selector, self._key_type)
@@ -114,7 +114,7 @@ class _EqualTo(Generic[FunctionT]):
 
 
 class WithWindow(Generic[FunctionT]):
-    """Two streams with keys and windows; ends with `apply`."""
+    """Two streams with keys and windows; `apply` combines them."""
 
     def __init__(self, streams: _TwoStreams[FunctionT], windows: Any) -> None:
         self._streams = streams
@@ -126,22 +126,22 @@ class WithWindow(Generic[FunctionT]):
         return self
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
-        """Set what removes records from windows when they fire."""
+        """Set the evictor, which removes records from windows when they fire."""
         self._windows.evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: int | AmountOfTime) -> Self:
-        """Set for how long (ms) after its end a window is kept for late records, each of which fires it again."""
+        """Set how long (int: ms) a window is kept after its end for late records; each of them fires it again."""
         self._windows.allowed_lateness(time_ms)
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send late records to a side output, tagged as the module says."""
+        """Send late records to a side output, as tagged rows; see the description of this module."""
         self._windows.side_output_late_data(output_tag)
         return self
 
     def apply(self, function: FunctionT | Callable[..., Any], output_type: TypeInformation | None = None) -> DataStream:
-        """Emit what the function makes of each window."""
+        """Emit the results of a function for each key and window; `output_type` is their type (None = they are pickled)."""
         applied = self._streams._apply(function)
         check_function(function, "apply")
         result: DataStream = self._windows.apply(applied, output_type)
@@ -149,9 +149,9 @@ class WithWindow(Generic[FunctionT]):
 
 
 class JoinedStreams(_TwoStreams[JoinFunction | FlatJoinFunction]):
-    """Two streams of which records with the same key in the same window are paired; made by `DataStream.join`.
+    """Two streams whose records are paired by key and window; made by `DataStream.join`.
 
-    Records without a partner are dropped. A callable stands for a JoinFunction: one record for each pair.
+    Records without a partner are dropped. A plain callable is used as a JoinFunction, which returns one record for each pair.
 
     Example:
 
@@ -178,9 +178,10 @@ class JoinedStreams(_TwoStreams[JoinFunction | FlatJoinFunction]):
 
 
 class CoGroupedStreams(_TwoStreams[CoGroupFunction]):
-    """Two streams whose records with the same key in the same window are brought together; made by `DataStream.co_group`.
+    """Two streams whose records are grouped by key and window; made by `DataStream.co_group`.
 
-    The function also gets what has no partner, so it can do outer joins. A callable stands for a CoGroupFunction.
+    The function also gets records without a partner, so it can implement outer joins. A plain callable is used as a
+    CoGroupFunction.
     """
 
     _method = "CoGroup"
@@ -225,7 +226,7 @@ def _tagged(stream: DataStream, tag: int, record: RowTypeInfo) -> DataStream:
 
 
 class _PairFunction(WindowFunction[Any, Any, Any, Any]):
-    """Takes a window of tagged records apart; `function` is what has to be opened, `call` what is called."""
+    """Separates the tagged records of a window by stream; `function` is opened and closed, and `call` is called."""
 
     def __init__(self, function: Function | None, call: Callable[..., Any]) -> None:
         self._function = function
