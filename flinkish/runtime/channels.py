@@ -1,4 +1,4 @@
-"""The sending side of edges: partitioners that spread records over channels, and the frames that channels are cut into."""
+"""The sending side of edges: partitioners that distribute records over channels, and channels that are cut into frames."""
 
 from __future__ import annotations
 
@@ -30,33 +30,32 @@ from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import CanonicalKey, as_key, is_stored_as_given, key_group, original_key, subtask_of_group
 from flinkish.runtime.protocol import Barrier, Frame
 
-#: Goal for the size of a frame's body. What a channel holds and what a frame becomes then stay in a core's cache: with frames of
-#: 1 MB a record took a third more time on both sides.
+#: Target size of a frame's body. A channel's buffer and the frame then fit into a core's cache: with frames of 1 MB, a record
+#: took a third more time on both sides.
 _FRAME_BYTES = 32 << 10
-#: Bytes of one row between slots. Spark copies a row several times, in its JVM too: a large record goes in several.
+#: Maximum bytes of one row between slots; a larger frame is sent in several rows, because Spark copies rows several times.
 _PIECE_BYTES = 4 << 20
-#: What a piece of a body begins with; a whole body begins with pickle's 0x80.
+#: First byte of a piece of a body: more pieces follow, or it is the last one; a whole body begins with pickle's 0x80.
 _MORE, _LAST = b"\x01", b"\x02"
-#: Records of the first frame of a channel; then adapted to the size that came out.
+#: Number of records in the first frame of a channel; later frames are adapted to the measured size.
 _FRAME_RECORDS = 1_024
-#: Records after which it is looked how large they are, so that a few large ones fill a frame; that takes a microsecond.
+#: Number of records between two checks of their size (a microsecond each), so that a few large records can fill a frame.
 _LOOK_RECORDS = 128
-#: Most records of a frame, however small they are.
+#: Maximum number of records in a frame, however small they are.
 _MOST_RECORDS = 1 << 17
-#: Keys whose target is remembered by each edge; about 100 bytes each.
+#: Maximum number of keys whose target each edge caches; about 100 bytes each.
 _LOCATED_KEYS = 200_000
 
 Emit = Callable[[Any, int | None], None]
-#: Emits a run of records without timestamps. The values are made while it takes them, one after the other: each has gone through
-#: the chain, and is copied if it can change, before the next is made.
+#: Emits a run of records without timestamps. The values are created lazily, one after the other: each one passes the chain, and
+#: is copied if it is mutable, before the next one is created.
 EmitRun = Callable[[Iterable[Any]], None]
 
 
 def targets_of(edge: JobEdge, plan: ExecutionPlan, sender: int) -> range:
-    """Return the subtasks of the target vertex that a sending subtask has channels to.
+    """Return the subtasks of the target vertex to which a sending subtask has channels.
 
-    FORWARD leads to the subtask of the same index; RESCALE spreads pointwise, over an even share of the targets; all else leads
-    to every subtask.
+    FORWARD connects to the subtask with the same index; RESCALE to an even share of the targets; all others to every subtask.
     """
     senders = plan.job_graph.vertices[edge.source_vertex].parallelism
     receivers = plan.job_graph.vertices[edge.target_vertex].parallelism
@@ -79,19 +78,19 @@ def senders_of(edge: JobEdge, plan: ExecutionPlan, receiver: int) -> list[int]:
 
 
 class Channel:
-    """Buffers the elements from one subtask to one other, within one epoch."""
+    """Buffers the elements from one subtask to another within one epoch."""
 
     __slots__ = ("_elements", "full", "index", "keyed", "keys", "limit", "records", "timestamps", "values")
 
     def __init__(self, index: int, *, keyed: bool) -> None:
-        #: Which of the edge's channels it is.
+        #: Index among the edge's channels.
         self.index = index
         self.keyed = keyed
-        #: Records of a frame, by the size of those of the last one.
+        #: Number of records that fill a frame, estimated from the last frame.
         self.full = _FRAME_RECORDS
         #: Length of `values` at which the frame may be full.
         self.limit = _LOOK_RECORDS
-        #: In runs that are closed.
+        #: Number of records in closed runs.
         self.records = 0
         self._elements: list[Element] = []
         self._start_run()
@@ -102,11 +101,11 @@ class Channel:
         self.keys: list[Any] | None = [] if self.keyed else None
 
     def pad(self) -> None:
-        """Note that the values added last, without timestamps, have none."""
+        """Add the missing timestamps, as None, of the values added last."""
         self.timestamps.extend([None] * (len(self.values) - len(self.timestamps)))
 
     def end_run(self) -> None:
-        """Close the run of records that is open, if any."""
+        """Close the open run of records, if there is one."""
         values, timestamps = self.values, self.timestamps
         if values:
             self.pad()
@@ -116,7 +115,7 @@ class Channel:
             self._start_run()
 
     def control(self, element: Element) -> None:
-        """Put a control element behind the records so far."""
+        """Append a control element after the records so far."""
         self.end_run()
         self._elements.append(element)
 
@@ -128,18 +127,18 @@ class Channel:
 
 
 class EdgeWriter:
-    """One edge's side in one sending subtask: `emit` picks the channel. Subclasses hold one partitioning each."""
+    """The sending side of an edge in one subtask: `emit` chooses the channel. There is a subclass for each partitioning."""
 
     emit: Emit
-    #: Stays in this slot and level: handed over as it is, never cut.
+    #: Whether the edge stays in this slot and level, so that elements are passed on without being cut into frames.
     local = False
-    #: Nobody else has the records that come: they are not copied. Set before the first one.
+    #: Whether nothing else refers to the incoming records, so that they are not copied. Set before the first record.
     owns = False
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         self.edge = edge
         self.records = 0
-        #: Of this epoch's frames.
+        #: Bytes of the frames cut in this epoch.
         self.bytes = 0
         self._sender = sender
         self._targets = targets_of(edge, plan, sender)
@@ -152,11 +151,11 @@ class EdgeWriter:
         self.channels = [Channel(index, keyed=keyed) for index in range(len(self._targets))]
 
     def take_over(self) -> None:
-        """Take the records that come as this edge's own: no other target gets them, and no user code has seen them."""
+        """Declare that incoming records belong to this edge only: no other target gets them, and no user code has seen them."""
         self.owns = True
 
     def emit_run(self, values: Iterable[Any]) -> None:
-        """Take records without timestamps."""
+        """Emit a run of records without timestamps."""
         emit = self.emit
         for value in values:
             emit(value, None)
@@ -167,7 +166,7 @@ class EdgeWriter:
         return [function for function in used if function is not None]
 
     def begin_epoch(self, epoch: int) -> None:
-        """Start anew: what a partitioner remembers depends on the epoch only, so that a second try does the same."""
+        """Reset: the partitioner's state depends only on the epoch, so that a second try gives the same result."""
         self._sequence = 0
         self._frames = []
         self.records = 0
@@ -192,7 +191,7 @@ class EdgeWriter:
                 self._cut(channel)
 
     def outflow(self) -> int:
-        """Return about how many bytes were emitted in this epoch so far."""
+        """Return the approximate number of bytes emitted in this epoch so far."""
         size = self.bytes
         for channel in self.channels:
             if channel.values:
@@ -200,7 +199,7 @@ class EdgeWriter:
         return size
 
     def _look(self, channel: Channel) -> None:
-        """Cut if the frame is full, by the last one's records or by the one that came last; else look again soon."""
+        """Cut if the frame is full, judged by the previous frame or by the last record; otherwise schedule the next check."""
         held = len(channel.values)
         if channel.records + held >= channel.full or held * rough_size(channel.values[-1]) >= _FRAME_BYTES:
             self._cut(channel)
@@ -208,7 +207,7 @@ class EdgeWriter:
             channel.limit = min(held + _LOOK_RECORDS, channel.full - channel.records)
 
     def _cut(self, channel: Channel) -> None:
-        """Make a frame of what a channel holds, and fit the number of records to the size that came out."""
+        """Make a frame of a channel's elements, and adapt the number of records to the resulting size."""
         elements = channel.take()
         if not elements:
             return
@@ -224,13 +223,13 @@ class EdgeWriter:
             channel.records = 0
 
     def frames(self) -> list[Frame]:
-        """End the epoch: return all that was emitted in it."""
+        """End the epoch: return all frames emitted in it."""
         for channel in self.channels:
             self._cut(channel)
         return self._frames
 
     def elements(self) -> list[Element]:
-        """End the epoch of an edge that stays within the slot (FORWARD): return its elements as they are."""
+        """End the epoch of an edge that stays within the slot (FORWARD): return its elements without frames."""
         (channel,) = self.channels
         elements = channel.take()
         self.records += channel.records
@@ -259,7 +258,7 @@ class _ForwardWriter(EdgeWriter):
 
 
 class _HashWriter(EdgeWriter):
-    """By key group, as Flink's KeyGroupStreamPartitioner; the target of recent keys is remembered."""
+    """HASH by key group, as Flink's KeyGroupStreamPartitioner; the targets of recent keys are cached."""
 
     def __init__(self, edge: JobEdge, plan: ExecutionPlan, sender: int) -> None:
         super().__init__(edge, plan, sender)
@@ -277,12 +276,12 @@ class _HashWriter(EdgeWriter):
         self.emit = self._emitter(None)
 
     def _declared(self, select: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a selector of keys as declared: state is found again by what a checkpoint gives back, such as a named Row."""
+        """Return a selector that converts keys to the declared type, which restored keys have (such as a named Row)."""
         convert = self._converted
         return lambda value: convert(select(value))
 
     def _emitter(self, isolate: Callable[[Any], Any] | None) -> Emit:
-        """Return `emit` as a closure: without the look-ups of attributes it takes two thirds of the time."""
+        """Return `emit` as a closure: without attribute look-ups it takes two thirds of the time."""
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
 
         def emit(value: Any, timestamp: int | None) -> None:
@@ -343,7 +342,7 @@ class _HashWriter(EdgeWriter):
         return channel
 
     def _check(self, key: Any) -> None:
-        """Refuse a key that is not of the declared type; one of it stays as it is, as keys are compared as Python objects."""
+        """Refuse a key that is not of the declared type; others are not converted, as keys are compared as Python objects."""
         if self._convert_key is None:
             return
         converted = self._converted(key)
@@ -363,7 +362,7 @@ class _HashWriter(EdgeWriter):
 
 
 class _RoundRobinWriter(EdgeWriter):
-    """REBALANCE over all targets, RESCALE over the sender's share; starts at another target in each epoch and sender."""
+    """REBALANCE over all targets, RESCALE over the sender's share; the first target depends on the epoch and the sender."""
 
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
@@ -376,7 +375,7 @@ class _RoundRobinWriter(EdgeWriter):
 
 
 class _ShuffleWriter(EdgeWriter):
-    """Uniformly at random, seeded by edge, sender and epoch: the same again when the epoch is run again."""
+    """SHUFFLE: uniformly at random, seeded by edge, sender and epoch, so that a repeated epoch gives the same result."""
 
     def begin_epoch(self, epoch: int) -> None:
         super().begin_epoch(epoch)
@@ -429,7 +428,7 @@ _WRITERS: dict[Partitioning, type[EdgeWriter]] = {
 
 
 def edge_writer(edge: JobEdge, plan: ExecutionPlan, sender: int) -> EdgeWriter:
-    """Make the writer of an edge for one sending subtask."""
+    """Create the writer of an edge for one sending subtask."""
     return _WRITERS[edge.partitioner.partitioning](edge, plan, sender)
 
 
@@ -442,7 +441,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 
 def in_order(frames: Sequence[Frame]) -> list[bytes]:
-    """Return the bodies of one channel's frames, which may come in any order."""
+    """Return the bodies of one channel's frames, which may be in any order, in the right order."""
     bodies: list[bytes] = []
     pieces: list[memoryview] = []
     for frame in sorted(frames, key=lambda frame: frame.seq):
@@ -458,11 +457,11 @@ def in_order(frames: Sequence[Frame]) -> list[bytes]:
 
 
 def decode_body(body: bytes) -> list[Element]:
-    """Return the elements of a frame, one at least."""
+    """Return the elements of a frame, which has at least one."""
     elements: list[Element | PackedRows] = pickling.loads(body)
     return [unpack(element) if isinstance(element, PackedRows) else element for element in elements]
 
 
 def decode(frames: Sequence[Frame]) -> list[Element]:
-    """Return the elements of one channel's frames, which may come in any order."""
+    """Return the elements of one channel's frames, which may be in any order."""
     return [element for body in in_order(frames) for element in decode_body(body)]

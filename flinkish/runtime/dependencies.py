@@ -1,9 +1,9 @@
-"""What user functions find in the tasks: Python files and packages on sys.path, archives and cached files in the working folder.
+"""The dependencies of user functions: Python files and packages on sys.path, archives and cached files in the working folder.
 
-Packages are installed once per job (engine/requirements.py); all else the driver lays out once per attempt, in a folder that all
-slots reach (`stage`). A slot host takes it over before it unpickles the program (`take_over`). The local engine's slots run in
-the driver's process: Python files and packages are on its sys.path, and its working folder is changed for as long as an epoch
-runs (`working_folder`).
+Packages are installed once per job (engine/requirements.py). The driver copies everything else once per attempt to a folder that
+all slots can access (`stage`). A slot host sets up its process with it before it unpickles the program (`take_over`). The local
+engine's slots run in the driver's process: Python files and packages are on its sys.path, and its working folder is changed while
+an epoch runs (`working_folder`).
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from flinkish.program.program import CachedFile, Program, PythonArchive, PythonR
 
 _FOLDER: Final = "dependencies"
 _LAYOUT: Final = "layout.json"
-#: Of all local jobs of this process that have a working folder, one runs an epoch at a time.
+#: Only one of this process's local jobs with a working folder runs an epoch at a time.
 _working_folder_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """What a program brings along; all paths are absolute ones of the driver's machine."""
+    """The dependencies of a program; all paths are absolute paths on the driver's machine."""
 
     python_files: tuple[str, ...] = ()
     archives: tuple[PythonArchive, ...] = ()
     cached_files: tuple[CachedFile, ...] = ()
     requirements: PythonRequirements | None = None
-    #: Where the packages of the requirements are installed; every slot must reach it.
+    #: Folder into which the required packages are installed; every slot must be able to access it.
     packages: str | None = None
 
     @staticmethod
     def of(program: Program) -> Dependencies:
-        """Return what a program brings along.
+        """Return the dependencies of a program.
 
-        Raises InvalidProgramError for what is not there or not of a kind that can be used, UnsupportedError for what does not
-        lie in the file system.
+        Raises InvalidProgramError for a file that does not exist or is of an unusable kind, UnsupportedError for one that is not
+        in the file system.
         """
         cached = (*program.cached_files, *_configured(program.configuration))
         result = Dependencies(
@@ -87,7 +87,7 @@ class Dependencies:
         return result
 
     def driver_path(self) -> Iterator[str]:
-        """Yield what makes Python files and packages importable in the driver's process: of a .py file the folder it lies in."""
+        """Yield the entries of sys.path that make Python files and packages importable; for a .py file that is its folder."""
         for path in self.python_files:
             yield os.path.dirname(path) if path.endswith(".py") else path
         if self.packages is not None:
@@ -95,7 +95,7 @@ class Dependencies:
 
     @property
     def needs_working_folder(self) -> bool:
-        """Whether there is something for the tasks' working folder."""
+        """Whether tasks need a working folder: there are archives or cached files."""
         return bool(self.archives or self.cached_files)
 
 
@@ -103,9 +103,9 @@ NO_DEPENDENCIES: Final = Dependencies()
 
 
 def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | None:
-    """Lay out everything below a folder of the attempt; returns the tasks' working folder, None if they need none.
+    """Put everything below a folder of the attempt; return the tasks' working folder, None if they need none.
 
-    With `copy` all is copied there: the driver's files cannot be reached from where the tasks run.
+    With `copy`, all files are copied there, because tasks cannot access the driver's files.
     """
     if dependencies == NO_DEPENDENCIES:
         return None
@@ -146,7 +146,7 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
 
 
 def _place(work: Path, name: str) -> Path:
-    """Return where a cached file is to be put. Raises InvalidProgramError if the place is taken, or reached by a link only."""
+    """Return the target path of a cached file. Raises InvalidProgramError if it exists, or is reached through a link only."""
     target = work / name
     try:
         safe_files.make_folders(work, os.path.dirname(name))
@@ -162,16 +162,16 @@ def _place(work: Path, name: str) -> Path:
 
 
 def interpreter(python: str | None, working_folder: Path | None) -> str | None:
-    """Return the tasks' interpreter: a path within the working folder, such as of a packed environment, is taken from there."""
+    """Return the tasks' interpreter; a path in the working folder, such as of a packed environment, is taken from there."""
     if python is not None and working_folder is not None and not os.path.isabs(python) and (working_folder / python).exists():
         return str(working_folder / python)
     return python
 
 
 def take_over(folder: Path) -> None:
-    """Put what was staged below the attempt's folder on this process's sys.path, in front, and go to the working folder.
+    """Put the staged Python files first on this process's sys.path, and change to the working folder.
 
-    For processes of the tasks' own; does nothing if nothing was staged.
+    For processes that run only tasks; does nothing if nothing was staged below `folder`.
     """
     file = folder / _FOLDER / _LAYOUT
     if not file.exists():
@@ -183,21 +183,21 @@ def take_over(folder: Path) -> None:
 
 
 def extend_driver_path(dependencies: Dependencies) -> None:
-    """Make Python files and packages importable in this process, last of all: sources and sinks have parts on the driver."""
+    """Append Python files and packages to this process's sys.path, because sources and sinks have parts on the driver."""
     for path in dependencies.driver_path():
         if path not in sys.path:
             sys.path.append(path)
 
 
 def forget_packages(dependencies: Dependencies) -> None:
-    """Take the job's packages from this process's sys.path: they are removed with the job."""
+    """Remove the job's packages from this process's sys.path, because they are deleted with the job."""
     if dependencies.packages in sys.path:
         sys.path.remove(dependencies.packages)
 
 
 @contextlib.contextmanager
 def working_folder(folder: Path | None) -> Iterator[None]:
-    """Change this process's working folder for a while; None: leave it."""
+    """Change this process's working folder within the `with` block; None = do not change it."""
     if folder is None:
         yield
         return
@@ -250,7 +250,7 @@ def _local(path: str, what: str) -> str:
 
 
 def _inside(name: str, what: str) -> str:
-    """Return a path relative to the working folder that stays inside of it."""
+    """Return the normalised path of a name, which must stay inside of the working folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise InvalidProgramError(f"the {what} must be a path inside of the tasks' working folder; got {name!r}")
@@ -280,7 +280,7 @@ def _unpack(archive: str, target: Path) -> None:
                     links.append((path, member.link))
                 elif path:
                     _put(archive, member, target, path)
-            # Last, so that nothing of this archive is written through them.
+            # Links come last, so that no file of this archive is written through them.
             for path, link in links:
                 _put_link(archive, target, path, link)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, NotImplementedError, RuntimeError, zlib.error) as error:
@@ -289,13 +289,13 @@ def _unpack(archive: str, target: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
-    """A part of an archive: a file, a symbolic link if `link` says where to, or a folder if it cannot be opened."""
+    """A member of an archive: a symbolic link if `link` is set, a folder if it cannot be opened, otherwise a file."""
 
     name: str
     mode: int
     open: Callable[[], IO[bytes]] | None = None
     link: str | None = None
-    #: When the file was changed last, in seconds, if that is to be kept.
+    #: Modification time in seconds, if it is to be preserved.
     changed: float | None = None
 
 
@@ -313,8 +313,8 @@ def _members_of_tar(archive: tarfile.TarFile) -> Iterator[_Member]:
         if info.issym():
             yield _Member(name=info.name, mode=info.mode, link=info.linkname)
         elif info.isfile() or info.islnk():
-            # A hard link is to a file of the archive, which tarfile finds: unpacked it is a copy.
-            # Compiled Python files know their source by its time.
+            # A hard link refers to a file of the archive, which tarfile finds; it is unpacked as a copy.
+            # Compiled Python files identify their source by its modification time.
             changed = float(info.mtime)
             yield _Member(name=info.name, mode=info.mode, open=partial(_open_in_tar, archive, info), changed=changed)
         elif info.isdir():
@@ -334,7 +334,7 @@ def _open_in_tar(archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
 
 
 def _checked_path(archive: str, member: _Member) -> str:
-    """Return the path of a member relative to the folder, empty for the folder itself; refuse one that leads elsewhere."""
+    """Return the path of a member relative to the folder, empty for the folder itself; refuse one that leads outside."""
     parts = [part for part in member.name.split("/") if part not in ("", ".")]
     if member.name.startswith("/") or ".." in parts or "\0" in member.name:
         raise _leaves(archive, f"{member.name!r} is not a path inside of it")
@@ -348,12 +348,12 @@ def _put(archive: str, member: _Member, target: Path, path: str) -> None:
     if member.open is None:
         return
     with contextlib.suppress(FileNotFoundError), _inside_only(archive, member.name):
-        safe_files.remove_file(target, path)  # of another archive with the same target, or the same name once more
+        safe_files.remove_file(target, path)  # from another archive with the same target, or a duplicate name
     with _inside_only(archive, member.name):
         copy = safe_files.create_file(target, path)
     with copy, member.open() as source:
         shutil.copyfileobj(source, copy)
-        # zipfile forgets that a file is a program; packed environments have many.
+        # zipfile does not restore the executable bit, which packed environments need.
         if member.mode & 0o111:
             os.fchmod(copy.fileno(), os.fstat(copy.fileno()).st_mode | member.mode & 0o111)
         if member.changed is not None:
@@ -362,10 +362,10 @@ def _put(archive: str, member: _Member, target: Path, path: str) -> None:
 
 
 def _put_link(archive: str, target: Path, path: str, link: str) -> None:
-    """Make a symbolic link, if it leads to somewhere in the folder, or is one to a program such as an environment's Python.
+    """Create a symbolic link, if it leads to a path in the folder or to a program such as an environment's Python.
 
-    It may climb first, from its own folder, and then only descend: so it stays inside also where it leads by way of other links,
-    as each of these does.
+    Its path may have `..` only at the beginning. So it stays inside of the folder even if it leads through other links, because
+    each of these does so, too.
     """
     parts = [part for part in link.split("/") if part not in ("", ".")]
     climbs = next((index for index, part in enumerate(parts) if part != ".."), len(parts))

@@ -1,4 +1,4 @@
-"""What travels on a channel, in order: runs of records between control elements."""
+"""The elements of a channel, in order: runs of records, with control elements between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flinkish.runtime.protocol import Barrier
 
 
 class Records(NamedTuple):
-    """A run of records as parallel lists. `timestamps` is None if no record has one, `keys` where the edge is not keyed."""
+    """A run of records as parallel lists. `timestamps` is None if no record has one, `keys` is None if the edge is not keyed."""
 
     values: list[Any]
     timestamps: list[int | None] | None
@@ -17,7 +17,7 @@ class Records(NamedTuple):
 
 
 class PackedRows(NamedTuple):
-    """A run of rows of kind INSERT with the same fields, as it is pickled: row by row takes more than twice the time."""
+    """The pickled form of a run of rows of kind INSERT with the same fields; pickling single rows takes over twice the time."""
 
     fields: tuple[Any, ...] | None
     values: list[list[Any]]
@@ -26,29 +26,29 @@ class PackedRows(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """No record with a timestamp up to this one (milliseconds) is to be expected any more on this channel."""
+    """States that no more records with a timestamp up to this one (milliseconds) are expected on this channel."""
 
     timestamp: int
 
 
 class WatermarkStatus(NamedTuple):
-    """Whether the channel is idle and thus left out of the watermark."""
+    """States whether the channel is idle, and so ignored for the watermark."""
 
     idle: bool
 
 
 class CheckpointBarrier(NamedTuple):
-    """Separates what belongs to a checkpoint from what comes after it."""
+    """Separates the elements that belong to a checkpoint from later ones."""
 
     barrier: Barrier
 
 
 class EndOfInput(NamedTuple):
-    """Nothing comes after it but barriers."""
+    """The end of the channel's input; only barriers may follow it."""
 
 
 def pack(records: Records) -> Records | PackedRows:
-    """Return what is pickled for a run."""
+    """Return the form of a run that is pickled."""
     values = records.values
     if values[0].__class__ is not Row:
         return records
@@ -58,7 +58,7 @@ def pack(records: Records) -> Records | PackedRows:
 
 
 def unpack(packed: PackedRows) -> Records:
-    """Return the run as it was."""
+    """Return the original run."""
     return Records(rows_of(packed.fields, packed.values), packed.timestamps, packed.keys)
 
 

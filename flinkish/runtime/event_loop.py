@@ -1,4 +1,4 @@
-"""The event loop of a task: where the calls of its asynchronous functions run."""
+"""The event loop of a task, in which the calls of its asynchronous functions run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: How long a task waits at its end for what its loop still runs, in seconds; code that ignores its cancellation is left behind.
+#: How long a task waits at its end for running coroutines, in seconds; code that ignores its cancellation keeps running.
 GRACE_SECONDS = 10.0
 
 
 class EventLoop:
     """One asyncio loop in a thread of its own, for all asynchronous operators of a task; started when it is first used.
 
-    It runs on between records and epochs, so that clients can keep their connections alive.
+    It keeps running between records and epochs, so that clients can keep their connections alive.
     """
 
     def __init__(self, name: str) -> None:
@@ -26,7 +26,7 @@ class EventLoop:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; it runs."""
+        """The running loop."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
@@ -34,11 +34,11 @@ class EventLoop:
         return self._loop
 
     def call(self, callback: Callable[[], None]) -> None:
-        """Have the loop call something soon; from any thread."""
+        """Have the loop call `callback` soon; may be called from any thread."""
         self.loop.call_soon_threadsafe(callback)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop and wait for its result; from another thread."""
+        """Run a coroutine in the loop and wait for its result; must be called from another thread."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
 
     @property
@@ -47,7 +47,7 @@ class EventLoop:
         return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        """Cancel what still runs in the loop, and end its thread."""
+        """Cancel everything that still runs in the loop, and end its thread."""
         loop, thread = self._loop, self._thread
         self._loop = self._thread = None
         if loop is not None and thread is not None:

@@ -1,4 +1,4 @@
-"""Finds on the stack of an error which operator failed, and at which record: the hot path itself keeps no account of either."""
+"""Finds the operator and the record of an error from its stack, so that the hot path need not record them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from flinkish.common.types import Row
 from flinkish.runtime.operators.async_queue import Call
 from flinkish.runtime.operators.base import Operator
 
-#: Most characters that are shown of a record.
+#: Maximum number of characters shown of a record.
 _SHOWN = 200
 
-#: Calls of operators, readers and writers that have no record, with what they are for.
+#: Methods of operators, readers and writers that process no record, with a clause for the message.
 _WITHOUT_RECORD: Mapping[str, str] = {
     "open": "it was being opened",
     "close": "it was being closed",
     "read": "the source was being read",
-    # A generator over what the reader gives, with the `value` before.
+    # A generator over the reader's records; its `value` is the record before the failure.
     "_counted": "the source was being read",
     "watermark": "a watermark came",
     "status": "its input became idle or active",
@@ -35,7 +35,7 @@ _WITHOUT_RECORD: Mapping[str, str] = {
     "notify_checkpoint_aborted": "a checkpoint was aborted",
     "end_epoch": "the micro-batch ended",
 }
-#: Functions of these modules that take a record called `value` and have no operator as their `self`.
+#: Functions, by module, that process a record in a variable `value` and whose `self` is not an operator.
 _HELPERS = {
     "flinkish.runtime.channels": ("emit", "emit_run"),
     "flinkish.runtime.operators.source": ("collect",),
@@ -45,17 +45,17 @@ _HELPERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failing:
-    """What a stack tells: `operator` is None if none was made yet; `at` says which record was processed, or why there is none."""
+    """The result of a search: `operator` is None if none was created yet; `at` names the record, or says why there is none."""
 
     operator: Operator | None
     at: str
 
 
 def failing(error: BaseException) -> Failing:
-    """Return the innermost operator on the stack of an error: the one whose user code, or own code, raised; and its record."""
+    """Return the innermost operator on the stack of an error, in whose code or user code it was raised, and its record."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
         # A StopIteration that leaves a generator becomes a RuntimeError (PEP 479), whose stack begins where the next value was
-        # asked for; the stack of the StopIteration holds the operator that raised it.
+        # requested. The operator that raised it is on the stack of the StopIteration.
         found = failing(error.__cause__)
         if found.operator is not None:
             return found
@@ -79,12 +79,12 @@ def failing(error: BaseException) -> Failing:
 
 
 def _at(function: str, scope: Mapping[str, Any]) -> str | None:
-    """Return what a frame of an operator tells; None: nothing."""
+    """Return the line about the record from a frame of an operator; None if the frame has no information."""
     if function == "fire":
         return f"No record: a timer or window was due at {_short(scope.get('timestamp'))}, of the key {_short(scope.get('key'))}"
     if function in _WITHOUT_RECORD:
         return f"No record: {_WITHOUT_RECORD[function]}."
-    # An asynchronous call is not that of the record whose arrival made its result go on.
+    # The result of an asynchronous call may be emitted while another record is processed: the call's own record is meant.
     for name in ("ready", "call"):
         if isinstance(scope.get(name), Call):
             return _record(scope[name].value)
@@ -99,7 +99,7 @@ def _record(value: Any) -> str:
 
 
 class _Short(reprlib.Repr):
-    """A repr that looks at the first few items only, so that it is quick for large records, too."""
+    """A repr of the first few items only, so that it is fast for large records, too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,10 +120,10 @@ class _Short(reprlib.Repr):
 
 
 def _short(value: Any) -> str:
-    """Return the repr of a value in one line, at most 200 characters; a class's name where its repr raises."""
+    """Return the repr of a value in one line of at most 200 characters; the class's name if its repr raises."""
     try:
         text = " ".join(_Short().repr(value).splitlines())
-    # Whatever code of the user raises: the error to be told is another one.
+    # Any error of the user's __repr__ must not hide the error that is being reported.
     except BaseException as error:
         text = f"an instance of {type(value).__name__}, whose repr raises {type(error).__name__}"
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

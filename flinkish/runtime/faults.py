@@ -1,10 +1,11 @@
-"""Named points in the protocol at which tests make a process fail. Off unless FLINKISH_FAULT is set.
+"""Named points in the protocol at which tests make a process fail. They have no effect unless FLINKISH_FAULT is set.
 
-FLINKISH_FAULT=<point>:<action>[:nth=<n>][:once=<marker file>]; several are separated by ';'. Points are values of `Point`, the
-crash points of the recovery tests. Actions: kill9 (SIGKILL to this process), stop (SIGSTOP to it), raise (an
+FLINKISH_FAULT=<point>:<action>[:nth=<n>][:once=<marker file>]; several faults are separated by ';'. Points are values of `Point`,
+the crash points of the recovery tests. Actions: kill9 (SIGKILL to this process), stop (SIGSTOP to it), raise (an
 InjectedFaultError), sleep=<ms>.
-`nth` counts from 1 within the process; with `once` the fault happens only while the marker file does not exist, and makes it.
-Tests in the process of the driver may have something called at a point instead (`call_at`).
+
+`nth` counts from 1 within the process. With `once`, the fault happens only if the marker file does not exist, and creates it.
+Tests in the driver's process may have a function called at a point instead (`call_at`).
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from flinkish.common.errors import ConfigurationError, FlinkishError
 
 
 class Point(StrEnum):
-    """All points; numbers that lack here are of moments within Spark's JVM, where only a kill from outside comes."""
+    """All points; the missing numbers are moments within Spark's JVM, at which only a kill from outside is possible."""
 
-    #: Driver: a checkpoint has begun; no task has heard of it.
+    #: Driver: a checkpoint has begun; no task knows of it.
     CHECKPOINT_BEGUN = "P2"
     #: Task: a level is about to be run.
     LEVEL_BEGINS = "P3"
     #: Task: a level has been run; its state and its report are on their way.
     LEVEL_RUN = "P4"
-    #: Task: a vertex has handled its input; what sinks have written is not closed.
+    #: Task: a vertex has processed its input; the files of sinks are not closed.
     INPUT_HANDLED = "P6"
-    #: Driver: all tasks have acknowledged a checkpoint; nothing of it is stored as such.
+    #: Driver: all tasks have acknowledged a checkpoint; its manifest is not written yet.
     ALL_ACKNOWLEDGED = "P7"
-    #: Task or driver: files of state are written; no list holds them.
+    #: Task or driver: state files are written; no manifest lists them.
     STATE_WRITTEN = "P8"
-    #: Driver: a checkpoint's list of files is written, but it is not committed.
+    #: Driver: a checkpoint's manifest is written, but not committed.
     MANIFEST_WRITTEN = "P9"
-    #: Driver: sinks are about to commit what a completed checkpoint holds.
+    #: Driver: sinks are about to commit the committables of a completed checkpoint.
     SINKS_TO_COMMIT = "P10"
-    #: Driver: sinks have committed; that is not noted anywhere.
+    #: Driver: sinks have committed; this is not recorded anywhere.
     SINKS_COMMITTED = "P11"
-    #: Driver: a checkpoint is committed; nobody has learned of it.
+    #: Driver: a checkpoint is committed; no other component knows of it.
     CHECKPOINT_COMMITTED = "P12"
-    #: Driver: a file that is not needed any more is about to be deleted.
+    #: Driver: a file that is no longer needed is about to be deleted.
     DELETING = "P14"
-    #: Driver: a job goes on from a checkpoint; nothing is restored.
+    #: Driver: a job resumes from a checkpoint; nothing is restored yet.
     RESTORING = "P15"
-    #: Driver: all that a completed checkpoint brings is done; whoever asked for it is not told.
+    #: Driver: a completed checkpoint has been processed; its requester has not been notified.
     CHECKPOINT_ENDED = "P16"
 
 
@@ -110,7 +111,7 @@ _calls: dict[str, Callable[[], None]] = {}
 
 
 def reach(point: Point) -> None:
-    """Say that the process is at a point; does nothing unless a fault is armed there."""
+    """Mark that the process has reached a point; does nothing unless a fault is armed there."""
     if _armed is not None and point in _armed:
         _armed[point].reach(point)
     if _calls:
@@ -121,7 +122,7 @@ def reach(point: Point) -> None:
 
 @contextmanager
 def call_at(point: Point, call: Callable[[], None]) -> Iterator[None]:
-    """Have `call` made the next time that this process is at a point, once, if that is within the `with`."""
+    """Call `call` once, the next time that this process reaches a point within the `with` block."""
     _calls[point] = call
     try:
         yield
@@ -130,6 +131,6 @@ def call_at(point: Point, call: Callable[[], None]) -> Iterator[None]:
 
 
 def arm(text: str | None) -> None:
-    """Set what FLINKISH_FAULT would set, for tests within one process; None disarms."""
+    """Set the faults as FLINKISH_FAULT would, for tests within one process; None removes them."""
     global _armed
     _armed = _parse(text) if text else None

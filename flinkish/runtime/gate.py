@@ -21,30 +21,30 @@ from flinkish.runtime.protocol import MIN_WATERMARK, Barrier
 
 
 class GateListener(Protocol):
-    """What a gate tells its vertex. `input_index` is 0 or 1."""
+    """The events that a gate reports to its vertex. `input_index` is 0 or 1."""
 
     def on_records(self, input_index: int, records: Records) -> None: ...
 
     def on_watermark(self, timestamp: int) -> None:
-        """The combined watermark of all inputs rose."""
+        """Handle a rise of the combined watermark of all inputs."""
         ...
 
     def on_status(self, idle: bool) -> None:
-        """All channels became idle, or one became active again."""
+        """Handle that all channels became idle, or that one became active again."""
         ...
 
     def on_barrier(self, barrier: Barrier) -> None:
-        """All channels have delivered the barrier."""
+        """Handle a barrier that all channels have delivered."""
         ...
 
     def on_end_of_input(self, input_index: int) -> None:
-        """All channels of an input have ended."""
+        """Handle the end of all channels of an input."""
         ...
 
 
 @dataclass(slots=True)
 class InputChannel:
-    """State of one channel; `watermark` and the flags live from epoch to epoch, the rest within one."""
+    """State of one channel; `watermark` and the flags are kept from epoch to epoch, the rest is valid within one epoch."""
 
     edge: int
     sender: int
@@ -53,12 +53,12 @@ class InputChannel:
     idle: bool = False
     ended: bool = False
     blocked: bool = False
-    #: Elements, and bodies of frames that stand for theirs.
+    #: Elements, and bodies of frames that are not decoded yet.
     elements: deque[Element | bytes] = field(default_factory=deque)
 
 
 class WatermarkValve:
-    """Combines watermarks: the least of the active channels, never backwards; idle ones are left out.
+    """Combines watermarks: the minimum of the active channels, which never decreases; idle channels are ignored.
 
     If all are idle, the valve is idle and keeps its watermark (Flink's StatusWatermarkValve).
     """
@@ -69,12 +69,12 @@ class WatermarkValve:
         self.idle = bool(channels) and all(channel.idle for channel in channels)
 
     def combine(self) -> tuple[int | None, bool | None]:
-        """Return the new watermark if it rose and the new idleness if it changed."""
+        """Return the new watermark, None if it did not rise, and the new idleness, None if it did not change."""
         active = [channel.watermark for channel in self._channels if not channel.idle]
         idle = not active
         changed = idle if idle != self.idle else None
         self.idle = idle
-        # When the last channel turns idle, what the others had reached counts: nothing holds it back any more.
+        # When the last channel becomes idle, no channel holds the watermark back, so it rises to the maximum.
         least = min(active) if active else max(channel.watermark for channel in self._channels)
         if least > self.watermark and (active or changed):
             self.watermark = least
@@ -85,8 +85,8 @@ class WatermarkValve:
 class InputGate:
     """All channels of a vertex in one subtask.
 
-    Of the channels that have elements and are not blocked, the one with the lowest watermark goes first, then by edge and sender:
-    the inputs advance in step with event time and the order is the same in every try.
+    Among the channels that have elements and are not blocked, the one with the lowest watermark is processed first, then by edge
+    and sender. So inputs advance together in event time, and the order is the same in every try.
     """
 
     def __init__(self, channels: Iterable[InputChannel], watermark: int = MIN_WATERMARK, *, clock: Clock | None = None) -> None:
@@ -95,12 +95,12 @@ class InputGate:
         self._clock = clock or SystemClock()
         self._barrier: Barrier | None = None
         self._first_barrier = 0
-        #: Milliseconds from the first barrier of the last checkpoint to the last one: what the other channels had before it.
+        #: Milliseconds between the first and the last barrier of the last checkpoint.
         self.alignment_ms = 0
         self._combine_from(watermark)
 
     def _combine_from(self, watermark: int) -> None:
-        """Set what all channels make together, from where they stand."""
+        """Compute the combined watermark and flags from the channels."""
         self._valve = WatermarkValve(self.channels, watermark)
         self._ended_inputs = {
             index
@@ -117,22 +117,22 @@ class InputGate:
         return all(channel.ended for channel in self.channels)
 
     def dump(self) -> list[tuple[int, int, int, bool, bool]]:
-        """Return what lives from epoch to epoch, as plain data."""
+        """Return the state that is kept from epoch to epoch, as plain data."""
         return [(c.edge, c.sender, c.watermark, c.idle, c.ended) for c in self.channels]
 
     def load(self, dumped: list[tuple[int, int, int, bool, bool]], watermark: int) -> None:
-        """Continue from what `dump` gave in an epoch before."""
+        """Continue from the result of `dump` in an earlier epoch."""
         for edge, sender, channel_watermark, idle, ended in dumped:
             channel = self._by_address[edge, sender]
             channel.watermark, channel.idle, channel.ended = channel_watermark, idle, ended
         self._combine_from(watermark)
 
     def offer(self, edge: int, sender: int, elements: Iterable[Element | bytes]) -> None:
-        """Add what came on a channel: elements, or bodies of frames, each decoded only when its turn comes."""
+        """Add a channel's input: elements, or bodies of frames, which are decoded only when they are processed."""
         self._by_address[edge, sender].elements.extend(elements)
 
     def process(self, listener: GateListener) -> None:
-        """Hand over all elements, until nothing is left but what waits behind a barrier."""
+        """Pass on all elements, except those that wait behind a barrier."""
         channels = self.channels
         while True:
             chosen: InputChannel | None = None

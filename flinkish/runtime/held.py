@@ -1,8 +1,8 @@
-"""Records that an operator of a batch cannot take yet: pickled in memory, and in files once they are many.
+"""Holds records that a batch operator cannot process yet: pickled in memory and, if they are many, in files.
 
-What is held stands in the state of the subtask: the pickled runs themselves, the names of files, and how many pieces were
-released. So a lost process goes on where its state ends, and a try that was lost leaves nothing but files that nobody names.
-Files are removed with the attempt.
+The state of the subtask contains the pickled runs, the names of files, and the number of released pieces. So a process that
+replaces a lost one continues where the state ends, and a lost try leaves only files that no state names. Files are removed with
+the attempt.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from flinkish.runtime.key_groups import sort_key
 from flinkish.runtime.operators.function import keyed
 from flinkish.runtime.protocol import MIN_WATERMARK
 
-#: What a record takes as an object beside its own size; measured with tuples of a short text and a number: 230 bytes.
+#: Memory of a record as an object in addition to its own size; measured with tuples of a short text and a number: 230 bytes.
 _OBJECT_BYTES = 250
-#: Records of a piece, which is released at once, and of a block of a file, which is read at once.
+#: Number of records in a piece, which is released as a whole, and in a block of a file, which is read as a whole.
 _PIECE = 1_000
-#: As many files are open when they are merged; more are merged into one before.
+#: Maximum number of files that are open for a merge; if there are more, they are first merged into one.
 _MOST_FILES = 64
-#: Beside the runs, by number, the table holds: names of files, where the first one is read, how many pieces were released.
+#: Keys of the table in addition to the numbers of runs: names of files, position in the first one, number of released pieces.
 _FILES, _OFFSET, _RELEASED = "files", "offset", "released"
 
 #: Timestamp, input, value.
 Waiting = tuple[int | None, int, Any]
-#: What a file of sorted records is made of: (order of the key, timestamp, input), key, value.
+#: An entry in a file of sorted records: (order of the key, timestamp, input), key, value.
 _Entry = tuple[tuple[Any, int, int], Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpillSettings:
-    """Where records go that do not fit into `memory` bytes; None: nowhere, all stay in memory."""
+    """The folder for records that do not fit into `memory` bytes; None = all records stay in memory."""
 
     folder: Path | None
     memory: int
@@ -50,7 +50,7 @@ class SpillSettings:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A few records of one key, sorted by time, then input, then arrival: the first of the key, its last, both or neither."""
+    """Some records of one key, sorted by time, input and arrival; `first` and `last` mark the key's first and last piece."""
 
     key: Any
     waiting: list[Waiting]
@@ -59,13 +59,13 @@ class Piece:
 
 
 class HeldRecords:
-    """Takes runs of records in; subclasses give them back."""
+    """Stores runs of records; subclasses return them."""
 
     def __init__(self, table: MutableMapping[Any, Any], settings: SpillSettings) -> None:
         self._table = table
         self._settings = settings
         numbers = [key for key in table if isinstance(key, int)]
-        #: The runs in memory have the numbers from the first up to the next.
+        #: The runs in memory have the numbers from `_first` to `_next` - 1.
         self._first, self._next = min(numbers, default=0), max(numbers, default=-1) + 1
         self._size = sum(table[number][0] for number in numbers)
 
@@ -100,7 +100,7 @@ class HeldRecords:
             yield pickling.loads(self._table[number][1])
 
     def _blocks(self) -> Iterator[Any]:
-        """Return what a file of the runs in memory is made of."""
+        """Yield the blocks for a file of the runs in memory."""
         raise NotImplementedError
 
     def _spill(self, folder: Path) -> None:
@@ -111,12 +111,12 @@ class HeldRecords:
 
 
 class QueuedRecords(HeldRecords):
-    """Gives runs back in the order in which they came; more may come meanwhile."""
+    """Returns runs in the order in which they were added; more may be added in the meantime."""
 
     _blocks = HeldRecords._runs
 
     def take(self) -> tuple[int, Records]:
-        """Return the first run and forget it; there must be one."""
+        """Remove and return the first run; there must be one."""
         if self.files:
             return self._take_from(self.files)
         size, run = self._table.pop(self._first)
@@ -140,16 +140,16 @@ class QueuedRecords(HeldRecords):
 
 
 class SortedRecords(HeldRecords):
-    """Gives keyed records back key by key, once all have come: an external merge sort."""
+    """Returns keyed records key by key, after all have been added, by an external merge sort."""
 
     def pieces(self) -> Iterator[Piece]:
-        """Return the records in pieces, but for those that were released."""
+        """Return the records in pieces, except those that have been released."""
         pieces = _pieces(self._merged()) if self.files else _pieces_in_memory(self._runs())
         return itertools.islice(pieces, self.released, None)
 
     @property
     def released(self) -> int:
-        """How many pieces were released."""
+        """The number of released pieces."""
         count: int = self._table.get(_RELEASED, 0)
         return count
 
@@ -158,14 +158,14 @@ class SortedRecords(HeldRecords):
         self._table[_RELEASED] = count
 
     def clear(self) -> None:
-        """Forget everything: all was released."""
+        """Remove everything, because all pieces have been released."""
         self._table.clear()
 
     def _blocks(self) -> Iterator[Any]:
         return _in_blocks(_entries(self._runs()))
 
     def _merged(self) -> Iterator[_Entry]:
-        # Of equal ones those of the older file come first, and last those still in memory: in the order in which they came.
+        # Equal entries keep the order in which they were added: those of older files first, and those in memory last.
         sources = [itertools.chain.from_iterable(_read(name)) for name in self.files]
         return heapq.merge(*sources, _entries(self._runs()), key=itemgetter(0))
 
@@ -239,7 +239,7 @@ def _in_blocks(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
 
 
 def _write(folder: Path, blocks: Iterable[Any]) -> str:
-    """Write blocks into a new file and return its name, which no other try has."""
+    """Write blocks into a new file and return its name, which is different for each try."""
     with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(suffix=".run", dir=folder)

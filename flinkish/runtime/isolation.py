@@ -1,7 +1,7 @@
-"""Cuts a record loose from what user code may still hold and change.
+"""Copies records that user code may still refer to and change.
 
-A record waits in a channel's buffer until its frame is cut; a function that emits an object and changes it afterwards must not
-change the record. Values that cannot change are passed as they are, so scalars cost one set look-up.
+A record waits in a channel's buffer until its frame is cut; a function that changes an object after emitting it must not change
+the record. Immutable values are not copied, so a scalar costs one look-up in a set.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCALARS = frozenset(
 
 
 def isolate(value: Any) -> Any:
-    """Return `value` itself if it cannot change, else a copy."""
+    """Return `value` itself if it is immutable, otherwise a copy."""
     kind = value.__class__
     if kind in SCALARS:
         return value

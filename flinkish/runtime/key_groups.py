@@ -1,12 +1,12 @@
-"""From keys to key groups to subtasks: the same in every process, run and Python version.
+"""Assigns keys to key groups, and key groups to subtasks: the same in every process, run and Python version.
 
-One canonical encoding says which keys are equal, and where they belong. Keys that Python takes for equal (1, 1.0 and True;
-Decimal("0.5") and 0.5) have one encoding. Keys of plain data, for which Python's own comparison says just what the encoding says,
-are looked up as they are; all others (lists, Rows, NaN, paths) in a CanonicalKey, which is compared by its encoding. A key
-that has no encoding is refused.
+A canonical encoding defines which keys are equal, and to which key group they belong. Keys that are equal in Python (1, 1.0 and
+True; Decimal("0.5") and 0.5) have the same encoding. Plain keys, for which Python's own comparison agrees with the encoding, are
+looked up directly. All others (lists, Rows, NaN, paths) are wrapped in a CanonicalKey, which is compared by its encoding. A key
+without an encoding is refused.
 
-Numbers hash by Python's numeric hash, which is the same for equal numbers of all types and not randomized; text and bytes by
-CRC-32; everything else by the CRC-32 of its encoding. Measured: 120 ns for an int or a short str.
+Numbers are hashed by Python's numeric hash, which is the same for equal numbers of all types and not randomized; text and bytes
+by CRC-32; everything else by the CRC-32 of its encoding. Measured: 120 ns for an int or a short str.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeI
 from flinkish.common.types import Row
 from flinkish.runtime.isolation import isolate
 
-#: 2**64 divided by the golden ratio: the product spreads neighbouring keys over all groups evenly (Knuth, TAOCP 3, 6.4).
+#: 2**64 divided by the golden ratio: the product distributes neighbouring keys evenly over all groups (Knuth, TAOCP 3, 6.4).
 MULTIPLIER = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
-#: Keeps bytes apart from the text that encodes to them.
+#: Makes the hash of bytes different from that of the text that encodes to them.
 _BYTES_SEED = 0x5A5A5A5A
 
 
@@ -68,12 +68,12 @@ def key_group(key: Any, max_parallelism: int) -> int:
 
 
 def subtask_of_group(group: int, max_parallelism: int, parallelism: int) -> int:
-    """Return the subtask that a key group belongs to."""
+    """Return the subtask to which a key group belongs."""
     return group * parallelism // max_parallelism
 
 
 def key_group_range(subtask: int, max_parallelism: int, parallelism: int) -> range:
-    """Return the key groups of a subtask; over all subtasks each group stands in exactly one range.
+    """Return the key groups of a subtask; each group is in the range of exactly one subtask.
 
     Raises InvalidArgumentError if there are fewer key groups than subtasks.
     """
@@ -88,10 +88,10 @@ def key_group_range(subtask: int, max_parallelism: int, parallelism: int) -> ran
 
 
 class CanonicalKey:
-    """Stands for a key that Python cannot hash, or compares by something else than its canonical encoding.
+    """Wraps a key that Python cannot hash, or for which Python's comparison differs from the canonical encoding.
 
-    So for lists, Rows, NaN, paths, times of a zone. It holds a copy of the key, so that a record that is changed later does not
-    change it. Raises TypeMismatchError for a key without a canonical encoding.
+    Examples are lists, Rows, NaN, paths and times with a zone. It has a copy of the key, so that it does not change if the record
+    is changed later. Raises TypeMismatchError for a key without a canonical encoding.
     """
 
     __slots__ = ("_hash", "canonical", "value")
@@ -115,27 +115,27 @@ class CanonicalKey:
 
 
 def _remade(value: Any, encoded: bytes) -> CanonicalKey:
-    """Make a key that was pickled, without encoding it again."""
+    """Create a CanonicalKey from its pickled parts, without encoding it again."""
     key = CanonicalKey.__new__(CanonicalKey)
     key.value, key.canonical, key._hash = value, encoded, crc32(encoded)
     return key
 
 
-#: Classes for which Python's comparison and hash are those of the canonical encoding.
+#: Classes for which Python's comparison and hash agree with the canonical encoding.
 PLAIN: frozenset[type] = frozenset({int, str, bool, bytes, type(None)})
-#: The same where a value is equal to itself.
+#: The same, if a value is equal to itself (NaN is not).
 _PLAIN_NUMBERS = frozenset({float, complex, decimal.Decimal, fractions.Fraction})
-#: Times: where they have no zone. A zone may repeat an hour, which Python's comparison gets wrong.
+#: The same, if a time has no zone: a zone may repeat an hour, which Python's comparison ignores.
 _PLAIN_OBJECTS = frozenset({datetime.date, datetime.timedelta, uuid.UUID, Instant})
-#: Those that never are: they can change, or may have NaN in them.
+#: Classes that are never plain, because their objects are mutable or may contain NaN.
 _NEVER_PLAIN: frozenset[type] = frozenset({list, dict, set, frozenset, Row})
 
 
 def as_key(key: Any, known: dict[bytes, CanonicalKey] | None = None) -> Any:
-    """Return the key itself if it can be looked up in a dict as it is, else a CanonicalKey; of a bytearray its bytes.
+    """Return the key itself if it can be looked up in a dict directly, else a CanonicalKey; for a bytearray, its bytes.
 
-    `known` are CanonicalKeys by their encoding, to be used again; the caller bounds them. Raises TypeMismatchError for a key
-    without a canonical encoding.
+    `known` is a cache of CanonicalKeys by their encoding; the caller limits its size. Raises TypeMismatchError for a key without
+    a canonical encoding.
     """
     kind = key.__class__
     if kind in PLAIN or _is_plain(key):
@@ -152,7 +152,7 @@ def as_key(key: Any, known: dict[bytes, CanonicalKey] | None = None) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether Python's comparison and hash of a value are those of its canonical encoding."""
+    """Tell whether Python's comparison and hash of a value agree with its canonical encoding."""
     kind = value.__class__
     if kind is tuple:
         return PLAIN.issuperset(map(type, value)) or all(map(_is_plain, value))
@@ -180,17 +180,17 @@ def _is_plain(value: Any) -> bool:
 
 
 def _compares_as(kind: type, base: type) -> bool:
-    """Return whether the objects of a subclass are equal as those of the base are; so for numpy's texts and bytes, too."""
+    """Tell whether objects of a subclass are compared like those of the base, as numpy's texts and bytes are."""
     return (_inherits(kind, "__eq__", base) and _inherits(kind, "__hash__", base)) or kind.__module__ == "numpy"
 
 
 def _inherits(kind: type, name: str, base: type) -> bool:
-    """Return whether a class has a method of its base, or neither has it."""
+    """Tell whether a class inherits a method from the base, or neither has it."""
     return getattr(kind, name, None) is getattr(base, name, None)
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether it is a number; numpy says so of its durations, too."""
+    """Tell whether a value is a number; numpy's durations, which are registered as numbers, are not."""
     return isinstance(value, numbers.Number) and value.__class__.__name__ != "timedelta64"
 
 
@@ -202,12 +202,12 @@ def _is_nan(number: Any) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _compared_fields(kind: Any) -> tuple[str, ...] | None:
-    """Return the fields that objects of a dataclass are compared by; None for other classes, and for an `__eq__` of its own."""
+    """Return the fields by which a dataclass compares its objects; None for other classes, and for one with its own `__eq__`."""
     owner = next(base for base in kind.__mro__ if "__eq__" in base.__dict__)
     if owner is object:
         if not dataclasses.is_dataclass(kind):
             return None
-        # Made with eq=False: by all its fields.
+        # With eq=False, objects are compared by all fields.
         return tuple(field.name for field in dataclasses.fields(kind) if field.compare)
     made = "__dataclass_fields__" in owner.__dict__ and owner.__dict__["__eq__"].__code__.co_filename == "<string>"
     return tuple(field.name for field in dataclasses.fields(owner) if field.compare) if made else None
@@ -215,21 +215,21 @@ def _compared_fields(kind: Any) -> tuple[str, ...] | None:
 
 @functools.lru_cache(maxsize=256)
 def _is_frozen(kind: Any) -> bool:
-    """Return whether a class is a frozen dataclass that is compared as it was made to be."""
+    """Tell whether a class is a frozen dataclass with the generated comparison."""
     parameters = getattr(kind, "__dataclass_params__", None)
     frozen: bool = parameters is not None and parameters.frozen
     return frozen and not _inherits(kind, "__eq__", object) and _compared_fields(kind) is not None
 
 
 def original_key(key: Any) -> Any:
-    """Return the key as the user gave it; of a CanonicalKey a copy, so that it stays as it is."""
+    """Return the user's key; for a CanonicalKey a copy, so that the original cannot be changed."""
     return isolate(key.value) if key.__class__ is CanonicalKey else key
 
 
 def sort_key(key: Any) -> tuple[Any, ...]:
-    """Return what keys of any kinds can be sorted by: numbers, texts, times and tuples of these in their own order, kind by kind.
+    """Return a sort key for keys of any kind: numbers, texts, times and tuples of these are sorted naturally, kind by kind.
 
-    Equal for equal keys only. All others stand behind, in an order that is the same in every process.
+    Sort keys are equal for equal keys only. Keys of other kinds come last, in an order that is the same in every process.
     """
     if key.__class__ is CanonicalKey:
         key = key.value
@@ -263,16 +263,17 @@ def sort_key(key: Any) -> tuple[Any, ...]:
 
 
 def may_be_wrapped(key_type: TypeInformation) -> bool:
-    """Return whether there are CanonicalKeys among the keys of a type."""
+    """Tell whether keys of a type may be CanonicalKeys."""
     if isinstance(key_type, BasicTypeInfo):
         return key_type.basic_type in (BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC)
     return True
 
 
 def is_stored_as_given(key_type: TypeInformation) -> bool:
-    """Return whether a key that was accepted for the type is equal to what a checkpoint gives back of it, whatever its class was.
+    """Tell whether every key that the type accepts is equal to the key that a checkpoint restores, even if its class differs.
 
-    So for numbers: 2 as a DOUBLE comes back as 2.0. Not for a Row without names, which comes back with the names of the type.
+    This holds for numbers: 2 as a DOUBLE is restored as 2.0. It does not hold for Rows: one without names is restored with the
+    names of the type.
     """
     if isinstance(key_type, BasicTypeInfo):
         return key_type.basic_type is not BasicType.BIG_DEC
@@ -282,7 +283,7 @@ def is_stored_as_given(key_type: TypeInformation) -> bool:
 
 
 def mix(number: int) -> int:
-    """Spread a numeric hash; what `stable_hash` does with numbers."""
+    """Distribute a numeric hash evenly; `stable_hash` applies it to numbers."""
     return (((number ^ (number >> 32)) * MULTIPLIER) & _MASK) >> 33
 
 
@@ -306,11 +307,11 @@ def _hash_other(key: Any) -> int:
 
 
 def canonical(key: Any) -> bytes:
-    """Encode a key so that equal keys have equal bytes, and others have not, in every process and Python version.
+    """Encode a key so that equal keys have equal bytes, and different keys different bytes, in every process and Python version.
 
-    Equal are, besides what Python takes for equal: NaN and NaN; times at the same moment; objects of classes of one name whose
-    compared fields (dataclasses) or parts as they pickle themselves are equal. Raises TypeMismatchError for what has no such
-    form: objects of other classes, which may cache something in an attribute.
+    In addition to keys that are equal in Python, these are equal: NaN and NaN; times at the same moment; objects of classes with
+    the same name whose compared fields (dataclasses) or pickled parts are equal. Raises TypeMismatchError for objects of other
+    classes, because they may have caches in their attributes.
     """
     try:
         return _canonical(key)
@@ -333,7 +334,7 @@ def _canonical(value: Any) -> bytes:
     if encode is not None:
         return encode(value)
     kind = value.__class__
-    for base in (str, bytes, tuple):  # so are their subclasses, such as named tuples, if they are compared like these
+    for base in (str, bytes, tuple):  # includes subclasses, such as named tuples, that are compared like the base
         if isinstance(value, base) and _compares_as(kind, base):
             return _ENCODERS[base](value)
     if _is_number(value):
@@ -362,11 +363,11 @@ def _canonical_dict(value: dict[Any, Any]) -> bytes:
 
 def _canonical_entry(entry: tuple[Any, Any]) -> bytes:
     key, item = map(_canonical, entry)
-    # The encodings of texts and numbers end where they say; that of a tuple would run on.
+    # The encodings of texts and numbers mark their own end; the encoding of a tuple does not.
     return key + item if key[:1] in (b"s", b"i") else _framed(b"=", key, item)
 
 
-#: Larger numbers are not written in decimal digits, which takes long and which Python limits.
+#: Numbers with more bits are not written in decimal digits, because that is slow and limited by Python.
 _DECIMAL_BITS = 10_000
 
 
@@ -399,20 +400,20 @@ def _canonical_row(row: Row) -> bytes:
     names = row._fields
     if names is None:
         return _framed(b"r", kind, *map(_canonical, row))
-    # Named rows are equal name by name, in whatever order.
+    # Named rows are compared by name, whatever the order of their fields.
     values = list(map(_canonical, row))
     return _framed(b"R", kind, *[name + values[index] for name, index in _ordered(names) if index < len(values)])
 
 
 @functools.lru_cache(maxsize=256)
 def _ordered(names: tuple[Any, ...]) -> list[tuple[bytes, int]]:
-    """Return the encodings of the names of a Row in their order, with their positions."""
+    """Return the sorted encodings of the names of a Row, with their positions."""
     return sorted((_canonical(name), index) for index, name in enumerate(names))
 
 
 def _canonical_time(value: Any) -> bytes | None:
     if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None and value.utcoffset() is not None:  # equal if the same point in time
+        if value.tzinfo is not None and value.utcoffset() is not None:  # equal if they are the same point in time
             utc = value if value.tzinfo is datetime.UTC else value.astimezone(datetime.UTC)
             return _framed(b"z", utc.replace(tzinfo=None).isoformat().encode())
         return _framed(b"d", value.replace(tzinfo=None).isoformat().encode())
@@ -453,12 +454,12 @@ def _canonical_object(value: Any) -> bytes:
     kind: Any = type(value)
     name = kind.__qualname__.encode()
     if isinstance(value, enum.Enum):
-        # Flags may have no name.
+        # A combination of flags may have no name.
         return _framed(b"E", name, _canonical(value.value) if value.name is None else value.name.encode())
     if isinstance(value, type):
         return _framed(b"c", value.__module__.encode(), value.__qualname__.encode())
     if isinstance(value, pathlib.PurePath):
-        windows = isinstance(value, pathlib.PureWindowsPath)  # where upper and lower case are one
+        windows = isinstance(value, pathlib.PureWindowsPath)  # which ignore case
         return _framed(b"/", b"nt" if windows else b"posix", _canonical(str(value).lower() if windows else str(value)))
     if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
         return _canonical_numpy(value)
@@ -474,20 +475,20 @@ def _canonical_object(value: Any) -> bytes:
         return _canonical_parts(value)
     raise TypeMismatchError(
         f"an object of class {kind.__module__}.{kind.__qualname__} cannot be a key, nor part of one: "
-        "by what it is equal to others is not known outside of its process",
+        "other processes cannot know when it is equal to another one",
         hint="return what identifies it, such as a text, a number or a tuple of these; or make the class a frozen dataclass, a "
         "NamedTuple or an enum, or give it a __reduce__ or __getstate__ that leaves out what it caches.",
     )
 
 
 def _pickles_itself(kind: type) -> bool:
-    """Return whether a class says what its objects are made of, instead of having all attributes pickled, caches too."""
+    """Tell whether a class defines what is pickled of its objects, instead of pickling all attributes including caches."""
     methods = ("__reduce_ex__", "__reduce__", "__getstate__")
     return kind in copyreg.dispatch_table or not all(_inherits(kind, name, object) for name in methods)
 
 
 def _canonical_parts(value: Any) -> bytes:
-    """Encode an object by what it pickles itself as."""
+    """Encode an object by its pickled parts."""
     reduce = copyreg.dispatch_table.get(type(value))
     reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
     if isinstance(reduced, str):
@@ -499,7 +500,7 @@ def _canonical_parts(value: Any) -> bytes:
 
 # -- numpy -----------------------------------------------------------------------------------------------------------------------
 
-#: Attoseconds of numpy's units of time.
+#: Numpy's units of time in attoseconds.
 _ATTOSECONDS = {
     "W": 604_800 * 10**18,
     "D": 86_400 * 10**18,
@@ -516,7 +517,7 @@ _ATTOSECONDS = {
 
 
 def _is_numpy_bool(value: Any) -> bool:
-    """Return whether it is one of numpy's booleans, which are no numbers to Python."""
+    """Tell whether a value is a numpy boolean, which Python does not consider a number."""
     return type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_")
 
 
@@ -526,7 +527,7 @@ def _canonical_numpy(value: Any) -> bytes:
         return _canonical_numpy_time(value) if items is None else _framed(b"[", *map(_canonical_numpy, items))
     plain = value.tolist()
     encoded = _canonical(plain)
-    # An array is equal to the list of its values. What is no plain key itself must not be equal to one.
+    # An array is equal to the list of its values. A value that is not a plain key must not be equal to one.
     return encoded if isinstance(plain, list) or _is_numpy_bool(value) else _framed(b"n", encoded)
 
 

@@ -1,7 +1,7 @@
-"""In which order the results of asynchronous calls go on, and the watermarks among them.
+"""The order in which results of asynchronous calls are emitted, together with the watermarks between them.
 
-Pure bookkeeping of the task's own thread. A queue holds the calls that were made and, as callables, the control elements that
-came between them; `take_ready` gives what may go on. Flink's OrderedStreamElementQueue and UnorderedStreamElementQueue.
+Used by the task's own thread only. A queue contains the calls and, as callables, the control elements that arrived between them;
+`take_ready` returns those that may be emitted. Source: Flink's OrderedStreamElementQueue and UnorderedStreamElementQueue.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class Call:
     def __init__(self, value: Any, timestamp: int | None) -> None:
         self.value = value
         self.timestamp = timestamp
-        #: What the call came to; set by the loop's thread before it hands the call back.
+        #: The outcome of the call; set by the loop's thread before it returns the call.
         self.results: Iterable[Any] = ()
         self.error: Exception | None = None
-        #: It has come to something; the loop's thread.
+        #: Whether the call has an outcome; used by the loop's thread.
         self.ended = False
         self.task: Any = None
         self.timer: Any = None
-        #: It was handed back; the task's thread.
+        #: Whether the call was returned to the task; used by the task's thread.
         self.returned = False
         self.segment: Any = None
 
 
 class CallQueue(ABC):
-    """The calls whose results did not go on yet."""
+    """The calls whose results have not been emitted yet."""
 
     def __init__(self) -> None:
-        #: How many calls there are.
+        #: Number of calls in the queue.
         self.size = 0
 
     @abstractmethod
@@ -47,19 +47,19 @@ class CallQueue(ABC):
 
     @abstractmethod
     def add_control(self, control: Control) -> None:
-        """Add a control element: what was added before it goes on before it, what is added after it goes on after it."""
+        """Add a control element; it is emitted after everything that was added before it, and before everything added later."""
 
     @abstractmethod
     def returned(self, call: Call) -> None:
-        """Learn that a call came to something."""
+        """Record that a call has an outcome."""
 
     @abstractmethod
     def take_ready(self) -> Iterator[Call | Control]:
-        """Remove and return what may go on."""
+        """Remove and return the elements that may be emitted."""
 
 
 class OrderedQueue(CallQueue):
-    """In the order of the records."""
+    """Emits results in the order of the records."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class OrderedQueue(CallQueue):
 
 
 class _Segment:
-    """The calls between two control elements, and the second of these."""
+    """The calls between two control elements, and the second of the two elements."""
 
     __slots__ = ("control", "pending", "ready")
 
@@ -98,7 +98,7 @@ class _Segment:
 
 
 class UnorderedQueue(CallQueue):
-    """As they come back; but nothing passes a control element."""
+    """Emits results in the order of completion, but no result passes a control element."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""AsyncDataStream: functions whose calls run at the same time, in the event loop of the task."""
+"""The operator of AsyncDataStream: runs many calls of a function at the same time, in the event loop of the task."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from flinkish.runtime.operators.base import OperatorContext, Output
 from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.operators.results import results_emitter
 
-#: Pause between two looks whether the loop's thread is still there, in seconds.
+#: Seconds between two checks that the loop's thread is alive.
 _LIVENESS_SECONDS = 5.0
 
 
 class _Caller:
-    """Makes the calls: `submit`, `wait` and `take` belong to the task's thread, everything else to the loop's.
+    """Makes the calls: the task's thread uses `submit`, `wait` and `take`, the loop's thread everything else.
 
-    A call ends once: with what the function returned, with its error, or by its timeout, which goes from the first try to the
-    end of the last one. A call that timed out is cancelled.
+    A call ends once: with the function's result, with its error, or by its timeout, which covers the time from the first try to
+    the end of the last one. A call that timed out is cancelled.
     """
 
     def __init__(self, event_loop: EventLoop, function: AsyncFunction, timeout: int, strategy: AsyncRetryStrategy) -> None:
@@ -43,7 +43,7 @@ class _Caller:
         self._submitted: deque[Call] = deque()
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Calls that came to something, to be taken by the task.
+        #: Calls that have an outcome, to be taken by the task.
         self.back: deque[Call] = deque()
         self._returned = threading.Condition()
 
@@ -57,7 +57,7 @@ class _Caller:
             self._event_loop.call(self._start)
 
     def wait(self) -> None:
-        """Wait until some call came to something."""
+        """Wait until a call has an outcome."""
         with self._returned:
             while not self.back:
                 if not self._returned.wait(_LIVENESS_SECONDS) and not self._event_loop.alive:
@@ -71,7 +71,7 @@ class _Caller:
     # -- the loop's thread ---------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        # Before the queue is looked at: what is submitted from now on schedules this anew.
+        # Reset before the queue is read: calls that are submitted from now on schedule this method again.
         self._scheduled = False
         loop = asyncio.get_running_loop()
         while self._submitted:
@@ -97,7 +97,7 @@ class _Caller:
                 await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
                 attempts += 1
             self._end(call, self._checked(results))
-        # Whatever it raises, also SystemExit or a cancellation by itself: the task must learn of it, and the loop go on.
+        # Catch everything, even SystemExit or its own cancellation: the task must learn of it, and the loop must continue.
         except BaseException as error:
             self._fail(call, error)
 
@@ -155,7 +155,7 @@ class _Caller:
 
 
 class _WrongResultError(Exception):
-    """A function returned what it must not."""
+    """A function returned an invalid result."""
 
 
 class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
@@ -164,8 +164,8 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
     Results never pass a watermark. All calls of an epoch end within it, so nothing is pending when a checkpoint is taken: an
     epoch that is run again makes its calls again, and in unordered mode may emit their results in another order.
 
-    Differs from Flink: there a call may be under way at a checkpoint, which holds its record, and is made again after a restore.
-    A call that timed out is cancelled here; Flink lets it run on and drops its result.
+    Differs from Flink: in Flink a call may be in progress at a checkpoint, which then contains its record, and is made again
+    after a restore. Here a call that timed out is cancelled; Flink lets it continue and drops its result.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -184,7 +184,7 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
                 self._take()
             while queue.size >= capacity:
                 self._wait()
-            # The call is made later; by then whoever emitted the record may have changed it.
+            # The call is made later, and the code that emitted the record may change it before.
             call = Call(value if value.__class__ in SCALARS else isolate(value), timestamp)
             queue.add(call)
             submit(call)
@@ -192,7 +192,7 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
         self.process = process  # type: ignore[method-assign]
 
     def _take(self) -> None:
-        """Emit what may go on, of what came back."""
+        """Emit the results of returned calls that may be emitted."""
         back, queue = self._caller.back, self._queue
         while back:
             call = back.popleft()
@@ -237,7 +237,7 @@ class AsyncWaitOperator(FunctionOperator[AsyncWaitConfig]):
 
     def close(self) -> None:
         try:
-            # Whatever the calls do when they are cancelled, the function is closed.
+            # The function is closed whatever the calls raise when they are cancelled.
             with suppress(Exception):
                 self._caller.close()
         finally:

@@ -1,4 +1,4 @@
-"""What all operators of a task have in common.
+"""The base class of all operators of a task, and the context that operators get.
 
 An operator calls the next one of its chain as `emit(value, timestamp)`: no object, dict or context is made per record. An error
 is traced to its operator by the stack (see failing.py), so the hot path needs no handlers.
@@ -26,23 +26,23 @@ from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.level_state import OperatorState
 
-#: The counter of records that came too late and went nowhere; Flink's name.
+#: Name of the counter of dropped late records, as in Flink.
 LATE_RECORDS = "numLateRecordsDropped"
 
 
 class Interrupted(Unwinding):
-    """The epoch ends here, because the job does."""
+    """Ends the epoch early, because the job ends."""
 
 
 @dataclass(slots=True)
 class EpochTime:
-    """The present of one slot: set at the start of each epoch, the same when the epoch is run again."""
+    """The current time of one slot: set at the start of each epoch, and the same if the epoch is run again."""
 
     processing_time: int = 0
-    #: Milliseconds that only ever go on within an attempt: for timeouts.
+    #: Milliseconds that never decrease within an attempt, for timeouts.
     steady: int = 0
     epoch: int = 0
-    #: Set from another thread to end what runs; None where the whole process is ended for that.
+    #: Another thread sets this to end the epoch; None if the whole process is ended instead.
     interrupted: threading.Event | None = None
 
     def now(self) -> int:
@@ -50,14 +50,14 @@ class EpochTime:
         return self.processing_time
 
     def check_interrupted(self) -> None:
-        """Raise Interrupted if the job is to end: for what may take long without calling user code that does."""
+        """Raise Interrupted if the job is to end; to be called regularly by work that may take long."""
         if self.interrupted is not None and self.interrupted.is_set():
             raise Interrupted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorContext:
-    """What an operator is given by its task."""
+    """The services that an operator gets from its task."""
 
     node: StreamNode
     task_name: str
@@ -74,38 +74,38 @@ class OperatorContext:
     state: OperatorState
     time: EpochTime
     metrics: MetricGroup
-    #: Tags of this operator that some edge reads.
+    #: Output tags of this operator that at least one edge reads.
     side_outputs: tuple[OutputTag, ...]
     #: Global job parameters.
     job_parameters: Mapping[str, str]
     #: Sends values to the driver: operator, destination, values.
     to_driver: Callable[[OperatorUid, str, list[Any]], None]
-    #: Returns about how many bytes the task has emitted in this epoch so far: on edges, and to the driver.
+    #: Returns the approximate number of bytes that the task has emitted in this epoch so far: on edges, and to the driver.
     outflow: Callable[[], int]
-    #: Of the task; for asynchronous functions.
+    #: The task's event loop for asynchronous functions.
     event_loop: EventLoop
-    #: The checkpoint that this attempt goes on from.
+    #: The checkpoint from which this attempt started.
     restored_checkpoint: int | None = None
-    #: The operator is made anew in the middle of an attempt, because its process was lost.
+    #: Whether the operator is built again in the middle of an attempt, because its process was lost.
     rebuilt: bool = False
-    #: The job runs in batch mode.
+    #: Whether the job runs in batch mode.
     batch: bool = False
-    #: Where records of a batch go that do not fit into memory; None: nowhere.
+    #: Folder for records of a batch that do not fit into memory; None = they stay in memory.
     spill: Path | None = None
 
 
 def discard(value: Any, timestamp: int | None) -> None:
-    """Take what nobody reads."""
+    """Drop a record that has no reader."""
 
 
 class Output:
-    """Where an operator's records and control elements go: chained operators and edges."""
+    """The targets of an operator's records and control elements: chained operators and edges."""
 
     def __init__(self, main: list[tuple[Emit, EmitRun]], side: Mapping[str, list[Emit]], control: list[Any]) -> None:
         self.main = _fan_out([emit for emit, _ in main])
         self.main_run = main[0][1] if len(main) == 1 else _run_by(self.main)
         self.side = {tag: _fan_out(emits) for tag, emits in side.items()}
-        #: Chained operators and edge writers, each once: what has watermark(), status() and end_of_input().
+        #: Chained operators and edge writers, each once; they have watermark(), status() and end_of_input().
         self._control = control
 
     def watermark(self, timestamp: int) -> None:
@@ -158,11 +158,11 @@ def converting(emit: Emit, type_info: TypeInformation) -> Emit:
 class Operator:
     """One operator of a chain in one subtask.
 
-    `process`, the hot path, may be set by `connect` to a closure over what it needs, which saves look-ups of attributes; such a
-    closure has `self` among its variables, so that an error is traced to the operator.
+    `connect` may set `process`, the hot path, to a closure, which saves attribute look-ups; such a closure has a variable `self`,
+    so that an error can be traced to the operator.
 
-    Life: constructor, `connect`, `open`, then epochs (`begin_epoch`, records and control elements, `end_epoch`), `finish` when
-    the input has ended, `close`. The restored state is there from the constructor on: there is no second path.
+    Life cycle: constructor, `connect`, `open`, then epochs (`begin_epoch`, records and control elements, `end_epoch`), `finish`
+    when the input has ended, `close`. Restored state is available from the constructor on; there is no separate restore method.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -173,23 +173,23 @@ class Operator:
         self.emit: Emit = discard
         self.emit_run: EmitRun = _run_by(discard)
 
-    #: Whether timers that the user registers now are ignored: batch mode, while those of a key that has ended fire.
+    #: Whether timers that the user registers now are ignored; in batch mode, while the timers of an ended key fire.
     quiesced = False
 
-    #: Whether records are passed on as they came, so that their type was checked upstream.
+    #: Whether records are passed on unchanged, so that their type has been checked upstream.
     passes_through = False
 
     def connect(self, output: Output) -> None:
-        """Set where the output goes; the operators behind this one are connected already."""
+        """Set the output; the operators after this one are already connected."""
         self.output = output
         self.emit = output.main if self.passes_through else converting(output.main, self.node.output_type)
         self.emit_run = output.main_run if self.emit is output.main else _run_by(self.emit)
 
     def take_over(self) -> None:
-        """Note that the records that come are this operator's own: no other target has them, nor has user code seen them."""
+        """Declare that incoming records belong to this operator only: no other target or user code refers to them."""
 
     def makes_new(self) -> bool:
-        """Return whether its records share nothing that can change with what its function may still hold."""
+        """Tell whether the emitted records share no mutable objects with the user function."""
         return not self.passes_through and makes_new(self.node.output_type)
 
     def open(self) -> None:
@@ -198,17 +198,17 @@ class Operator:
     # -- records -------------------------------------------------------------------------------------------------------------
 
     def process(self, value: Any, timestamp: int | None) -> None:
-        """Take one record of the only input; the hot path."""
+        """Process one record of the only input; the hot path."""
         raise NotImplementedError(f"{type(self).__name__} has two inputs")
 
     def process_run(self, values: Iterable[Any]) -> None:
-        """Take records without timestamps of the only input: as `process` of each, in less time."""
+        """Process records of the only input that have no timestamps: like `process` for each, but faster."""
         process = self.process
         for value in values:
             process(value, None)
 
     def process_records(self, input_index: int, records: Records) -> None:
-        """Take a run of records from the gate; only the head of a chain gets it."""
+        """Process a run of records from the gate; called for the head of a chain only."""
         if records.timestamps is None:
             self.process_run(records.values)
         else:
@@ -217,7 +217,7 @@ class Operator:
                 process(value, timestamp)
 
     def end_key(self) -> None:
-        """In batch mode: the current key has no more records; fire its timers, emit its result."""
+        """Fire the timers of the current key and emit its result, because it has no more records (batch mode)."""
 
     # -- control elements ----------------------------------------------------------------------------------------------------
 
@@ -230,53 +230,53 @@ class Operator:
         self.output.status(idle)
 
     def end_of_input(self) -> None:
-        """Finish, and pass it on."""
+        """Finish, and pass the end of the input on."""
         self.finish()
         self.output.end_of_input()
 
     # -- epochs --------------------------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> None:
-        """Fire what became due since the last epoch."""
+        """Fire timers that became due since the last epoch."""
 
     def before_barrier(self) -> None:
-        """Emit what has to be emitted before the epoch's barrier or end: due timers, periodic watermarks."""
+        """Emit everything that must precede the epoch's barrier or end: results of due timers, periodic watermarks."""
 
     def prepare_snapshot(self) -> None:
-        """Flush; may still emit. Called before the state is written."""
+        """Flush before the state is written; may still emit."""
 
     def snapshot_state(self, barrier: Barrier) -> None:
         """Bring state up to date for a checkpoint; called after `prepare_snapshot` of the whole chain, emits nothing."""
 
     def prepare_commit(self) -> tuple[bytes, ...]:
-        """Return encoded committables; sinks only."""
+        """Return encoded committables; only sinks have any."""
         return ()
 
     def end_epoch(self) -> None:
-        """Make state current and external effects durable."""
+        """Update the state and make external effects durable."""
 
     def next_timer(self) -> int | None:
         """Return when the earliest processing-time timer is due, in milliseconds."""
         return None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Learn that a checkpoint is complete."""
+        """Handle the completion of a checkpoint."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Learn that a checkpoint was aborted."""
+        """Handle the abortion of a checkpoint."""
 
     def finish(self) -> None:
-        """All input has ended: emit what is left."""
+        """Emit remaining results, because all input has ended."""
 
     def close(self) -> None:
         """Close the user function."""
 
     def closes(self) -> bool:
-        """Return whether `close` would call code that somebody wrote for it."""
+        """Tell whether `close` would call user code."""
         return False
 
     # -- watermark across restore --------------------------------------------------------------------------------------------
 
     def watermark_to_keep(self) -> int | None:
-        """Return the watermark that a checkpoint should remember; MAX is not: a restored job may read on."""
+        """Return the watermark to store in a checkpoint; None for MAX, because a restored job may read more input."""
         return self.current_watermark if MIN_WATERMARK < self.current_watermark < MAX_WATERMARK else None

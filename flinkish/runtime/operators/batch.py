@@ -1,12 +1,12 @@
 """Batch mode: the input of keyed operators is sorted, and broadcast input comes first.
 
-As in Flink, a keyed operator gets its records key by key, those of a key by their timestamps, with the watermark at Long.MIN.
-When a key has no more, its timers fire with the watermark at Long.MAX, and its state is forgotten. Two keyed inputs are merged.
-Beside a broadcast input, records wait until all of that was read. All else sees its records as they come, and one watermark at
-the end.
+As in Flink, a keyed operator gets its records key by key, sorted by timestamp within a key, with the watermark at Long.MIN. After
+the last record of a key, its timers fire with the watermark at Long.MAX, and its state is cleared. Two keyed inputs are merged.
+If an operator without keys has a broadcast input, other records wait until all of that input was read. All other operators get
+records as they arrive, and one watermark at the end.
 
-Records wait in memory and on disk (runtime/held.py). Once they may go on they are released in parts, over several epochs: what
-they become must fit into memory, too. The watermark and the end of the input wait for the last of them.
+Records wait in memory and on disk (runtime/held.py). They are released in parts, over several epochs, because the output must fit
+into memory, too. The watermark and the end of the input are passed on after the last record.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ from flinkish.runtime.operators.broadcast import BROADCAST_INPUT
 from flinkish.runtime.operators.function import FunctionOperator
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
-#: Records that are released before it is looked how many bytes they have become.
+#: Number of records to release between two checks of the output size.
 _LOOK_RECORDS = 256
 _READ = "broadcast read"
 
 
 class HeadInput:
-    """What stands between the gate of a vertex and its first operator: here nothing."""
+    """The step between the gate of a vertex and its first operator; this base class passes everything on."""
 
     def __init__(self, head: Operator) -> None:
         self._head = head
 
     def process_records(self, input_index: int, records: Records) -> None:
-        """Take a run of records."""
+        """Process a run of records."""
         self._head.process_records(input_index, records)
 
     def watermark(self, timestamp: int) -> None:
-        """Take a watermark."""
+        """Process a watermark."""
         self._head.watermark(timestamp)
 
     def end_of_input(self, input_index: int) -> None:
-        """Learn that one of the inputs has ended."""
+        """Handle the end of one of the inputs."""
 
     @property
     def holds(self) -> bool:
-        """Whether records wait for their turn."""
+        """Whether there are waiting records."""
         return False
 
     def release(self, most: int | None, *, ended: bool) -> int:
-        """Hand on about `most` records whose turn it is (None: all); returns how many. `ended`: all inputs have."""
+        """Pass on at most about `most` records that are ready (None = no limit); return how many. `ended` = all inputs have."""
         return 0
 
     def finish(self) -> None:
-        """All inputs have ended and nothing waits any more: hand on what waited for that."""
+        """Pass on the final watermark, because all inputs have ended and no records wait."""
 
 
 class _HoldingInput(HeadInput):
-    """Keeps the watermark of the end back until all records are handed on."""
+    """Holds back the final watermark until all records have been passed on."""
 
     def __init__(self, head: Operator) -> None:
         super().__init__(head)
         self._max_bytes = head.context.configuration.get(options.EPOCH_MAX_BYTES)
 
     def watermark(self, timestamp: int) -> None:
-        """A batch has no other watermark than that of the end, which `finish` hands on."""
+        """Ignore the watermark: a batch has only the final one, which `finish` passes on."""
 
     def finish(self) -> None:
         self._head.watermark(MAX_WATERMARK)
@@ -84,7 +84,7 @@ def _settings(head: Operator) -> SpillSettings:
 
 
 class BroadcastFirstInput(_HoldingInput):
-    """Holds back the records of an operator without keys until its broadcast input was read."""
+    """Holds back the records of an operator without keys until its broadcast input has been read."""
 
     def __init__(self, head: Operator) -> None:
         super().__init__(head)
@@ -115,7 +115,7 @@ class BroadcastFirstInput(_HoldingInput):
 
 
 class SortedInput(_HoldingInput):
-    """Gives a keyed operator its records key by key when the input has ended; broadcast elements at once."""
+    """Passes records to a keyed operator key by key when the input has ended; broadcast elements at once."""
 
     def __init__(self, head: FunctionOperator[Any]) -> None:
         assert head.backend is not None
@@ -144,7 +144,7 @@ class SortedInput(_HoldingInput):
         released = looked = 0
         logged = False
         for pieces, piece in enumerate(self._pieces, 1):
-            # A key that goes on from the epoch before has state in the log: its end is noted there, and kept when others end.
+            # A key that continues from the epoch before has state in the log, so its end must be logged.
             logged = logged or (pieces == 1 and not piece.first)
             self._process(piece, logged=logged)
             released += len(piece.waiting)
@@ -174,7 +174,7 @@ def _runs(piece: Piece) -> Iterator[tuple[int, Records]]:
 
 
 def input_of(head: Operator) -> HeadInput:
-    """Return what stands before the first operator of a vertex."""
+    """Return the step before the first operator of a vertex."""
     if head.context.batch:
         if isinstance(head, FunctionOperator) and head.backend is not None:
             return SortedInput(head)

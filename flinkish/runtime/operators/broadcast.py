@@ -1,4 +1,4 @@
-"""process of a stream beside a broadcast one, with keys and without."""
+"""Operators that process a stream together with a broadcast stream, with keys and without."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from flinkish.runtime.state.broadcast import ReadOnlyBroadcastStateView, TableBr
 from flinkish.runtime.state.keyed import KeyedStateBackend, NoKey
 from flinkish.runtime.state.timers import InternalTimerService
 
-#: The input of an operator that is broadcast.
+#: Index of the broadcast input of an operator.
 BROADCAST_INPUT = 1
 
 _NO_KEY = NoKey("a broadcast element has no key, so there is no state or timer of one", "use ctx.apply_to_keyed_state().")
 
 
 class _States:
-    """The broadcast states of an operator, by name, in the two forms."""
+    """The broadcast states of an operator by name, in writable and read-only form."""
 
     def __init__(self, operator: Operator, descriptors: Sequence[MapStateDescriptor]) -> None:
         self._operator = operator
@@ -36,7 +36,7 @@ class _States:
         for descriptor in descriptors:
             state = self._writable[descriptor.get_name()] = self._store.broadcast_state(descriptor)
             self._read_only[descriptor.get_name()] = ReadOnlyBroadcastStateView(state)
-        #: The descriptors that were checked, so that it costs one look-up for each record.
+        #: The checked descriptors, so that a check costs only one look-up per record.
         self._known: dict[int, MapStateDescriptor] = {id(descriptor): descriptor for descriptor in descriptors}
 
     def writable(self, descriptor: MapStateDescriptor) -> TableBroadcastState:
@@ -87,15 +87,15 @@ class _Reading(_BroadcastContext):
 
 
 class BroadcastContext(_Writing, BroadcastProcessFunction.Context):
-    """Of process_broadcast_element of BroadcastProcessFunction."""
+    """The context of BroadcastProcessFunction.process_broadcast_element."""
 
 
 class BroadcastReadOnlyContext(_Reading, BroadcastProcessFunction.ReadOnlyContext):
-    """Of process_element of BroadcastProcessFunction."""
+    """The context of BroadcastProcessFunction.process_element."""
 
 
 class KeyedBroadcastContext(_Writing, KeyedBroadcastProcessFunction.Context):
-    """Of process_broadcast_element of KeyedBroadcastProcessFunction."""
+    """The context of KeyedBroadcastProcessFunction.process_broadcast_element."""
 
     def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend) -> None:
         super().__init__(operator, states)
@@ -111,7 +111,7 @@ class KeyedBroadcastContext(_Writing, KeyedBroadcastProcessFunction.Context):
 
 
 class KeyedBroadcastReadOnlyContext(_Reading, KeyedContext, KeyedBroadcastProcessFunction.OnTimerContext):
-    """Of process_element and on_timer of KeyedBroadcastProcessFunction."""
+    """The context of process_element and on_timer of KeyedBroadcastProcessFunction."""
 
     def __init__(self, operator: Operator, states: _States, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         KeyedContext.__init__(self, operator, backend, timers)
@@ -146,7 +146,7 @@ class BroadcastProcessOperator(FunctionOperator[BroadcastProcessConfig]):
 
 
 class KeyedBroadcastProcessOperator(UserTimerOperator[KeyedBroadcastProcessConfig]):
-    """With keys; a broadcast element has none, so keyed state and timers are out of reach for it."""
+    """Processes a keyed stream with a broadcast one; broadcast elements have no key, so no keyed state or timers."""
 
     def open(self) -> None:
         states = _States(self, self.config.state_descriptors)

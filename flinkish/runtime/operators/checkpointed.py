@@ -1,4 +1,4 @@
-"""CheckpointedFunction and CheckpointListener: what such functions are called with, and when."""
+"""Calls user functions that are a CheckpointedFunction or CheckpointListener, and has the contexts for these calls."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class _Snapshot(FunctionSnapshotContext):
 def initialize_state(function: Any, context: OperatorContext, keyed: KeyedStateStore) -> None:
     """Call `initialize_state` of a function that has it, before `open`.
 
-    Raises EngineError where the operator is built anew in the middle of an attempt: what the function held in attributes since
-    the last checkpoint is lost with its process, so the job has to go back to that checkpoint.
+    Raises EngineError if the operator is built again in the middle of an attempt: the attributes that the function has changed
+    since the last checkpoint are lost with its process, so the job has to go back to that checkpoint.
     """
     if not isinstance(function, CheckpointedFunction):
         return
@@ -100,12 +100,12 @@ def snapshot_state(function: Any, barrier: Barrier) -> None:
 
 
 def notify_complete(function: Any, checkpoint_id: int) -> None:
-    """Tell a function that listens of a checkpoint that is complete."""
+    """Notify a function that is a CheckpointListener of a completed checkpoint."""
     if isinstance(function, CheckpointListener):
         function.notify_checkpoint_complete(checkpoint_id)
 
 
 def notify_aborted(function: Any, checkpoint_id: int) -> None:
-    """Tell a function that listens of a checkpoint that was aborted."""
+    """Notify a function that is a CheckpointListener of an aborted checkpoint."""
     if isinstance(function, CheckpointListener):
         function.notify_checkpoint_aborted(checkpoint_id)

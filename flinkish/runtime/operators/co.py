@@ -23,7 +23,7 @@ ProcessInput = Callable[[Any, int | None], None]
 
 
 def process_run(operator: FunctionOperator[Any], process: ProcessInput, records: Records) -> None:
-    """Give a run of records to one input, setting the key of each where the operator is keyed."""
+    """Pass a run of records to one input; if the operator is keyed, set the key of each record."""
     backend = operator.backend
     if backend is not None:
         for value, timestamp, key in keyed(records):
@@ -43,7 +43,7 @@ class _TwoInputOperator(FunctionOperator[ConfigT]):
 
 
 class CoMapOperator(_TwoInputOperator[CoMapConfig]):
-    """None means no output."""
+    """Calls map1 and map2; a result of None is not emitted."""
 
     def open(self) -> None:
         super().open()

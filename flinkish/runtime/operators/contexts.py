@@ -1,4 +1,4 @@
-"""The contexts that process functions are called with; one object for an operator, filled anew for each record."""
+"""The contexts of process functions; an operator has one object, which is updated for each record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flinkish.runtime.state.timers import InternalTimerService
 
 
 class _TimesOnly(TimerService):
-    """The timer service of operators without keys: tells the time, sets no timers."""
+    """The timer service of operators without keys, which returns times but refuses timers."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -54,7 +54,7 @@ class _TimesOnly(TimerService):
 
 
 class _KeyedTimers(_TimesOnly):
-    """Timers of the key that is being processed."""
+    """Timers of the current key."""
 
     def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         super().__init__(operator)
@@ -83,7 +83,7 @@ class _KeyedTimers(_TimesOnly):
 
 
 class ElementContext:
-    """Holds the timestamp of the record at hand; None shows as Long.MIN, as in PyFlink."""
+    """Has the timestamp of the current record; None is shown as Long.MIN, as in PyFlink."""
 
     def __init__(self, operator: Operator) -> None:
         self.element_timestamp: int | None = None
@@ -113,16 +113,16 @@ class KeyedContext(ElementContext):
 
 
 class ProcessContext(ElementContext, ProcessFunction.Context):
-    """Of ProcessFunction."""
+    """The context of ProcessFunction."""
 
 
 class CoProcessContext(ElementContext, CoProcessFunction.Context):
-    """Of CoProcessFunction."""
+    """The context of CoProcessFunction."""
 
 
 class KeyedProcessContext(KeyedContext, KeyedProcessFunction.OnTimerContext):
-    """Of KeyedProcessFunction; serves process_element and on_timer."""
+    """The context of process_element and on_timer of KeyedProcessFunction."""
 
 
 class KeyedCoProcessContext(KeyedContext, KeyedCoProcessFunction.OnTimerContext):
-    """Of KeyedCoProcessFunction; serves process_element1, process_element2 and on_timer."""
+    """The context of process_element1, process_element2 and on_timer of KeyedCoProcessFunction."""

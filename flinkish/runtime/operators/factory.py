@@ -1,4 +1,4 @@
-"""The one table from operator configurations to what runs."""
+"""The table that maps operator configurations to the operators that run them."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ _OPERATORS: dict[type[configs.OperatorConfig], Callable[[OperatorContext], Opera
 
 
 def make_operator(context: OperatorContext) -> Operator:
-    """Make the working part of an operator.
+    """Create the operator for a configuration.
 
-    Raises UnsupportedError for a configuration that has none.
+    Raises UnsupportedError if there is none for this kind of configuration.
     """
     operator = _OPERATORS.get(type(context.node.operator))
     if operator is None:

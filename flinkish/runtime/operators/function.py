@@ -1,4 +1,4 @@
-"""Operators that hold a user function."""
+"""The base class of operators that have a user function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ConfigT = TypeVar("ConfigT", bound=Any)
 
 
 class FunctionOperator(Operator, Generic[ConfigT]):
-    """Opens and closes a user function; gives it keyed state where the operator's input is keyed."""
+    """Opens and closes a user function; gives it keyed state if the operator's input is keyed."""
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)

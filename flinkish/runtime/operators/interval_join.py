@@ -25,7 +25,7 @@ _LEFT, _RIGHT = 0, 1
 
 
 class _JoinContext(ProcessJoinFunction.Context):
-    """One object for all pairs, filled anew for each."""
+    """The context of ProcessJoinFunction; one object is updated for each pair."""
 
     def __init__(self) -> None:
         self.left_timestamp = 0
@@ -44,8 +44,8 @@ class _JoinContext(ProcessJoinFunction.Context):
 class _Buffer:
     """The records of one side that may still find a partner: a list for each key and timestamp, which is the namespace.
 
-    `times` are the timestamps of each key, in order: a view of the state, so that only those within the interval are looked at.
-    The first of each key has a timer, which removes all that is over and goes on to the next: fewer timers than one for each.
+    `times` has the sorted timestamps of each key, so that only records within the interval are read. Only the first timestamp of
+    a key has a timer, which removes expired records and is set again for the next timestamp; this needs fewer timers.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class _Buffer:
         self._freeze = self.table.codec.freeze
         self._side = side
         self._timers = timers
-        #: How long after its timestamp a record may find partners.
+        #: Milliseconds after its timestamp in which a record may find partners.
         self._cleanup_delay = cleanup_delay
         self.times: dict[Any, list[int]] = {key: sorted(self.table.members(key)) for key in self.table.groups()}
 
     def add(self, key: Any, timestamp: int, value: Any) -> None:
-        """Keep a record of the current key, until no partner of it can come."""
+        """Keep a record of the current key until no partner for it can arrive."""
         times = self.times.get(key)
         if times is None:
             self.times[key] = [timestamp]
@@ -83,7 +83,7 @@ class _Buffer:
         self.table.append(key, timestamp, self._freeze(value if self._convert is None else self._convert(value)))
 
     def clean(self, key: Any, watermark: int) -> None:
-        """Remove what can find no partner any more."""
+        """Remove records that can no longer find a partner."""
         times = self.times.get(key, [])
         count = len(times) if watermark == MAX_WATERMARK else bisect_right(times, watermark - self._cleanup_delay)
         if count == len(times):
@@ -99,17 +99,17 @@ class _Buffer:
         self._timers.register_event_time_timer(key, self._side, self._over(timestamp))
 
     def _over(self, timestamp: int) -> int:
-        """Return the watermark at which a record can find no partner any more."""
+        """Return the watermark at which a record can no longer find a partner."""
         return min(timestamp + self._cleanup_delay, MAX_WATERMARK)
 
 
 class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
-    """Keeps the records of both sides for as long as a partner may come, and joins each new one with those of the other side.
+    """Keeps the records of both sides as long as a partner may arrive, and joins each new one with those of the other side.
 
-    Partners come in the order of their timestamps, then of arrival. A record before the watermark is late: it joins nothing, as
-    its partners may be gone.
+    Partners are ordered by timestamp, then by arrival. A record before the watermark is late and is not joined, because its
+    partners may have been removed.
 
-    Differs from Flink: that visits all records of the key for each new one; here only those within the interval.
+    Differs from Flink, which visits all records of the key for each new one: here only those within the interval are visited.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -154,7 +154,7 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
                         self._join(partners, [value], other, timestamp)
 
     def _join(self, lefts: list[Any], rights: list[Any], left_timestamp: int, right_timestamp: int) -> None:
-        """Give all pairs to the function."""
+        """Call the function with all pairs."""
         context, process_element, emit_results = self._context, self.function.process_element, self._emit_results
         context.left_timestamp, context.right_timestamp = left_timestamp, right_timestamp
         timestamp = max(left_timestamp, right_timestamp)

@@ -1,4 +1,4 @@
-"""process and reduce on keyed streams."""
+"""Operators for process and reduce on keyed streams."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
 
 
 class ReduceOperator(FunctionOperator[ReduceConfig]):
-    """Emits the new value for every record; in batch mode the last one of each key, without a timestamp."""
+    """Emits the new value for every record; in batch mode, only the last value of each key, without a timestamp."""
 
     def open(self) -> None:
         super().open()

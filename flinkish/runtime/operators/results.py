@@ -1,4 +1,4 @@
-"""What user functions may return, and where it goes."""
+"""Emits the results of user functions to the main output and side outputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ EmitResults = Callable[[Any, int | None], None]
 
 
 def results_emitter(output: Output, emit: Emit, tags: dict[str, TypeInformation | None], name: str) -> EmitResults:
-    """Return what emits all a function returned: an iterable of values and of (OutputTag, value) pairs.
+    """Return a function that emits all results of a user function: an iterable of values and of (OutputTag, value) pairs.
 
-    Differs from Flink: a pair whose tag nobody reads is dropped instead of becoming a record of the main output.
+    Differs from Flink: a pair whose tag has no reader is dropped instead of becoming a record of the main output.
     """
     side = {tag: converting(target, type_info) if (type_info := tags.get(tag)) else target for tag, target in output.side.items()}
 

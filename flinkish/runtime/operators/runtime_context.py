@@ -24,7 +24,7 @@ from flinkish.runtime.state.keyed import KeyedStateBackend
 
 
 class TaskRuntimeContext(RuntimeContext):
-    """Of one operator in one subtask."""
+    """The RuntimeContext of one operator in one subtask."""
 
     def __init__(self, context: OperatorContext, backend: KeyedStateBackend | None) -> None:
         self._context = context

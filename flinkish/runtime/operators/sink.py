@@ -32,7 +32,7 @@ class _WriterContext(SinkWriterContext):
         self.attempt_id = context.attempt_id
         self.metric_group: MetricGroup = context.metrics
         self.input_type: TypeInformation = context.node.input_types[0]
-        #: What the writer calls, if it said so.
+        #: The user function that the writer calls, if it has declared one.
         self.function: Function | None = None
         self._context = context
 
@@ -55,7 +55,7 @@ def _not_open(value: Any, context: WriteContext) -> None:
 
 
 class SinkOperator(Operator):
-    """Gives records to a writer, cut loose from the objects that user code may still change."""
+    """Passes records to a writer; copies them first if user code may still change them."""
 
     def __init__(self, context: OperatorContext) -> None:
         super().__init__(context)
@@ -64,7 +64,7 @@ class SinkOperator(Operator):
         self._sink = config.sink
         self._writer: SinkWriter[Any, Any] | None = None
         self._owns = False
-        #: Returns how many records came since the last call.
+        #: Returns the number of records since the last call.
         self.take_written: Callable[[], int] = lambda: 0
         self._bind: Callable[[Callable[[Any, WriteContext], None]], None] = lambda write: None
 
@@ -73,7 +73,7 @@ class SinkOperator(Operator):
 
     def connect(self, output: Output) -> None:
         super().connect(output)
-        # What each record needs is kept in variables of closures: counting costs no more than that saves.
+        # Closures with local variables are faster than attributes; that makes up for the cost of counting.
         written, owns = 0, False
         context = WriteContext(timestamp=None, watermark=self.current_watermark)
         write: Callable[[Any, WriteContext], None] = _not_open
@@ -138,7 +138,7 @@ class SinkOperator(Operator):
         return tuple(msgspec.msgpack.encode(committable) for committable in self._writer.prepare_commit())
 
     def buffered_bytes(self) -> int:
-        """Return about how many bytes the writer holds until the end of the epoch."""
+        """Return the approximate number of bytes that the writer buffers until the end of the epoch."""
         return 0 if self._writer is None else self._writer.buffered_bytes()
 
     def end_epoch(self) -> None:
@@ -155,7 +155,7 @@ class SinkOperator(Operator):
 
 
 class SinkWriterOperator(SinkOperator):
-    """Passes on as records, ahead of the barrier, what its writer prepared to be committed."""
+    """Emits its writer's committables as records, ahead of the barrier."""
 
     def prepare_snapshot(self) -> None:
         super().prepare_snapshot()

@@ -1,4 +1,4 @@
-"""Sources at level 0: drive a reader for one epoch."""
+"""The operator of sources, at level 0: runs a reader for one epoch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _ReaderContext(SourceReaderContext):
 
 
 class _ReaderOutput:
-    """Takes records from a reader, gives them timestamps and shows them to the split's generator."""
+    """Takes records from a reader, assigns timestamps and passes them to the split's watermark generator."""
 
     def __init__(self, operator: SourceOperator) -> None:
         self.credit = 0
@@ -136,7 +136,7 @@ class _ReaderOutput:
             self._operator.send_watermark()
 
     def _own_split(self, method: str) -> SplitWatermarks | None:
-        """Return the selected split of a source that emits its watermarks itself; None in batch mode, which has none."""
+        """Return the selected split of a source that emits watermarks itself; None in batch mode, which has no watermarks."""
         operator = self._operator
         if not operator.emits_watermarks:
             raise SourceError(
@@ -158,7 +158,7 @@ class _ReaderOutput:
 
 
 def _counted(output: _ReaderOutput, self: SourceOperator, values: Iterable[Any]) -> Iterator[Any]:
-    # An error of the reader's own iterator is raised where an operator behind the source asks for the next value. The `self` of
+    # An error of the reader's own iterator is raised when an operator after the source requests the next value. The `self` of
     # this frame lets failing.py trace it to the source.
     count = 0
     for count, value in enumerate(values, 1):  # noqa: B007 - the last count is what is wanted
@@ -172,8 +172,8 @@ def _counted(output: _ReaderOutput, self: SourceOperator, values: Iterable[Any])
 class SourceOperator(Operator):
     """Reads the splits named by the command, from the positions it names.
 
-    The reader is kept from epoch to epoch as long as its position is what the next command says; else (the epoch is run again, or
-    in another process) a new one starts from the command.
+    The reader is kept from epoch to epoch as long as the next command names its position. Otherwise (the epoch is run again, or
+    in another process) a new reader starts from the position in the command.
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -197,7 +197,7 @@ class SourceOperator(Operator):
             self._strategy = strategy
             self._periodic = context.configuration.get(options.AUTO_WATERMARK_INTERVAL) > 0
             self.combined = CombinedWatermarks(strategy, self._periodic, context.attempt_id)
-        #: Event time has to move by the splits that end, as the input does not.
+        #: Whether the input is unbounded, so that event time must advance when single splits end.
         self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.passes_through = self._source.produced_type() == self.node.output_type
@@ -207,9 +207,9 @@ class SourceOperator(Operator):
         self._output = _ReaderOutput(self)
 
     def read(self, command: ReaderCommand) -> ReaderReport:
-        """Read for one epoch; emits records, watermarks, and at the end of all input what ends it."""
+        """Read for one epoch; emits records and watermarks, and at the end of all input the final watermark and the end."""
         if command.finished:
-            # Watermark and end went out in an earlier epoch of this attempt; the gates remember them.
+            # The final watermark and the end were sent in an earlier epoch of this attempt; the gates have stored them.
             return ReaderReport(splits=(), records=0, more_available=False, finished=True, wants_split=False)
         output = self._output
         output.credit = command.credit
@@ -245,7 +245,7 @@ class SourceOperator(Operator):
         return combined is not None and self._strategy.idleness_ms is not None and not combined.idle
 
     def drain(self) -> None:
-        """End here, as if the input had."""
+        """End now, as if the input had ended."""
         self._end()
 
     def _end(self) -> None:
@@ -255,7 +255,7 @@ class SourceOperator(Operator):
         self.close()
 
     def _read_from_driver(self, command: ReaderCommand) -> tuple[InputStatus, tuple[SplitState, ...]]:
-        # The generator of a driver-side source has no split; it travels in a split state of its own.
+        # The generator of a driver-side source belongs to no split, so it is sent in a separate split state.
         if self.combined is not None and command.splits and "" not in self._known:
             self.combined.split("", self.context.time.steady, command.splits[0].generator)
             self._known = {"": b""}
@@ -278,9 +278,9 @@ class SourceOperator(Operator):
         return status, tuple(SplitState(split_id=name, split=encoded) for name, encoded in self._known.items())
 
     def _poll(self, reader: SourceReader[Any, Any], command: ReaderCommand) -> InputStatus:
-        """Have the reader emit up to its credit, in parts: up to the bytes of an epoch, and not too far ahead of its group.
+        """Have the reader emit up to its credit, in parts; stop at the byte limit, or when it is too far ahead of its group.
 
-        How large the parts are depends on this epoch only, so that a second try reads the same.
+        The sizes of the parts depend on this epoch only, so that a second try reads the same records.
         """
         output, aligned = self._output, command.max_watermark is not None
         left, size, before = command.credit, _FIRST_PART, 0
@@ -308,7 +308,7 @@ class SourceOperator(Operator):
         return self.current_watermark > command.max_watermark
 
     def _reader_at(self, source: Source[Any, Any, Any], command: ReaderCommand) -> SourceReader[Any, Any]:
-        """Return a reader that stands where the command says."""
+        """Return a reader at the position that the command names."""
         wanted = {state.split_id: state.split for state in command.splits}
         current = all(wanted.get(name) == encoded for name, encoded in self._known.items())
         if self._reader is None or not current:
@@ -324,7 +324,7 @@ class SourceOperator(Operator):
             self._reader.start()
         new = [state for state in command.splits if state.split_id not in self._known]
         if self.combined is not None:
-            # A split that was not begun has no say yet, as in Flink: its generator comes with its first record.
+            # A split without records so far does not affect the watermark, as in Flink: its first record creates its generator.
             for state in new:
                 if state.generator is not None:
                     self.combined.split(state.split_id, self.context.time.steady, state.generator)
@@ -340,7 +340,7 @@ class SourceOperator(Operator):
         )
 
     def send_watermark(self) -> None:
-        """Emit what the generators have come to."""
+        """Emit the combined watermark of the generators."""
         assert self.combined is not None
         watermark, idle = self.combined.take()
         if idle is False:

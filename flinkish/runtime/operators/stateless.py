@@ -1,4 +1,4 @@
-"""map, flat_map, filter and process without keys."""
+"""Operators for map, flat_map, filter and process without keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MapOperator(FunctionOperator[MapConfig]):
         convert = converter(self.node.output_type)
         what = f"map of {self.node.name!r} must return a record"
 
-        # `function.map` is looked up for each record: open() may set it.
+        # `function.map` is looked up for each record, because open() may set it.
         def process(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
             result = function.map(value)
             if result.__class__ is GeneratorType:

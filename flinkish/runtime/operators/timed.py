@@ -17,17 +17,17 @@ from flinkish.runtime.state.timers import InternalTimerService
 
 
 class TimerContext(Protocol):
-    """The part of an OnTimerContext that is filled anew for each timer."""
+    """The attributes of an OnTimerContext that are updated for each timer."""
 
     element_timestamp: int | None
     domain: TimeDomain
 
 
 class TimedOperator(FunctionOperator[ConfigT]):
-    """Fires its timers: event time when the watermark passes, processing time at the start and the end of each epoch.
+    """Fires timers: event-time timers when the watermark passes them, processing-time timers at start and end of each epoch.
 
-    At the end of the input, event-time timers fire by the MAX watermark; processing-time timers still pending are dropped, as
-    Flink does.
+    At the end of the input, event-time timers fire with the MAX watermark, and pending processing-time timers are dropped, as in
+    Flink.
     """
 
     backend: KeyedStateBackend
@@ -60,7 +60,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
         self.context.time.check_interrupted()
 
     def _bounded_by(self, most: int) -> Look:
-        """Return what stops timers that would fire for ever: event time has come to its end, so all that are ever set are due."""
+        """Return a check that stops timers from firing for ever, because at the end of event time every new timer is due."""
 
         def look(fired: int) -> None:
             self.context.time.check_interrupted()
@@ -76,7 +76,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
         return look
 
     def end_key(self) -> None:
-        """Fire all timers, as Flink does in batch mode: also those in processing time; what they register is ignored."""
+        """Fire all timers, also processing-time timers; timers that they register are ignored (as Flink does in batch mode)."""
         self.current_watermark = MAX_WATERMARK
         self.quiesced = True
         self.timers.advance_watermark(MAX_WATERMARK, self._fire_event_time, self._check_interrupted)
@@ -85,7 +85,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
         self.current_watermark = MIN_WATERMARK
 
     def begin_epoch(self) -> None:
-        # In batch mode they fire when their key has ended.
+        # In batch mode, timers fire when their key has ended.
         if self.current_watermark < MAX_WATERMARK and not self.context.batch:
             now = self.context.time.processing_time
             self.timers.advance_processing_time(now, self._fire_processing_time, self._check_interrupted)
@@ -99,7 +99,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
 
 
 class UserTimerOperator(TimedOperator[ConfigT]):
-    """Fires timers by the user function's on_timer; results carry the timer's time.
+    """Fires timers by calling the user function's on_timer; the results have the timer's time as timestamp.
 
     Differs from Flink: an on_timer that returns None has no output (PyFlink 2.3 raises a TypeError).
     """

@@ -1,4 +1,4 @@
-"""assign_timestamps_and_watermarks in the middle of a program."""
+"""The operator of assign_timestamps_and_watermarks in the middle of a program."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _NEEDED = "milliseconds as an int of 64 bits"
 
 
 def time_of(value: Any) -> int | None:
-    """Return a point in time as an int, cut towards zero as PyFlink does; None for what is none, or has more than 64 bits.
+    """Return a point in time as an int, truncated towards zero as in PyFlink; None for other values, or more than 64 bits.
 
-    A greater time would count as the end of the input, where windows and timers wait for ever.
+    A greater time would mean the end of the input, for which windows and timers would wait for ever.
     """
     if not isinstance(value, (str, bytes)):
         with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -31,7 +31,7 @@ def time_of(value: Any) -> int | None:
 
 
 def timer_time(value: Any, method: str) -> int:
-    """Return the time of a timer; raises TypeMismatchError for what is none."""
+    """Return the time of a timer; raises TypeMismatchError for a value that is not a point in time."""
     if value.__class__ is int and LONG_MIN <= value <= LONG_MAX:
         return value
     time = time_of(value)
@@ -44,7 +44,7 @@ def timer_time(value: Any, method: str) -> int:
 
 
 def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) -> int:
-    """Return what a timestamp assigner returned as an int; raises TypeMismatchError for what is no point in time."""
+    """Return the result of a timestamp assigner as an int; raises TypeMismatchError if it is not a point in time."""
     time = time_of(timestamp)
     if time is not None:
         return time
