@@ -1,4 +1,4 @@
-"""Sources and sinks, with PyFlink's names; not from PyFlink are DeltaSink, DataGeneratorSource and SocketSource."""
+"""Sources and sinks, with PyFlink's names; only DeltaSink, DataGeneratorSource and SocketSource are not in PyFlink."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
     "StreamingFileSink",
 ]
 
-#: Connectors and their modules, loaded on their first use, as some need large libraries.
+#: Connectors and their modules, which are loaded on first use, as some need large libraries.
 _CONNECTORS: Final = {
     "NumberSequenceSource": "number_seq",
     "DataGeneratorSource": "datagen",

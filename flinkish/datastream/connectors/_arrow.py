@@ -1,9 +1,9 @@
-"""Between our types and Arrow's: what Parquet files and Delta tables hold.
+"""Conversions between our types and Arrow's types, for Parquet files and Delta tables.
 
-Times: SQL_TIMESTAMP is a time without zone; Delta tables of protocol (1, 2) know only points in time, so there it is taken as
+Times: SQL_TIMESTAMP is a time without zone. Delta tables of protocol (1, 2) only store points in time, so there it is stored in
 UTC (`zoned`), as Spark reads it with spark.sql.session.timeZone=UTC. Numbers: BIG_INT is decimal(38, 0), BIG_DEC decimal(38, 18),
 as in Flink's Table API; a value that does not fit is an error. DECIMAL(p, s) is decimal(p, s).
-Files of Flink and Hive hold times without zone as points in time: read and written with `local`, those of the machine's zone.
+Files of Flink and Hive store times without zone as points in time. With `local` they are read and written in the machine's zone.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def is_bytes(type_info: TypeInformation) -> bool:
 
 
 def arrow_type(type_info: TypeInformation, what: str, *, zoned: bool, time_of_day: bool = True) -> pa.DataType:
-    """Return the Arrow type of a type; `what` names the column for the error.
+    """Return the Arrow type for a type; `what` names the column in the error.
 
     `zoned`: SQL_TIMESTAMP becomes a point in time (UTC). `time_of_day`: whether SQL_TIME may be stored.
-    Raises InvalidProgramError for types that tables cannot hold.
+    Raises InvalidProgramError for types that tables cannot store.
     """
     type_info = unwrap(type_info)
     timestamp = pa.timestamp("us", "UTC") if zoned else pa.timestamp("us")
@@ -141,21 +141,21 @@ def _is_timestamp(type_info: TypeInformation) -> bool:
 
 
 def bytes_of(value: Any) -> bytes:
-    """Return bytes of what holds some; raises TypeError or ValueError. Python would make 5 zeros of a 5."""
+    """Return the bytes of a bytes-like value; raise TypeError or ValueError for others. (Python's bytes(5) would be 5 zeros.)"""
     if isinstance(value, int):
         raise TypeError("an int is no bytes")
     return bytes(value)
 
 
 def utc_time(value: datetime.datetime) -> datetime.datetime:
-    """Return a time without zone: one with a zone becomes that in UTC."""
+    """Return a time without zone; a time with a zone is converted to UTC."""
     return value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
 def _taken(type_info: TypeInformation) -> Callable[[type], bool] | None:
-    """Return which classes of values are of a type where Arrow would change others without a word; None: Arrow refuses them.
+    """Return the valid classes of values for a type if Arrow would silently change other values; None if Arrow refuses them.
 
-    It cuts off what a float has behind the point, takes an int for days or microseconds, and a text for a list of its letters.
+    Arrow cuts off the decimals of floats, reads an int as days or microseconds, and a text as a list of its letters.
     """
     integers = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
     match unwrap(type_info):
@@ -172,7 +172,7 @@ def _taken(type_info: TypeInformation) -> Callable[[type], bool] | None:
 
 
 def _nested_converter(type_info: TypeInformation, local: bool) -> Convert | None:
-    """Return the function for values within others, which also refuses what is not of the type."""
+    """Return the function for nested values, which also refuses values of another type."""
     convert, taken = _write_converter(type_info, local), _taken(type_info)
     if is_bytes(unwrap(type_info)) or taken is None:
         return convert
@@ -186,7 +186,7 @@ def _nested_converter(type_info: TypeInformation, local: bool) -> Convert | None
 
 
 def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
-    """Return what makes of a value one that Arrow takes for the type; None if nothing is to be done."""
+    """Return the function that converts values of a type for Arrow; None if no conversion is needed."""
     type_info = unwrap(type_info)
     convert: Convert
     match type_info:
@@ -194,7 +194,7 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
             rounded = type_info.rounded
             convert = lambda value: rounded(decimal.Decimal(value))  # noqa: E731
         case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
-            # Without a zone it is taken for one of the machine's zone.
+            # A time without a zone is in the machine's zone.
             convert = lambda value: value.astimezone(datetime.UTC)  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = decimal.Decimal
@@ -240,7 +240,7 @@ def _instant_to_micros(value: Any) -> int:
 
 
 def values_of(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
-    """Return the values of a Row, dict, tuple or list in the order of the names; raises TypeError or ValueError if it is none."""
+    """Return the values of a Row, dict, tuple or list in the order of the names; raise TypeError or ValueError for others."""
     values: Sequence[Any]
     if isinstance(row, Row):
         values = row.get_fields_by_names(names)
@@ -259,9 +259,9 @@ def values_of(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
 
 
 def appended_values(row: Any, names: tuple[str, ...]) -> Sequence[Any]:
-    """Return the values of a record that is to be appended, in the order of the names.
+    """Return the values of a record to append, in the order of the names.
 
-    Raises SinkError for a row that takes back another, TypeMismatchError for what is no such row.
+    Raises SinkError for a row that is not of kind INSERT, and TypeMismatchError for a value that is no row with these names.
     """
     if isinstance(row, Row) and row.get_row_kind() is not RowKind.INSERT:
         raise SinkError(
@@ -288,13 +288,14 @@ class RowsToArrow:
         by_position: bool = False,
         local: bool = False,
     ) -> None:
-        """`positions`: where the columns stand in the rows that `batch` gets, if not in the order of the names.
+        """Make a converter for columns with these names and types.
 
-        `by_position`: names in the rows do not count. `local`, with `zoned`: SQL_TIMESTAMP is a time of the machine's zone.
+        `positions`: positions of the columns in the rows given to `batch`, if they are not in the order of the names.
+        `by_position`: names in the rows are ignored. `local`, with `zoned`: SQL_TIMESTAMP is a time in the machine's zone.
         """
         self._by_position = by_position
         self.names = tuple(names)
-        # Column by column: zip(*rows) makes an iterator for each row, and takes 10 times as long.
+        # Column by column, as zip(*rows) makes an iterator for each row and takes 10 times as long.
         self._getters = [operator.itemgetter(i) for i in (range(len(names)) if positions is None else positions)]
         self._types = tuple(types)
         self.schema = pa.schema(
@@ -307,13 +308,13 @@ class RowsToArrow:
         self._taken = [None if is_bytes(unwrap(part)) else _taken(part) for part in types]
 
     def values(self, row: Any) -> Sequence[Any]:
-        """Return the values of a record in column order; raises what `appended_values` does."""
+        """Return the values of a record in column order; raise the errors of `appended_values`."""
         if self._by_position and isinstance(row, Row) and row.get_row_kind() is RowKind.INSERT:
             row = tuple(row)
         return appended_values(row, self.names)
 
     def batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-        """Return a batch of rows as `values` gave them; raises TypeMismatchError naming column and value."""
+        """Return a batch of rows that `values` returned; raise TypeMismatchError, which names column and value."""
         arrays = [self._column(index, list(map(getter, rows))) for index, getter in enumerate(self._getters)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -349,7 +350,7 @@ class RowsToArrow:
 
 
 def type_of_arrow(arrow: pa.DataType, what: str) -> TypeInformation:
-    """Return our type for what a Parquet file holds; raises InvalidArgumentError if there is none."""
+    """Return our type for an Arrow type of a Parquet file; raise InvalidArgumentError if there is none."""
     types = pa.types
     simple: list[tuple[Callable[[pa.DataType], bool], Callable[[], TypeInformation]]] = [
         (types.is_boolean, Types.BOOLEAN),
@@ -396,9 +397,9 @@ def row_type_of_schema(schema: pa.Schema) -> RowTypeInfo:
 
 
 def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType | None:
-    """Return the Arrow type that a file's column is to be cast to, for `read_converter`; None if it cannot be read as the type.
+    """Return the Arrow type to which a file's column is cast for `read_converter`; None if it cannot be read as the type.
 
-    Fields of rows are found by their names, those of tuples go by position.
+    Fields of rows are found by name, fields of tuples by position.
     """
     type_info = unwrap(type_info)
     if pa.types.is_dictionary(have):
@@ -445,14 +446,14 @@ def _is_list(arrow: pa.DataType) -> bool:
 
 
 def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether a column of simple values can be read as another type: it keeps its meaning, and Arrow checks each value."""
+    """Return whether a column of simple values can be read as another type: values keep their meaning, and Arrow checks each."""
     types = pa.types
     if have == wanted:
         return True
     if types.is_integer(wanted):
         return bool(types.is_integer(have) or types.is_floating(have) or types.is_decimal(have))
     if types.is_floating(wanted):
-        # To narrow a DOUBLE Arrow rounds, and makes infinity of large numbers.
+        # Arrow would round a DOUBLE to narrow it, and turn large numbers into infinity.
         narrower = types.is_floating(have) and have.bit_width <= wanted.bit_width
         return bool(types.is_integer(have) or narrower or (types.is_decimal(have) and types.is_float64(wanted)))
     if types.is_decimal(wanted):
@@ -467,25 +468,25 @@ def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return a column as what `reading_type` said; raises ArrowInvalid, a ValueError, for a value that does not fit.
+    """Return a column cast to the result of `reading_type`; raise ArrowInvalid (a ValueError) for a value that does not fit.
 
-    Times are cut to microseconds, as Python has no more.
+    Times are cut to microseconds, which is Python's precision.
     """
     if column.type == wanted:
         return column
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        # Down, also before 1970; a cast would cut towards zero. Without its zone, which Arrow would have to know.
+        # Round down, even before 1970, where a cast would round towards zero. Drop the zone, which Arrow may not know.
         column = pc.floor_temporal(column.cast(pa.timestamp("ns")), unit="microsecond")
     return column.cast(wanted)
 
 
 def read_converter(type_info: TypeInformation, *, local: bool = False) -> Convert | None:
-    """Return what makes our value of one that Arrow's `to_pylist` gave for the type; None if nothing is to be done."""
+    """Return the function that converts values of Arrow's `to_pylist` to a type; None if no conversion is needed."""
     type_info = unwrap(type_info)
     convert: Convert
     match type_info:
         case TimestampTypeInfo() | LocalTimeTypeInfo() if local and _is_timestamp(type_info):
-            # Arrow gives the time in UTC.
+            # Arrow returns the time in UTC.
             convert = lambda value: value.replace(tzinfo=datetime.UTC).astimezone().replace(tzinfo=None)  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = int

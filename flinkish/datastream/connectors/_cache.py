@@ -1,7 +1,7 @@
 """The records of a cached stream in files: written by the job that computes them, read by later jobs of the program.
 
-Each subtask writes its records, with their times, into files of its own, one for each epoch that brings some; a list of those
-that count stands in operator state and is committed at the end of the job. A later job reads each subtask's files in order.
+Each subtask writes its records with their timestamps to files of its own, one for each epoch with records. The list of valid
+files is kept in operator state and committed at the end of the job. A later job reads each subtask's files in order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from flinkish.program.sources import (
 )
 
 _LIST: Final = "files.json"
-#: Records of a block, which is pickled at once.
+#: Number of records in a block, which is pickled as a whole.
 _BLOCK_RECORDS: Final = 1_000
 _FILES: Final = ListStateDescriptor("files", Types.TUPLE([Types.STRING(), Types.LONG()]))
 
@@ -50,7 +50,7 @@ class CacheFile:
 
 
 def committed_files(folder: Path) -> tuple[CacheFile, ...] | None:
-    """Return the files of a cache in the order in which they were written; None if one is not as it was, or more were to come."""
+    """Return the files of a cache in the order of writing; None if one was changed, or the list is not complete."""
     try:
         files = tuple(CacheFile(*fields) for fields in json.loads((folder / _LIST).read_text(encoding="utf-8")))
         intact = all((folder / file.name).stat().st_size == file.size for file in files)
@@ -61,7 +61,7 @@ def committed_files(folder: Path) -> tuple[CacheFile, ...] | None:
 
 @dataclass(frozen=True)
 class CacheSink(Sink[Any, CacheFile]):
-    """Fills a cache; it is complete when the job is."""
+    """Fills a cache, which is complete when the job has ended."""
 
     folder: str
 
@@ -94,10 +94,10 @@ class _CacheWriter(SinkWriter[Any, CacheFile]):
 
     def _write_block(self) -> None:
         if self._file is None:
-            # A name of its own for each try of an epoch: only what a try that counts has listed is ever read.
+            # Each attempt of an epoch uses a new name: only the files listed by a successful attempt are ever read.
             descriptor, self._name = tempfile.mkstemp(prefix=f"{self._subtask}-", dir=self._folder)
             self._file = os.fdopen(descriptor, "wb")
-        # The job that reads it need not know the classes of the job script.
+        # By value, as the job that reads the file may not know the classes of the job script.
         block = pickling.dumps_by_value((self._values, self._timestamps))
         self._file.write(len(block).to_bytes(8, "little") + block)
         self._values, self._timestamps = [], []
@@ -137,7 +137,7 @@ class _CacheCommitter(Committer[CacheFile]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSplit(SourceSplit):
-    """What one subtask wrote: its files, and how far they are read: file, where a block begins, record within that."""
+    """The files of one subtask, with the position up to which they were read: file, start of the block, record within it."""
 
     files: tuple[str, ...]
     file: int = 0
@@ -147,7 +147,7 @@ class CacheSplit(SourceSplit):
 
 @dataclass(frozen=True)
 class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
-    """Reads a cache: subtask i what subtask i wrote."""
+    """Reads a cache: subtask i reads the files that subtask i wrote."""
 
     folder: str
     files: tuple[CacheFile, ...]
@@ -181,7 +181,7 @@ class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
         return _CacheEnumerator(context, checkpoint)
 
     def check_restored(self, splits: Sequence[CacheSplit], checkpoint: tuple[CacheSplit, ...] | None, *, trusted: bool) -> None:
-        """Raise ForeignCheckpointError unless the splits are those of this cache: what is in its files is unpickled."""
+        """Raise ForeignCheckpointError unless the splits belong to this cache, because the content of files is unpickled."""
         own = {file.name for file in self.files}
         foreign = {name for split in (*splits, *(checkpoint or ())) for name in split.files} - own
         if foreign:
@@ -190,7 +190,7 @@ class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
                 hint="a cache ends with the process that made it; start without the checkpoint.",
             )
         if not trusted:
-            # also a position may be made up, in the middle of what would be a pickle then
+            # a position may be forged, too: data in the middle of a block would be unpickled
             raise ForeignCheckpointError(
                 "a position in a cached stream is not taken from a checkpoint that another key has signed",
                 hint="give the source another uid, so that it starts from the beginning, and set "
@@ -202,7 +202,7 @@ class CacheSource(Source[Any, CacheSplit, tuple[CacheSplit, ...]]):
 
 
 class _CacheEnumerator(SplitEnumerator[CacheSplit, tuple[CacheSplit, ...]]):
-    """Hands everything out at the start."""
+    """Assigns all splits at the start."""
 
     def __init__(self, context: SplitEnumeratorContext[CacheSplit], splits: Sequence[CacheSplit]) -> None:
         self._context = context
@@ -226,7 +226,7 @@ class _CacheReader(SourceReader[Any, CacheSplit]):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._splits: OwnedSplits[CacheSplit] = OwnedSplits()
-        #: The block at hand: values, times, and where the next one begins.
+        #: The current block: values, timestamps, and the start of the next block.
         self._block: tuple[list[Any], list[int | None], int] | None = None
 
     def add_splits(self, splits: Sequence[CacheSplit]) -> None:

@@ -1,4 +1,4 @@
-"""The driver side of DeltaSink: one Delta commit for each checkpoint, recognized when it comes again."""
+"""The driver side of DeltaSink: one Delta commit for each checkpoint, which is recognized if it is repeated."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from flinkish.common.safe_files import leads_outside
 from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
-#: Another writer may commit between our look at the table and our commit; each time only one of all can lose to us so often.
+#: How often to retry a commit after a conflict: another writer may commit between our read of the table and our commit.
 _COMMIT_TRIES: Final = 20
-#: Expired entries of the log are removed by us, once the summary that makes up for them is on the disk.
+#: Delta's own cleanup is off: we remove expired log entries only after the checkpoint that replaces them is synced to disk.
 _HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
@@ -30,12 +30,12 @@ _HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired
 class DeltaFile:
     """A Parquet file in the table's folder."""
 
-    #: Relative to the table.
+    #: Path relative to the table.
     path: str
     size: int
     rows: int
     partition: Partition
-    #: Milliseconds since the epoch.
+    #: Milliseconds since 1970-01-01 UTC.
     modification_time: int
     #: Delta's statistics, as JSON.
     stats: str
@@ -43,9 +43,9 @@ class DeltaFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaCommittable:
-    """Files of one writer for one checkpoint, and the schema they were written with (Delta's JSON)."""
+    """The files of one writer for one checkpoint, and their schema (Delta's JSON)."""
 
-    #: Folder of the table they are in.
+    #: Folder of the table that contains the files.
     table: str
     schema: str
     files: tuple[DeltaFile, ...]
@@ -53,19 +53,19 @@ class DeltaCommittable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommitterState:
-    """What a committer remembers from one attempt to the next."""
+    """The state of a committer that the next attempt needs."""
 
     table: str
-    #: The last transaction made, and the application it was made for; None before the first one.
+    #: The last transaction committed, and its application; None before the first one.
     last: tuple[str, int] | None
-    #: Applications of the lineages that the job came from, which do not know yet that it went on; see `commit`.
+    #: Applications of earlier lineages of the job, whose transactions the next commit must advance; see `commit`.
     origins: tuple[str, ...]
-    #: Whether the first commit, which replaces what the table held, is still to come.
+    #: Whether the first commit, which replaces all rows of the table, is still pending.
     overwrite: bool
 
 
 class DeltaCommitter(Committer[DeltaCommittable]):
-    """Makes one Delta commit of each checkpoint's files; with `overwrite` the first one of a job replaces what the table held."""
+    """Makes one Delta commit of each checkpoint's files; with `overwrite` a job's first commit replaces all rows of the table."""
 
     def __init__(
         self, path: str, partition_by: tuple[str, ...], table_properties: dict[str, str], *, overwrite: bool = False
@@ -76,7 +76,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._overwrite = overwrite
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
-        #: Version up to which the log is on the disk.
+        #: Version up to which the log is synced to disk.
         self._synced = -1
 
     def snapshot_state(self) -> bytes:
@@ -92,7 +92,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             self._last, self._origins = state.last, state.origins
         if not checkpoint.own:
             self._origins = (*self._origins, application)
-        # What was written before the checkpoint is to stay.
+        # Rows committed before the checkpoint must remain.
         self._overwrite = self._overwrite and checkpoint.own and state is not None and state.overwrite
         table = open_table(self._path)
         committed = None if table is None else table.transaction_version(application)
@@ -109,7 +109,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             self._check_kept(table, *state.last)
 
     def _check_kept(self, table: DeltaTable | None, application: str, transaction: int) -> None:
-        """Raise ForeignCheckpointError unless the table holds what was committed before the checkpoint."""
+        """Raise ForeignCheckpointError unless the table contains all commits before the checkpoint."""
         found = None if table is None else table.transaction_version(application)
         if found is None or found < transaction:
             got = "is gone" if table is None else f"knows of {'none' if found is None else _name(found)}"
@@ -127,24 +127,24 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         schema = requests[0].committable.schema
         files = [file for request in requests for file in request.committable.files]
         application = _application(requests[0].lineage, requests[0].sink_uid)
-        # A job that went on from another one's savepoint moves that one's transaction, too: a second start from the savepoint
-        # then meets a table that is ahead of it.
+        # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
+        # finds a table that is ahead of it, and is refused.
         origins = () if application in self._origins else self._origins
         for _ in range(_COMMIT_TRIES):
             table = self._open_or_create(schema)
-            # On the very handle that commits: a commit by another driver after this look is a conflict.
+            # Read by the handle that commits, so that a later commit by another driver is a conflict.
             committed = table.transaction_version(application)
             if committed == checkpoint_id:
                 self._check_same(table, application, checkpoint_id, files)
             if committed is not None and committed >= checkpoint_id:
-                if committed == checkpoint_id or application in self._origins:  # moved on by us, see above
+                if committed == checkpoint_id or application in self._origins:  # we advanced it ourselves, see above
                     break
                 raise SinkError(
                     f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: the table holds the rows of "
                     f"{_name(committed)} already",
                     hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
                 )
-            # The transaction goes with the commit, so a job replaces once, however often it is restarted.
+            # The transaction is part of the commit, so a job replaces the rows only once, however often it restarts.
             replace = self._overwrite and committed is None and bool(table.file_uris())
             if not files and not replace:
                 self._make_durable(table)
@@ -173,7 +173,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 )
                 break
             except CommitFailedError:
-                continue  # another commit came first: look again, it may have been this one
+                continue  # another commit came first: read again, as it may have been this commit
             except (DeltaError, OSError) as error:
                 raise SinkError(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {error}") from error
         else:
@@ -187,9 +187,10 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             self._origins = ()
 
     def _check_same(self, table: DeltaTable, application: str, checkpoint_id: int, files: Sequence[DeltaFile]) -> None:
-        """Raise SinkError if another job has committed a checkpoint of this lineage and id: ours must not pass for it.
+        """Raise SinkError if another job has committed other files under this lineage and checkpoint id.
 
-        At the end of the input of a job without checkpoints it may be our own, of an attempt that computed the same rows.
+        At the end of the input of a job without checkpoints, the earlier commit may be our own, by an attempt that computed the
+        same rows.
         """
         found = table.transaction_version(f"{application}/files")
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
@@ -205,7 +206,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             return table
         try:
             make_folders(self._path)
-            # 'ignore': another job may make it at the same moment.
+            # 'ignore', as another job may create it at the same time.
             DeltaTable.create(
                 self._path,
                 Schema.from_json(schema),
@@ -248,7 +249,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         return AddAction(file.path, file.size, values, file.modification_time, True, file.stats)
 
     def _make_durable(self, table: DeltaTable) -> None:
-        """Sync the log: the next checkpoint subsumes this one, and is synced. Also a commit found made: it may not have been."""
+        """Sync the log before the next checkpoint drops these requests; a commit made earlier, too, as it may not be synced."""
         try:
             newest, summarized = sync_log(self._path, self._synced)
             if self._synced < 0:
@@ -267,12 +268,12 @@ def _removes_old_entries(table: DeltaTable) -> bool:
 
 
 def _application(lineage: str, sink_uid: str) -> str:
-    """Return the name that Delta knows a sink by: checkpoint ids rise within a lineage, and never come again."""
+    """Return the sink's application id in Delta. It contains the lineage, within which checkpoint ids only increase."""
     return f"flinkish/{lineage}/{sink_uid}"
 
 
 def _digest(files: Sequence[DeltaFile]) -> int:
-    """Return a number that stands for files, whose names are random, as the version of a transaction."""
+    """Return a hash of files, whose names are random, for use as the version of a transaction."""
     return int.from_bytes(hashlib.sha256("\n".join(sorted(file.path for file in files)).encode()).digest()[:8]) >> 1
 
 

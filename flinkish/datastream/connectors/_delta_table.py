@@ -1,4 +1,4 @@
-"""What a Delta table is like: columns, partitions, statistics, and whether rows may be appended to it."""
+"""The structure of a Delta table: columns, partitions, statistics, and the check whether rows can be appended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import RowsToArrow
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-#: Features of newer protocols that appending plain files respects.
+#: Features of newer protocols that allow appending plain files.
 _HARMLESS_FEATURES: Final = frozenset({"appendOnly", "invariants"})
 _TRANSACTIONS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
 
@@ -30,7 +30,7 @@ Partition = tuple[str | None, ...]
 
 
 class TableLayout:
-    """Columns of a table: which are in the files, which in the paths."""
+    """The columns of a table: those in the files, and the partition columns in the paths."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class TableLayout:
         *,
         by_position: bool = False,
     ) -> None:
-        """Raise InvalidProgramError if the columns do not make a table."""
+        """Raise InvalidProgramError if a table cannot have these columns."""
         what = f"DeltaSink into {path}"
-        # Delta tells columns apart without regard to upper and lower case.
+        # Delta ignores case when it compares column names.
         repeated = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
         if repeated:
             raise InvalidProgramError(f"{what}: columns {repeated} differ in upper and lower case only, or not at all")
@@ -73,7 +73,7 @@ class TableLayout:
 
 
 def _partition_converter(field: pa.Field, what: str) -> Callable[[Any], str | None]:
-    """Return what writes a partition value as Delta does; raises InvalidProgramError for types that make no partitions."""
+    """Return the function that formats partition values as Delta does; raise InvalidProgramError for unsupported types."""
     types = pa.types
     convert: Callable[[Any], str]
     expected: type | tuple[type, ...]
@@ -107,7 +107,7 @@ def _partition_converter(field: pa.Field, what: str) -> Callable[[Any], str | No
                 f"{what}: partition column {field.name!r} is {field.type}; got {value!r} of type {type(value).__name__}"
             )
         text = convert(value)
-        # Delta knows no empty text as a partition value: it is read as null.
+        # Delta reads an empty text as a partition value of null.
         return text or None
 
     return checked
@@ -143,14 +143,14 @@ def _escape(text: str) -> str:
         else "".join(f"%{b:02X}" for b in character.encode())
         for character in text
     )
-    # Names of files are limited to 255 bytes; the path has no meaning, the log holds the value.
+    # File names are limited to 255 bytes; the value is read from the log, not from the path.
     return escaped if len(escaped) <= 100 else escaped[:100].rstrip("%")
 
 
 def statistics(table: pa.Table) -> str:
-    """Return Delta's statistics of a file: numbers of rows and of nulls, and the range of whole numbers and dates.
+    """Return Delta's statistics of a file: the numbers of rows and of nulls, and the ranges of integers and dates.
 
-    Ranges of other types have rules of their own (NaN, truncation), and are left out: readers then look into the file.
+    Ranges of other types, which have special rules (NaN, truncation), are left out: readers then read the file itself.
     """
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def _plain(value: Any) -> Any:
 
 
 def open_table(path: str) -> DeltaTable | None:
-    """Open a table; None if there is none at the path. Raises SinkError, also for a log that is not in the table's folder."""
+    """Open a table, None if there is none at the path. Raises SinkError, including if its log is outside of its folder."""
     log = os.path.join(path, "_delta_log")
     if os.path.islink(log):
         raise SinkError(
@@ -185,7 +185,7 @@ def open_table(path: str) -> DeltaTable | None:
 
 
 def check_table(table: DeltaTable, schema_json: str, partition_by: Sequence[str], path: str) -> None:
-    """Raise SinkError unless rows of a schema may be appended to a table as it is."""
+    """Raise SinkError unless rows with this schema can be appended to the table."""
     protocol = table.protocol()
     features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     if (2 < protocol.min_writer_version < 7) or not features <= _HARMLESS_FEATURES:
@@ -228,7 +228,7 @@ def _columns(schema: dict[str, Any]) -> dict[str, str]:
 
 
 def _type_text(part: Any) -> str:
-    """Return a Delta type as Spark shows it; whether parts may be null does not count."""
+    """Return a Delta type as Spark shows it, without nullability."""
     if isinstance(part, str):
         return part
     match part["type"]:

@@ -12,11 +12,11 @@ from flinkish.datastream.connectors._arrow import unwrap
 
 
 def rows_of_frame(frame: Any, type_info: TypeInformation | None) -> list[Any]:
-    """Return the rows of a pandas DataFrame in their order, without its index, as Rows or as tuples if the type is a TUPLE.
+    """Return the rows of a pandas DataFrame in their order, without its index: as tuples if the type is a TUPLE, else as Rows.
 
-    A ROW takes its fields from the columns of those names, or by position if it has no names of its own (f0, f1, ...) and the
-    columns are others; without a type the rows have the names of the columns. Values are Python's, missing ones are None, but for
-    NaN in columns of floats. Raises InvalidArgumentError if the columns do not fit the type.
+    The fields of a ROW are found in the columns by name. They are found by position if the ROW has the default names (f0, f1,
+    ...) and the columns have other names. Without a type the rows have the names of the columns. Values are Python objects;
+    missing values are None, except for NaN in columns of floats. Raises InvalidArgumentError if the columns do not fit the type.
     """
     labels = list(frame.columns)
     whole = None if type_info is None else unwrap(type_info)
@@ -43,7 +43,7 @@ def rows_of_frame(frame: Any, type_info: TypeInformation | None) -> list[Any]:
 
 
 def _positions(labels: list[Any], names: tuple[str, ...]) -> Sequence[int]:
-    """Return which column each field of a row is."""
+    """Return the position of the column for each field of a row."""
     missing = [name for name in names if name not in labels]
     if not missing:
         twice = [name for name in names if labels.count(name) > 1]
@@ -68,7 +68,7 @@ def _by_position(labels: list[Any], count: int, what: object) -> Sequence[int]:
 
 
 def _values(column: Any) -> list[Any]:
-    """Return the values of a column as Python's, missing ones as None; NaN in a column of floats is a value."""
+    """Return the values of a column as Python objects, missing values as None; NaN in a column of floats is a value."""
     values: list[Any] = column.tolist()
     if column.dtype.kind != "f":
         values = [None if missing else _python_value(value) for value, missing in zip(values, column.isna(), strict=True)]
@@ -76,7 +76,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _python_value(value: Any) -> Any:
-    """Return what pandas made of a datetime or timedelta as one of these; nanoseconds are cut off."""
+    """Return the datetime or timedelta for its pandas class; nanoseconds are cut off."""
     if type(value).__module__.startswith("pandas."):
         if hasattr(value, "to_pydatetime"):
             return value.to_pydatetime(warn=False)

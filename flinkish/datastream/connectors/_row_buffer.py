@@ -1,7 +1,7 @@
-"""Rows that wait for their file: of this epoch on the heap, of the ones before encoded in a writer's list state.
+"""Rows that are not in a file yet: those of the current epoch on the heap, earlier ones encoded in a writer's list state.
 
-A file in a columnar format cannot be appended to, and an epoch is much shorter than a checkpoint interval. So rows stay in state
-until a checkpoint, or until there are enough of them for a file; what an epoch cost is what it added.
+A file in a columnar format cannot be appended to, and an epoch is much shorter than a checkpoint interval. So rows are kept in
+state until a checkpoint, or until there are enough for a file. An epoch costs only as much as the rows that it adds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.program.sinks import SinkWriterContext
 
-#: From so many rows or bytes on a buffer is written to a file before its checkpoint: it is kept in memory and in the state's log.
+#: A buffer of this many rows or bytes is written to a file before the checkpoint, as it is in memory and in the state's log.
 BUFFER_ROWS: Final = 100_000
 BUFFER_BYTES: Final = 64 * 1024 * 1024
 
@@ -23,12 +23,12 @@ GroupT = TypeVar("GroupT")
 
 
 def bytes_state(name: str) -> ListStateDescriptor:
-    """Describe list state of byte strings."""
+    """Return the descriptor of a list state of byte strings."""
     return ListStateDescriptor(name, Types.PRIMITIVE_ARRAY(Types.BYTE()))
 
 
 class RowBuffer(Generic[GroupT]):
-    """Buffers rows by group (such as a partition); groups are plain data that MessagePack holds."""
+    """Buffers rows by group, such as a partition; groups are plain data that MessagePack can encode."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class RowBuffer(Generic[GroupT]):
             self._bytes += len(chunk)
 
     def group(self, group: GroupT) -> list[Any]:
-        """Return the list to which rows of a group are to be appended in this epoch; valid until `seal`."""
+        """Return the list to which rows of a group are appended in this epoch; it is valid until `seal`."""
         rows = self._open.get(group)
         if rows is None:
             rows = self._open[group] = []
@@ -66,11 +66,11 @@ class RowBuffer(Generic[GroupT]):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is so much that it should go to files now."""
+        """Whether the buffer is full, so that it should be written to files now."""
         return self._rows >= BUFFER_ROWS or self._bytes >= BUFFER_BYTES
 
     def take(self) -> dict[GroupT, list[bytes]]:
-        """Return the encoded chunks of each group in their order, and forget them."""
+        """Return the encoded chunks of each group in their order, and clear the buffer."""
         self.seal()
         groups: dict[GroupT, list[bytes]] = {}
         for item in self._state.get():

@@ -1,4 +1,4 @@
-"""What sources over a range of numbers share: splits, their enumerator, the state of a reader's splits."""
+"""Common parts of sources with a fixed set of splits: cutting of ranges, the enumerator, the splits of a reader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from flinkish.program.sources import InputStatus, SplitEnumerator, SplitEnumerat
 
 
 def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Cut start..end (both inclusive) into at most `parts` non-empty ranges whose sizes differ by one at most.
+    """Cut start..end (both inclusive) into at most `parts` non-empty ranges whose sizes differ by at most one.
 
-    The first ones are the larger ones, as in Flink's NumberSequenceIterator.split.
+    The larger ranges come first, as in Flink's NumberSequenceIterator.split.
 
     >>> cut_range(1, 7, 3)
     [(1, 3), (4, 5), (6, 7)]
@@ -30,10 +30,10 @@ def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
 
 
 class FixedSplitsEnumerator(SplitEnumerator[SplitT, tuple[SplitT, ...]]):
-    """Hands out a fixed set of splits, one for each request, in their order; its state is what is left.
+    """Assigns a fixed set of splits, one for each request, in their order; its state is the splits not assigned yet.
 
-    With the last one all readers are told that there are no more, so that a short input ends in the epoch in which it is read:
-    its records see no watermark before that of the end.
+    With the last split it notifies all readers that there are no more. So a short input ends in the epoch in which it is read,
+    and no watermark but the last one follows its records.
     """
 
     def __init__(self, context: SplitEnumeratorContext[SplitT], splits: Iterable[SplitT]) -> None:
@@ -76,7 +76,7 @@ class OwnedSplits(Generic[SplitT]):
         self._splits[split.split_id] = split
 
     def put_last(self, split_id: str) -> None:
-        """Have all other splits read before this one is read again, if it has not ended."""
+        """Move a split, unless it has ended, behind all others, which are then read first."""
         split = self._splits.pop(split_id, None)
         if split is not None:
             self._splits[split_id] = split
@@ -91,7 +91,7 @@ class OwnedSplits(Generic[SplitT]):
         return tuple(self._splits.values())
 
     def status(self) -> InputStatus:
-        """Return what to answer once the first split's records were emitted."""
+        """Return the result for `poll_next` after records of the first split were emitted."""
         if self._splits:
             return InputStatus.MORE_AVAILABLE
         return InputStatus.END_OF_INPUT if self._no_more else InputStatus.NOTHING_AVAILABLE

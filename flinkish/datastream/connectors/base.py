@@ -1,4 +1,4 @@
-"""The interfaces of sources and sinks, in PyFlink's home; the layers below the API take them from `flinkish.program`."""
+"""The interfaces of sources and sinks, in PyFlink's module; the layers below the API import them from `flinkish.program`."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class StreamTransformer(ABC):
 
     @abstractmethod
     def apply(self, ds: Any) -> Any:
-        """Take a DataStream and return the one that the sink is to write."""
+        """Return the DataStream that the sink writes, made from the given one."""
 
 
 class SupportsPreprocessing(ABC):
-    """A sink that changes the stream before it writes it; PyFlink's name. Any sink with such a method will do."""
+    """A sink that changes the stream before it writes it; PyFlink's name. Any sink with this method is treated as one."""
 
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:
-        """Return what changes the stream; None: nothing."""
+        """Return the transformer of the stream; None = the stream is not changed."""

@@ -1,4 +1,4 @@
-"""The sink behind execute_and_collect: records travel to the driver with the report of their epoch."""
+"""The sink of execute_and_collect: records are sent to the driver with the report of their epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flinkish.program.sinks import COLLECT, Sink, SinkWriter, SinkWriterContext,
 
 @dataclass(frozen=True)
 class CollectSink(Sink[Any, None]):
-    """Hand every record to the driver, in the order in which each subtask got it."""
+    """Sends every record to the driver, in the order of each subtask."""
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
         return _CollectWriter(context)

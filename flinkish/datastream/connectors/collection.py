@@ -1,4 +1,4 @@
-"""The source behind from_collection: values that travel with the program."""
+"""The source of from_collection: values that are sent with the program."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _SCALARS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionSplit(SourceSplit):
-    """The collection from the element with index `position` on."""
+    """The elements of the collection from index `position` on."""
 
     position: int
 
 
 class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]):
-    """Emit the elements of a collection in their order, by one reader.
+    """Emits the elements of a collection in their order, with one reader.
 
-    With a type the elements are converted when the source is made, leniently as Flink does: a list, tuple, dict or object will
-    do for a row. Raises TypeMismatchError for what cannot be converted. A pandas DataFrame is the collection of its rows. The
-    elements of a set are sorted. Raises InvalidArgumentError for what is no collection of records.
+    With a type the elements are converted when the source is made, as leniently as in Flink: a row may be given as a list, tuple,
+    dict or object. A pandas DataFrame is the collection of its rows. The elements of a set are sorted. Raises TypeMismatchError
+    for elements that cannot be converted, and InvalidArgumentError if the argument is no collection of records.
     """
 
     def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
@@ -86,7 +86,7 @@ class CollectionSource(Source[Any, CollectionSplit, tuple[CollectionSplit, ...]]
 
 def _rows(table: Any, type_info: TypeInformation | None) -> Iterable[Any]:
     """Return the rows of a pandas DataFrame; raises InvalidArgumentError for other tables."""
-    # Whoever has a DataFrame has imported pandas; nobody else needs it.
+    # A program with a DataFrame has already imported pandas; others do not need it.
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(table, pandas.DataFrame):
         raise InvalidArgumentError(
@@ -104,7 +104,7 @@ def _shown(value: Any) -> str:
 
 
 def _checked(collection: Any) -> Iterable[Any]:
-    """Return a collection of records; raises InvalidArgumentError for what is none."""
+    """Return the collection of records; raise InvalidArgumentError for other values."""
     got = _shown(collection)
     if not isinstance(collection, Iterable):
         raise InvalidArgumentError(f"from_collection takes an iterable of elements; {got}")
@@ -117,7 +117,7 @@ def _checked(collection: Any) -> Iterable[Any]:
             hint = "from_collection([value]) makes a stream of it, from_collection(list(value)) of its parts."
         raise InvalidArgumentError(f"from_collection takes a collection of records, not a single one; {got}", hint=hint)
     if isinstance(collection, (set, frozenset)):
-        # Any order will do, but it must be the same in each process: a restored job goes on at a position.
+        # Any order is possible, but it must be the same in each process, as a restored job continues at a position.
         try:
             return sorted(collection)
         except TypeError:
@@ -150,7 +150,7 @@ class _CollectionReader(SourceReader[Any, CollectionSplit]):
         stop = min(len(self._values), split.position + max(1, output.credit))
         values: Iterable[Any] = self._values[split.position : stop]
         if not self._immutable:
-            # User code may change what it is given; if the epoch is run again, the elements must be as they were.
+            # User code may change its arguments; if the epoch is repeated, the elements must be unchanged.
             values = (loads(dumps(value)) for value in values)
         output.collect_all(values)
         if stop >= len(self._values):

@@ -1,4 +1,4 @@
-"""A source that makes its records from their index: for tests, demonstrations and load."""
+"""A source that generates records from their index, for tests, demonstrations and load tests."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from flinkish.program.sources import (
     SplitEnumeratorContext,
 )
 
-#: What a rate-limited reader may catch up on after a pause, in milliseconds: a restart must not end in a flood.
+#: Maximum time that a rate-limited reader catches up on after a pause, in milliseconds, to avoid a flood after a restart.
 _BURST = 1000
 
 
 class GeneratorFunction(ABC):
-    """Makes a record from its index, with resources of its own; a plain callable will do where none are needed.
+    """Makes a record from its index, and may hold resources; without resources a plain callable is enough.
 
-    It must return the same for the same index: that is what makes the source replayable.
+    It must return the same record for the same index, so that the source can be replayed.
     """
 
     def open(self, context: SourceReaderContext) -> None:  # noqa: B027 - optional
-        """Get ready, in the task."""
+        """Prepare the function; called in the task."""
 
     @abstractmethod
     def map(self, index: int) -> Any:
         """Return the record with this index."""
 
     def close(self) -> None:  # noqa: B027 - optional
-        """Release what `open` took."""
+        """Release the resources of `open`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataGeneratorSplit(SourceSplit):
-    """The indexes from `next_index` to `end`, both inclusive, each `step` after the one before.
+    """The indexes from `next_index` to `end`, both inclusive, at a distance of `step`.
 
-    A split has its own share of the rate, so that the whole stays the same at any parallelism. `allowance` counts thousandths
-    of a record that may be emitted, as it stood at `allowance_time` (processing time, milliseconds; None before the first look).
+    Each split has its own share of the rate, so that the total rate is the same at any parallelism. `allowance` is how much may
+    be emitted, in thousandths of a record, as of `allowance_time` (processing time in milliseconds; None before the first poll).
     """
 
     next_index: int
     end: int
-    #: How many splits the source was cut into: the share of the rate is one of so many.
+    #: Number of splits of the source, among which the rate is divided equally.
     shares: int
     step: int = 1
     allowance: float = 1000.0
@@ -63,12 +63,14 @@ class DataGeneratorSplit(SourceSplit):
 
 
 class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]):
-    """Emit `generator_function(index)` for index 0 to count - 1, cut into one range for each reader.
+    """Emits `generator_function(index)` for index 0 to count - 1, divided into one range for each reader.
 
-    `count` None never ends: of two readers one has the even and one the odd indexes. `records_per_second` limits the rate over
-    all readers together; the limit is kept by processing time, so an epoch that is run again emits the same records.
+    With a `count` of None the source never ends; of two readers, one then has the even and one the odd indexes.
+    `records_per_second` limits the total rate of all readers. The limit uses the processing time of epochs, so a repeated epoch
+    emits the same records. `type_info` is the type of the records; None = they are pickled. Raises InvalidArgumentError for
+    values of a wrong type or range.
 
-    Differs from Flink: without a count it cuts its 2^63 indexes into ranges, too, so that only one reader begins at 0.
+    Differs from Flink: Flink divides the 2^63 indexes into ranges even without a count, so only one reader begins at 0.
 
     >>> source = DataGeneratorSource(lambda index: index * index, 10)
     >>> source.boundedness.value
@@ -116,14 +118,14 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
         self, context: SplitEnumeratorContext[DataGeneratorSplit]
     ) -> SplitEnumerator[DataGeneratorSplit, tuple[DataGeneratorSplit, ...]]:
         if self._count is None:
-            # Ranges would begin at indexes that the source never reaches.
+            # Without a count, ranges would begin at indexes that the source never reaches.
             ranges, step = [(first, LONG_MAX - 1) for first in range(context.parallelism)], context.parallelism
         else:
             ranges, step = cut_range(0, self._count - 1, context.parallelism), 1
         return FixedSplitsEnumerator(
             context,
             [
-                # The first record comes at once, those of the other splits one after the other as the rate says.
+                # The first record is emitted at once; the first records of the other splits follow one by one at the given rate.
                 DataGeneratorSplit(
                     split_id=str(i),
                     next_index=first,
@@ -179,12 +181,12 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
             split = self._splits.first()
             if split is not None:
                 self._emit(split, max(1, output.credit), output)
-                # One that never ends must not keep the others waiting for ever.
+                # A split that never ends must not block the others forever.
                 self._splits.put_last(split.split_id)
             return self._splits.status()
         credit = max(1, output.credit)
         throttled = False
-        # Each split has its own allowance, so all of them are served.
+        # Each split has its own allowance, so all splits are read.
         for split in self._splits.all():
             split = self._refill(split, self._records_per_second)
             allowed = int(split.allowance // 1000)
@@ -213,7 +215,7 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
 
     def _refill(self, split: DataGeneratorSplit, records_per_second: float) -> DataGeneratorSplit:
         now = self._context.processing_time()
-        rate = records_per_second / split.shares  # records a second = thousandths of a record a millisecond
+        rate = records_per_second / split.shares  # records per second = thousandths of a record per millisecond
         if split.allowance_time is None:
             return replace(split, allowance_time=now)
         elapsed = min(max(0, now - split.allowance_time), _BURST)
@@ -229,5 +231,5 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
 
 
 def _left(split: DataGeneratorSplit) -> int:
-    """Return how many indexes a split has left."""
+    """Return the number of indexes left in a split."""
     return (split.end - split.next_index) // split.step + 1

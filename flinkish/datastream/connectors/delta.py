@@ -1,9 +1,9 @@
 """DeltaSink: appends rows to a Delta table, one commit for each checkpoint, each row exactly once.
 
-Writers put Parquet files into the table's folder, where no reader sees them until a commit names them. The committer makes one
-Delta commit for each checkpoint, with an app transaction (this job and sink, the checkpoint's id): after a crash the same commit
-is recognized and left out, and a driver that should be dead is refused. Files of tries that were lost stay behind
-unnamed; Delta's VACUUM removes them.
+Writers create Parquet files in the table's folder, which readers ignore until a commit names them. The committer makes one Delta
+commit for each checkpoint, with an app transaction (this job and sink, and the checkpoint's id). So after a crash a repeated
+commit is recognized and skipped, and a commit by an old driver that still runs is refused. Files of failed attempts remain
+without a commit; Delta's VACUUM removes them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ __all__ = ["DeltaSink", "DeltaSinkBuilder"]
 class DeltaSink(Sink[Any, DeltaCommittable]):
     """Appends rows to a Delta table of protocol (1, 2), which Spark and others read.
 
-    `path`: the table's folder; the table is created if it is missing. `partition_by`: columns that files are divided by.
-    `row_type`: ROW_NAMED or TUPLE, if the records' type is not declared; `field_names`: the columns of a TUPLE, by default f0, f1
-    and so on.
-    `table_properties`: for a table that is created, such as {"delta.appendOnly": "true"}.
-    `overwrite`: the first commit of a job replaces what the table held; until then readers see the old rows. A job that goes on
+    `path`: the table's folder; the table is created if it does not exist. `partition_by`: the partition columns.
+    `row_type`: ROW_NAMED or TUPLE; needed if the type of the records is not declared. `field_names`: the columns of a TUPLE, by
+    default f0, f1 and so on.
+    `table_properties`: properties of a table that the sink creates, such as {"delta.appendOnly": "true"}.
+    `overwrite`: the first commit of a job replaces all rows of the table; until then readers see the old rows. A job that resumes
     from a checkpoint, by high-availability.cluster-id or execution.state-recovery.path, appends.
 
-    Rows are of kind INSERT; others fail the job. Columns are found by name, and their types must equal the table's. SQL_TIMESTAMP
-    is stored as a point in time, taken as UTC. Without checkpointing a bounded job commits once, at its end; one that never ends
-    must have it on, or nothing becomes visible.
+    Rows must be of kind INSERT; others fail the job. Columns are matched by name, and their types must equal the table's.
+    SQL_TIMESTAMP is stored as a point in time in UTC. Without checkpoints a bounded job commits once, at its end; an unbounded
+    job must enable checkpoints, or no rows ever become visible.
 
     >>> sink = DeltaSink("/tmp/flights", partition_by=["origin"])
     """
@@ -95,7 +95,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
 
     @staticmethod
     def for_table(path: str) -> DeltaSinkBuilder:
-        """Begin a sink into the table at a path."""
+        """Return a builder of a sink for the table at a path."""
         return DeltaSinkBuilder(path)
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, DeltaCommittable]:
@@ -111,7 +111,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
 
     @panics_as_errors()
     def validate(self, input_type: TypeInformation) -> None:
-        """Raise a named error if the records cannot be rows of the table, or do not fit the one that is there."""
+        """Raise an error if the records cannot be rows of a table, or do not fit the existing table."""
         layout = self._layout(input_type)
         if os.path.exists(self._path) and not os.path.isdir(self._path):
             raise SinkError(f"DeltaSink: {self._path} is a file; a table is a folder")
@@ -147,29 +147,29 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
 
 
 class DeltaSinkBuilder:
-    """Sets up a DeltaSink."""
+    """Builder of a DeltaSink."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._options: dict[str, Any] = {}
 
     def with_partition_columns(self, *columns: str) -> DeltaSinkBuilder:
-        """Set the columns that files are divided by."""
+        """Set the partition columns."""
         self._options["partition_by"] = columns
         return self
 
     def with_row_type(self, row_type: TypeInformation) -> DeltaSinkBuilder:
-        """Set the type of the rows, if the stream does not declare it."""
+        """Set the type of the rows; needed if the stream does not declare it."""
         self._options["row_type"] = row_type
         return self
 
     def with_field_names(self, *names: str) -> DeltaSinkBuilder:
-        """Set the columns that the fields of tuples go to."""
+        """Set the columns for the fields of tuples, in their order."""
         self._options["field_names"] = names
         return self
 
     def with_table_properties(self, properties: dict[str, str]) -> DeltaSinkBuilder:
-        """Set the properties of a table that is created."""
+        """Set the properties of the table if the sink creates it."""
         self._options["table_properties"] = properties
         return self
 
@@ -179,7 +179,7 @@ class DeltaSinkBuilder:
         return self
 
     def with_overwrite(self) -> DeltaSinkBuilder:
-        """Let the first commit of a job replace what the table held, unless the job goes on from a checkpoint."""
+        """Make the first commit of a job replace all rows of the table, unless the job resumes from a checkpoint."""
         self._options["overwrite"] = True
         return self
 
@@ -189,7 +189,7 @@ class DeltaSinkBuilder:
 
 
 class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
-    """Buffers rows in state and writes them as Parquet files at checkpoints, or when there are enough."""
+    """Buffers rows in state, and writes them to Parquet files at checkpoints or when the buffer is full."""
 
     def __init__(self, path: str, layout: TableLayout, compression: str, context: SinkWriterContext, ids: IdSource) -> None:
         self._path = path
@@ -204,7 +204,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
         self._file_state = context.get_list_state(bytes_state("flinkish.delta-sink.files"))
         decoder = msgspec.msgpack.Decoder(DeltaFile)
         self._files = [decoder.decode(item) for item in self._file_state.get()]
-        # The first writer says once what the table is like, so that it exists even if there are no rows.
+        # The first writer sends the schema once, so that the table is created even if there are no rows.
         self._announced = context.subtask_index != 0
 
     def write(self, value: Any, context: WriteContext) -> None:
@@ -272,7 +272,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
         )
 
     def _sync_folders(self, files: Sequence[DeltaFile]) -> None:
-        """Make the names of files outlast a crash of the machine, before a checkpoint lists them."""
+        """Sync the names of files to disk before a checkpoint lists them, so that they survive a crash of the machine."""
         folders = {""}
         for file in files:
             folder = os.path.dirname(file.path)

@@ -1,4 +1,4 @@
-"""A sink that drops everything: for measuring what comes before it."""
+"""A sink that drops all records, for performance measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteCon
 
 @dataclass(frozen=True)
 class DiscardingSink(Sink[Any, None]):
-    """Drop every record; Flink's DiscardingSink."""
+    """Drops every record; Flink's DiscardingSink."""
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, None]:
         return _DiscardingWriter()

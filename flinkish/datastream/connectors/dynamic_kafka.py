@@ -1,4 +1,4 @@
-"""PyFlink's Kafka connector: not here yet."""
+"""PyFlink's Kafka connector, which flinkish does not have yet."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""PyFlink's Elasticsearch connector, which is a Java one: not here."""
+"""PyFlink's Elasticsearch connector, which flinkish does not have, as it is Java code."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""HybridSource: reads several sources one after the other, each to its end, as if they were one.
+"""HybridSource: reads several sources one after the other, each to its end, as if they were one source.
 
-Source: FLIP-150 (Flink's HybridSource). There readers report by an event that they have come to the end of a source. Here a
-reader that gets no more splits of a source gets a mark among its splits. It drops the mark when it has read that source to its
-end, and asks for splits again; that tells the enumerator. So all there is to remember is in splits and the enumerator's state.
+Source: FLIP-150 (Flink's HybridSource). In Flink, readers send an event when they have finished a source. Here, a reader that
+gets no more splits of a source gets a marker split instead. When it has finished that source, it drops the marker and requests
+splits again, which informs the enumerator. So splits and the enumerator's state contain everything that a restore needs.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ AnySource = Source[Any, Any, Any]
 class HybridSplit(SourceSplit):
     """A split of one of the sources."""
 
-    #: Which source, from 0.
+    #: Number of the source, from 0.
     source: int
-    #: The source's own split as MessagePack; None: the mark that this source has no more splits for the reader.
+    #: The source's own split as MessagePack; None = the marker that this source has no more splits for the reader.
     split: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HybridEnumeratorState:
-    """Which source is being read, from 0, and the state of its enumerator as MessagePack."""
+    """The number of the current source, from 0, and the state of its enumerator as MessagePack."""
 
     source: int
     enumerator: bytes
 
 
 class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
-    """Reads sources one after the other: the next one begins when all readers have come to the end of the one before.
+    """Reads sources one after the other: the next one begins when all readers have finished the one before.
 
     >>> from flinkish.datastream.connectors.number_seq import NumberSequenceSource
     >>> history, rest = NumberSequenceSource(1, 10), NumberSequenceSource(11, 20)
     >>> HybridSource.builder(history).add_source(rest).build().boundedness.value
     'BOUNDED'
 
-    All but the last must be bounded, and all must have records of one type. Watermarks rise from one source to the next: records
-    of a later source that lie before the end of an earlier one are late.
-    Differs from Flink: a source that is read on the driver, such as a socket, cannot be a part.
+    All sources except the last must be bounded, and all must have records of the same type. Watermarks continue from one source
+    to the next: records of a later source are late if their timestamps are before the end of an earlier source.
+    Differs from Flink: a source that is read on the driver, such as a socket, cannot be used.
     """
 
     def __init__(self, sources: Sequence[AnySource]) -> None:
@@ -72,7 +72,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
 
     @staticmethod
     def builder(first_source: AnySource) -> HybridSourceBuilder:
-        """Begin with the source that is read first."""
+        """Return a builder with the source to read first."""
         return HybridSourceBuilder(first_source)
 
     @property
@@ -98,7 +98,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
         return _HybridEnumerator(context, self._sources, checkpoint)
 
     def check_restored(self, splits: Sequence[HybridSplit], checkpoint: HybridEnumeratorState | None, *, trusted: bool) -> None:
-        """Raise what the sources raise."""
+        """Raise the errors of the sources' own checks."""
         reading = None if checkpoint is None else checkpoint.source
         for index in {*(split.source for split in splits), *(() if reading is None else (reading,))}:
             if not 0 <= index < len(self._sources):
@@ -125,7 +125,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
         return None if None in types else types[0]
 
     def validate(self) -> None:
-        """Raise what the sources raise, and InvalidProgramError if the types of their records differ."""
+        """Raise the errors of the sources' own checks, and InvalidProgramError if the types of their records differ."""
         for source in self._sources:
             source.validate()
         known = [(index, type_info) for index, source in enumerate(self._sources) if (type_info := source.produced_type())]
@@ -139,13 +139,13 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
 
 
 class HybridSourceBuilder:
-    """Sets up a HybridSource."""
+    """Builder of a HybridSource."""
 
     def __init__(self, first_source: AnySource) -> None:
         self._sources = [_checked(first_source, "HybridSource.builder")]
 
     def add_source(self, source: AnySource) -> HybridSourceBuilder:
-        """Read another source after those so far; raises InvalidProgramError if the last one of them never ends."""
+        """Add a source to read after the others. Raises InvalidProgramError if the last source so far is unbounded."""
         if self._sources[-1].boundedness is not Boundedness.BOUNDED:
             raise InvalidProgramError(
                 f"all sources of a HybridSource but the last must be bounded; source {len(self._sources) - 1} "
@@ -174,7 +174,7 @@ def _checked(source: Any, method: str) -> AnySource:
 
 
 class _PartContext(SplitEnumeratorContext[Any]):
-    """What the enumerator of one source gets for a context, as long as that source is read."""
+    """The context of one source's enumerator, while that source is read."""
 
     def __init__(self, outer: SplitEnumeratorContext[HybridSplit], source: int, no_more: Callable[[int], None]) -> None:
         self.parallelism = outer.parallelism
@@ -221,7 +221,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
         self._context = context
         self._sources = sources
         self._index = 0 if restored is None else restored.source
-        #: Subtasks that have the mark of this source; those of them that have read it to its end.
+        #: Subtasks that have the marker of this source, and those of them that have finished the source.
         self._marked: set[int] = set()
         self._done: set[int] = set()
         self._part = self._part_context()
@@ -269,7 +269,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
                 self._inner.handle_split_request(subtask)
 
     def add_splits_back(self, splits: Sequence[HybridSplit], subtask: int) -> None:
-        # Marks are made anew, for the parallelism that there is now.
+        # Markers are made again, for the current parallelism.
         split_type = self._sources[self._index].split_type
         own = [msgspec.msgpack.decode(split.split, type=split_type) for split in splits if split.split is not None]
         if own:
@@ -288,7 +288,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
         self._inner.close()
 
 
-#: Ids of splits carry the number of their source, so that two sources may use the same.
+#: Split ids contain the number of their source, so that two sources may use the same ids.
 _PREFIX: Final = "{}: {}"
 
 
@@ -297,17 +297,17 @@ def _wrapped(source: int, split: SourceSplit) -> HybridSplit:
 
 
 class _PartOutput(ReaderOutput[Any]):
-    """What the reader of one source gets for an output: split ids carry the number of the source."""
+    """The output of one source's reader: it adds the number of the source to split ids."""
 
     def __init__(self, source: int) -> None:
         self._source = source
         self._outer: ReaderOutput[Any] | None = None
 
     def of(self, outer: ReaderOutput[Any]) -> _PartOutput:
-        """Return this output, standing before the one of the epoch."""
+        """Return this output, which passes everything on to the epoch's output."""
         if outer is not self._outer:
             self._outer = outer
-            # Called for each record: without a step in between.
+            # Called for each record, so the methods are used directly.
             self.collect = outer.collect  # type: ignore[method-assign]
             self.collect_all = outer.collect_all  # type: ignore[method-assign]
         return self
@@ -345,7 +345,7 @@ class _PartOutput(ReaderOutput[Any]):
 
 
 class _HybridReader(SourceReader[Any, HybridSplit]):
-    """Reads with the reader of the source that its splits are of."""
+    """Reads each split with the reader of its source."""
 
     def __init__(self, context: SourceReaderContext, sources: Sequence[AnySource]) -> None:
         self._context = context
@@ -382,7 +382,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
                 inner.notify_no_more_splits()
 
     def notify_no_more_splits(self) -> None:
-        # Only ever said of the last source; a reader may hear it before it has had a split.
+        # Only called for the last source; a reader may get this call before its first split.
         self._no_more = True
         self._reader_of(len(self._sources) - 1).notify_no_more_splits()
 
@@ -392,7 +392,7 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
         status = self._inner.poll_next(self._output.of(output))
         if status is not InputStatus.END_OF_INPUT or self._no_more:
             return status
-        # The end of this source; without splits the reader asks for those of the next.
+        # This source is finished; without splits the reader requests splits of the next one.
         self._mark = None
         self.close()
         return InputStatus.NOTHING_AVAILABLE

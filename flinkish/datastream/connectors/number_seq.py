@@ -1,4 +1,4 @@
-"""A bounded source of the whole numbers of a range."""
+"""A bounded source of the integers in a range."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NumberSequenceSplit(SourceSplit):
 class NumberSequenceSource(Source[int, NumberSequenceSplit, tuple[NumberSequenceSplit, ...]]):
     """Emit the numbers from `start` to `end`, both inclusive, as LONG.
 
-    The range is cut into as many parts as there are readers; each part is emitted in order.
+    The range is divided into one part for each reader; each part is emitted in order.
     """
 
     start: int

@@ -1,4 +1,4 @@
-"""The sink behind DataStream.print: lines travel to the driver with the report of their epoch and are printed there."""
+"""The sink of DataStream.print: lines are sent to the driver with the report of their epoch, and printed there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.program.sinks import PRINT, Sink, SinkWriter, SinkWriterContext, W
 
 @dataclass(frozen=True)
 class PrintSink(Sink[Any, None]):
-    """Print the text form of every record on the driver's standard output.
+    """Prints the text of every record on the driver's standard output.
 
     A line starts with the identifier if there is one, and with the number of the subtask (from 1) if there are several:
     `2> x`, `id> x`, `id:2> x`.
@@ -24,7 +24,7 @@ class PrintSink(Sink[Any, None]):
 
 
 def line_prefix(identifier: str | None, subtask_index: int, parallelism: int) -> str:
-    """Return what stands before each line; Flink's PrintSinkOutputWriter."""
+    """Return the prefix of each line; source of the rule: Flink's PrintSinkOutputWriter."""
     parts = [identifier] if identifier else []
     if parallelism > 1:
         parts.append(str(subtask_index + 1))

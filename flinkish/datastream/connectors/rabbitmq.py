@@ -1,4 +1,4 @@
-"""PyFlink's RabbitMQ connector, which is a Java one: not here."""
+"""PyFlink's RabbitMQ connector, which flinkish does not have, as it is Java code."""
 
 from typing import TYPE_CHECKING
 

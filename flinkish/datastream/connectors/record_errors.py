@@ -1,4 +1,4 @@
-"""What a source does with a record that it cannot read."""
+"""RecordErrorPolicy: how a source handles records that it cannot read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["RECORD_ERRORS_METRIC", "RECORD_ERROR_TYPE", "RecordErrorPolicy", "Re
 #: Name of the metric that counts records that could not be read; Flink's name.
 RECORD_ERRORS_METRIC: Final = "numRecordsInErrors"
 
-#: What goes to a side output whose tag has this type, or none: the file, the number of the line (from 1; the row in a Parquet
-#: file), what is wrong, and the record as text (bytes that are no text as \xNN).
+#: Type of the rows for a side output: the file, the line number (from 1; for Parquet files the row), the reason, and the record
+#: as text (bytes that are no text as \xNN).
 RECORD_ERROR_TYPE: Final[TypeInformation] = Types.ROW_NAMED(
     ["path", "line", "reason", "record"], [Types.STRING(), Types.LONG(), Types.STRING(), Types.STRING()]
 )
 
-#: How much of a bad record an error shows, in characters.
+#: Maximum number of characters of a bad record in an error.
 _SHOWN = 200
 
 
@@ -38,7 +38,7 @@ class _Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RecordErrorPolicy:
-    """Fail the job (the default), skip the record, or send it to a side output; the last two are counted in a metric.
+    """Fail the job (the default), skip the record, or send it to a side output; a metric counts the last two.
 
     >>> RecordErrorPolicy.skip()
     RecordErrorPolicy(skip)
@@ -49,19 +49,20 @@ class RecordErrorPolicy:
 
     @staticmethod
     def fail() -> RecordErrorPolicy:
-        """The job fails with an error that names file, line and reason."""
+        """Return the policy that fails the job with an error that names file, line and reason."""
         return RecordErrorPolicy(_Action.FAIL)
 
     @staticmethod
     def skip() -> RecordErrorPolicy:
-        """The record is left out, and counted."""
+        """Return the policy that skips and counts the record."""
         return RecordErrorPolicy(_Action.SKIP)
 
     @staticmethod
     def side_output(tag: OutputTag) -> RecordErrorPolicy:
-        """A description of the record goes to a side output, and is counted.
+        """Return the policy that sends a description of the record to a side output, and counts it.
 
-        A tag of type STRING gets one line of text; one of RECORD_ERROR_TYPE, or without a type, gets a Row of that type.
+        A tag of type STRING gets one line of text; a tag of RECORD_ERROR_TYPE, or without a type, gets a Row of
+        RECORD_ERROR_TYPE. Raises InvalidArgumentError for other tags.
         """
         if not isinstance(tag, OutputTag):
             raise InvalidArgumentError(
@@ -82,14 +83,14 @@ class RecordErrorPolicy:
 
 
 class RecordErrors:
-    """Carries out a policy in a reader."""
+    """Applies a policy in a reader."""
 
     def __init__(self, policy: RecordErrorPolicy, metric_group: MetricGroup) -> None:
         self._policy = policy
         self._counter: Counter | None = None if policy.action is _Action.FAIL else metric_group.counter(RECORD_ERRORS_METRIC)
 
     def handle(self, *, path: str, line: int, reason: str, record: str | bytes, unit: str = "line") -> SideOutputRecord | None:
-        """Return what is to be emitted instead of the record, None for nothing; raises SourceError if the policy is to fail."""
+        """Return the value to emit instead of the record, None for none; raise SourceError if the policy is to fail."""
         text = record.decode("utf-8", "backslashreplace") if isinstance(record, bytes) else _printable(record)
         if self._counter is None:
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

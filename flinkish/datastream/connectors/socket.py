@@ -1,6 +1,6 @@
 """Lines of text from a TCP connection, read on the driver.
 
-Not replayable: lines that were read and are not yet covered by a checkpoint when the job fails are lost.
+The source cannot be replayed: when the job fails, lines that were read after the last checkpoint are lost.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, So
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.program.sources import Boundedness, DriverReader, DriverSource
 
-#: How much is read from the connection at once, in bytes.
+#: Maximum number of bytes to read from the connection at once.
 _CHUNK: Final = 64 * 1024
-#: Seconds to wait for a connection, and between two tries to get one.
+#: Seconds to wait for a connection, and between two attempts to connect.
 _CONNECT_TIMEOUT: Final = 5.0
 _RETRY_DELAY: Final = 1.0
-#: Seconds to wait for the thread when the job ends; it ends by itself in any case.
+#: Seconds to wait for the thread when the job ends; the thread always ends by itself.
 _CLOSE_TIMEOUT: Final = 2.0
-#: From so many lines or characters on nothing more is read until some were taken, so that a fast sender is held back by TCP.
+#: Reading pauses while this many lines or characters are buffered, so that TCP slows down a fast sender.
 _MOST_WAITING: Final = 50_000
 _MOST_CHARACTERS: Final = 64 << 20
 
 
 @dataclass(frozen=True)
 class SocketSource(DriverSource[str]):
-    """Connect to `host`:`port` and emit what comes, cut at `delimiter`, until the other side closes.
+    """Connects to `host`:`port` and emits the text received, cut at `delimiter`, until the other side closes the connection.
 
-    `max_retry`: how often to connect again after that, a second apart; -1 for ever. Bytes that are not UTF-8 (or
-    `charset_name`) are replaced, as in Flink. The rest after the last delimiter is emitted when the connection ends.
+    `max_retry`: how often to connect again after that, once per second; -1 = no limit. Bytes that are not valid in UTF-8 (or
+    `charset_name`) are replaced, as in Flink. The text after the last delimiter is emitted when the connection ends.
     """
 
     host: str
@@ -58,7 +58,7 @@ class SocketSource(DriverSource[str]):
         if not isinstance(self.delimiter, str) or not self.delimiter:
             raise InvalidArgumentError(f"delimiter of SocketSource must be text that is not empty; got {self.delimiter!r}")
         try:
-            # A codec such as "hex" has a name, too, but no text.
+            # Codecs such as "hex" have a name, too, but do not decode to text.
             "\n".encode(self.charset_name)
         except (LookupError, TypeError) as error:
             raise InvalidArgumentError(f"charset_name {self.charset_name!r} is not a character set that is known here") from error
@@ -75,13 +75,13 @@ class SocketSource(DriverSource[str]):
 
 
 class SocketReader:
-    """Reads in a thread of its own, so that no connection that hangs holds up the job; no more than is soon asked for."""
+    """Reads in a thread of its own, so that a hanging connection does not block the job; it buffers a limited amount."""
 
     def __init__(self, source: SocketSource) -> None:
         self._source = source
         self._retries_left = source.max_retry
         self._changed = threading.Condition()
-        # All below is guarded by the condition.
+        # The condition guards all attributes below.
         self._lines: deque[str] = deque()
         self._characters = 0
         self._ended = False
@@ -92,7 +92,7 @@ class SocketReader:
         self._thread.start()
 
     def poll(self, limit: int) -> tuple[Sequence[Any], bool]:
-        """Return up to `limit` lines that are there; raises SourceError if there is no connection and none to be had."""
+        """Return up to `limit` available lines; raise SourceError if the connection failed and all retries are used."""
         with self._changed:
             lines = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
             self._characters -= sum(map(len, lines))
@@ -102,7 +102,7 @@ class SocketReader:
             return lines, self._ended and not self._lines
 
     def wait(self, timeout: int) -> None:
-        """Block until there is something to poll, for at most `timeout` milliseconds."""
+        """Block until lines are available, for at most `timeout` milliseconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._ended or self._error or self._closed, timeout / 1000)
 
@@ -112,7 +112,7 @@ class SocketReader:
             self._closed = True
             self._changed.notify_all()
             if self._socket is not None:
-                # Wakes the thread if it waits for data.
+                # Wake up the thread if it waits for data.
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(_CLOSE_TIMEOUT)
@@ -136,7 +136,7 @@ class SocketReader:
             self._changed.notify_all()
 
     def _retry(self) -> bool:
-        """Whether to connect once more; waits before it."""
+        """Wait, and return whether to connect again."""
         with self._changed:
             if self._retries_left == 0 or self._closed:
                 return False
@@ -146,7 +146,7 @@ class SocketReader:
             return not self._closed
 
     def _read_connection(self) -> bool:
-        """Connect and read to the end of the connection; False if the reader was closed."""
+        """Connect and read to the end of the connection; return False if the reader was closed."""
         address = f"{self._source.host}:{self._source.port}"
         try:
             connection = socket.create_connection((self._source.host, self._source.port), timeout=_CONNECT_TIMEOUT)
@@ -186,7 +186,7 @@ class SocketReader:
             self._add([rest])
 
     def _add(self, lines: list[str]) -> bool:
-        """Hand over lines once there is room; False if the reader was closed."""
+        """Wait for free space and add the lines; return False if the reader was closed."""
         with self._changed:
             self._changed.wait_for(self._has_room)
             self._lines.extend(lines)

@@ -1,7 +1,7 @@
-"""Windows, what assigns records to them, and what makes them fire.
+"""Windows, window assigners and triggers.
 
-A WindowAssigner names the windows of each record, a Trigger says when a window's contents go to the window function. Times and
-sizes are milliseconds; sizes are given as `Time`.
+A WindowAssigner assigns each record to windows, and a Trigger decides when a window fires, that is, when its contents are passed
+to the window function. Times are milliseconds; sizes are given as `Time` or timedelta.
 """
 
 from typing import TYPE_CHECKING
@@ -78,5 +78,5 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # PyFlink's names that are not here; type checkers shall not take any name for one.
+    # Absent names of PyFlink; hidden from type checkers, which would accept any name otherwise.
     __getattr__ = names_of(__name__)

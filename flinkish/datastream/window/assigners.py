@@ -1,4 +1,4 @@
-"""Assigners: what names the windows of a record. An assigner is pickled once when the job is built."""
+"""Window assigners, which assign each record to windows. An assigner is pickled once, when the job is built."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class WindowAssigner(ABC, Generic[T, W]):
     """Assigns records to windows."""
 
     class WindowAssignerContext(ABC):
-        """What an assigner may know."""
+        """Information for an assigner on time and runtime context."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -69,46 +69,46 @@ class WindowAssigner(ABC, Generic[T, W]):
 
         @abstractmethod
         def get_runtime_context(self) -> RuntimeContext:
-            """Return the runtime context of the operator; its state is that of the record's key."""
+            """Return the operator's runtime context; its state belongs to the key of the record."""
 
     @abstractmethod
     def assign_windows(self, element: T, timestamp: int, context: WindowAssigner.WindowAssignerContext) -> Collection[W]:
-        """Return the windows of a record; `timestamp` (ms) is Long.MIN if it has none."""
+        """Return the windows of a record; `timestamp` is in milliseconds, -2**63 if the record has none."""
 
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger[T, W]:
-        """Return the trigger to use where the program sets none."""
+        """Return the trigger to use if the program sets none."""
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[W]:
-        """Return what writes windows; used for windows of other classes than TimeWindow, CountWindow and GlobalWindow."""
+        """Return the serializer of windows; it is used for all classes except TimeWindow, CountWindow and GlobalWindow."""
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Return whether windows end, and are cleaned up, by event time; by processing time if not."""
+        """Return whether windows end, and are removed, by event time (True) or by processing time (False)."""
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows are merged, such as sessions."""
+    """An assigner whose windows can be merged, such as sessions."""
 
     class MergeCallback(ABC, Generic[W2]):
-        """Takes the decisions of `merge_windows`."""
+        """Receives the decisions of `merge_windows`."""
 
         @abstractmethod
         def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
-            """Have windows merged into one."""
+            """Merge the windows `to_be_merged` into `merge_result`."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
-        """Tell the callback which of a key's windows are to be merged, and into what."""
+        """Call the callback for each group of a key's windows to merge, with the window that results."""
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Tells the gap of a session by the record."""
+    """Determines the gap of a session by its record."""
 
     @abstractmethod
     def extract(self, element: Any) -> int | Time | timedelta:
-        """Return the session's gap in milliseconds, or as a Time or timedelta; must be positive."""
+        """Return the session's gap, which must be positive: an int (milliseconds), a Time or a timedelta."""
 
 
 class _CountAssigner(WindowAssigner[Any, CountWindow]):
@@ -120,7 +120,7 @@ class _CountAssigner(WindowAssigner[Any, CountWindow]):
 
 
 class CountTumblingWindowAssigner(_CountAssigner):
-    """Windows of so many records of a key each; the rest at the end never fires."""
+    """Windows of `window_size` records of a key; an incomplete last window never fires."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = record_count(window_size, "CountTumblingWindowAssigner")
@@ -128,7 +128,7 @@ class CountTumblingWindowAssigner(_CountAssigner):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
-        """Return an assigner of windows of so many records."""
+        """Return an assigner of windows of `window_size` records. Raises an error unless it is an int of at least 1."""
         return CountTumblingWindowAssigner(window_size)
 
     def assign_windows(
@@ -147,9 +147,9 @@ class CountTumblingWindowAssigner(_CountAssigner):
 
 
 class CountSlidingWindowAssigner(_CountAssigner):
-    """Windows of `window_size` records of a key, one beginning every `window_slide` records.
+    """Windows of `window_size` records of a key; a new one begins every `window_slide` records.
 
-    As in PyFlink only full windows fire; Java's also fire with fewer records at the beginning.
+    As in PyFlink, only full windows fire; in Java, the first windows also fire with fewer records.
     """
 
     def __init__(self, window_size: int, window_slide: int) -> None:
@@ -159,7 +159,7 @@ class CountSlidingWindowAssigner(_CountAssigner):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """Return an assigner of windows of so many records, one every so many."""
+        """Return an assigner of windows of `window_size` records, one for every `window_slide` records."""
         return CountSlidingWindowAssigner(window_size, window_slide)
 
     def assign_windows(
@@ -218,11 +218,11 @@ class _TumblingWindows(_TimeAssigner):
 
 
 class TumblingProcessingTimeWindows(_TumblingWindows, _ProcessingTimeAssigner):
-    """Windows of one size by processing time, without gaps or overlaps."""
+    """Windows of a fixed size in processing time, without gaps or overlaps."""
 
     @staticmethod
     def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingProcessingTimeWindows:
-        """Return an assigner of windows of a size, which begin at multiples of it plus the offset."""
+        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset."""
         return TumblingProcessingTimeWindows(*sizes_in_ms("TumblingProcessingTimeWindows.of", size=size, offset=offset))
 
     def assign_windows(
@@ -232,11 +232,11 @@ class TumblingProcessingTimeWindows(_TumblingWindows, _ProcessingTimeAssigner):
 
 
 class TumblingEventTimeWindows(_TumblingWindows, _EventTimeAssigner):
-    """Windows of one size by event time, without gaps or overlaps."""
+    """Windows of a fixed size in event time, without gaps or overlaps."""
 
     @staticmethod
     def of(size: Time | timedelta, offset: Time | timedelta | None = None) -> TumblingEventTimeWindows:
-        """Return an assigner of windows of a size, which begin at multiples of it plus the offset.
+        """Return an assigner of windows of this size, which begin at multiples of the size plus the offset.
 
         >>> TumblingEventTimeWindows.of(Time.hours(1), Time.minutes(15))
         TumblingEventTimeWindows(3600000, 900000)
@@ -272,7 +272,7 @@ class _SlidingWindows(_TimeAssigner):
 
 
 class SlidingProcessingTimeWindows(_SlidingWindows, _ProcessingTimeAssigner):
-    """Windows of one size by processing time, one beginning every slide."""
+    """Windows of a fixed size in processing time; a new one begins after each slide."""
 
     @staticmethod
     def of(
@@ -290,7 +290,7 @@ class SlidingProcessingTimeWindows(_SlidingWindows, _ProcessingTimeAssigner):
 
 
 class SlidingEventTimeWindows(_SlidingWindows, _EventTimeAssigner):
-    """Windows of one size by event time, one beginning every slide."""
+    """Windows of a fixed size in event time; a new one begins after each slide."""
 
     @staticmethod
     def of(size: Time | timedelta, slide: Time | timedelta, offset: Time | timedelta | None = None) -> SlidingEventTimeWindows:
@@ -344,7 +344,7 @@ class _DynamicSessionWindows(_SessionWindows):
 
 
 class ProcessingTimeSessionWindows(_StaticSessionWindows, _ProcessingTimeAssigner):
-    """Sessions by processing time: a window ends when no record came for the gap."""
+    """Sessions in processing time: a window ends when no record arrived for the time of the gap."""
 
     @staticmethod
     def with_gap(size: Time | timedelta) -> ProcessingTimeSessionWindows:
@@ -364,7 +364,7 @@ class ProcessingTimeSessionWindows(_StaticSessionWindows, _ProcessingTimeAssigne
 
 
 class EventTimeSessionWindows(_StaticSessionWindows, _EventTimeAssigner):
-    """Sessions by event time: a window ends where no record lies within the gap."""
+    """Sessions in event time: a window ends when no record has a timestamp within the gap."""
 
     @staticmethod
     def with_gap(size: Time | timedelta) -> EventTimeSessionWindows:
@@ -383,7 +383,7 @@ class EventTimeSessionWindows(_StaticSessionWindows, _EventTimeAssigner):
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows, _ProcessingTimeAssigner):
-    """Sessions by processing time, with a gap that depends on the record."""
+    """Sessions in processing time, with a gap that depends on the record."""
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
@@ -397,7 +397,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicSessionWindows, _ProcessingTim
 
 
 class DynamicEventTimeSessionWindows(_DynamicSessionWindows, _EventTimeAssigner):
-    """Sessions by event time, with a gap that depends on the record."""
+    """Sessions in event time, with a gap that depends on the record."""
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
@@ -411,7 +411,7 @@ class DynamicEventTimeSessionWindows(_DynamicSessionWindows, _EventTimeAssigner)
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """Puts all records of a key into one window; useful with a trigger of one's own."""
+    """Assigns all records of a key to one window; its default trigger never fires, so set another one."""
 
     def __init__(self) -> None:
         pass
@@ -440,7 +440,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
 
 def no_timestamp(assigner: WindowAssigner[Any, Any]) -> InvalidProgramError:
-    """Return the error for a record without event time, with Flink's words."""
+    """Return the error for a record without event time, with Flink's message."""
     return InvalidProgramError(
         f"Record has Java Long.MIN_VALUE timestamp (= no timestamp marker), but {assigner!r} goes by event time.",
         hint="call assign_timestamps_and_watermarks(...) with a timestamp assigner before the window, "

@@ -1,4 +1,4 @@
-"""Triggers: what makes windows fire. A trigger is pickled once when the job is built."""
+"""Triggers, which decide when windows fire. A trigger is pickled once, when the job is built."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(Enum):
-    """What a trigger decides: FIRE hands the contents to the window function, PURGE drops them; the window itself stays."""
+    """The decision of a trigger: FIRE passes the contents to the window function, PURGE drops them; the window remains."""
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -44,23 +44,23 @@ class TriggerResult(Enum):
     PURGE = (False, True)
 
     def is_fire(self) -> bool:
-        """Return whether the window function is to be called."""
+        """Return whether to call the window function."""
         return self.value[0]
 
     def is_purge(self) -> bool:
-        """Return whether the contents are to be dropped."""
+        """Return whether to drop the contents."""
         return self.value[1]
 
 
 class Trigger(ABC, Generic[T, W]):
     """Decides when a window fires.
 
-    One object serves all windows of all keys of a subtask: what belongs to one window goes into partitioned state, which `clear`
+    One object serves all windows of all keys of a subtask, so data of one window must be kept in partitioned state, which `clear`
     must empty.
     """
 
     class TriggerContext(ABC):
-        """What a trigger may do; state and timers are those of the window at hand."""
+        """Time, state and timers for a trigger; state and timers belong to the current key and window."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
@@ -72,15 +72,15 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def get_current_watermark(self) -> int:
-            """Return the operator's watermark in milliseconds; Long.MIN before the first."""
+            """Return the operator's watermark in milliseconds; -2**63 before the first."""
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """Have `on_processing_time` called at `time`."""
+            """Register a timer that calls `on_processing_time` at `time` (milliseconds)."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
-            """Have `on_event_time` called when the watermark passes `time`."""
+            """Register a timer that calls `on_event_time` when the watermark reaches `time` (milliseconds)."""
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None:
@@ -95,15 +95,15 @@ class Trigger(ABC, Generic[T, W]):
             """Return the state of the current key and window."""
 
     class OnMergeContext(TriggerContext):
-        """What a trigger may do when windows were merged."""
+        """Like TriggerContext, with access to the state of merged windows."""
 
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Merge the state of the merged windows into that of the new one; of list, reducing and aggregating state."""
+            """Merge the states of the merged windows into the state of the new one; for list, reducing and aggregating state."""
 
     @abstractmethod
     def on_element(self, element: T, timestamp: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
-        """Decide after a record (timestamp in ms, Long.MIN for none) was added to a window."""
+        """Decide after a record was added to a window; `timestamp` is in milliseconds, -2**63 if the record has none."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -114,16 +114,16 @@ class Trigger(ABC, Generic[T, W]):
         """Decide when an event-time timer fires."""
 
     def can_merge(self) -> bool:
-        """Return whether the trigger can serve a merging assigner."""
+        """Return whether the trigger can be used with a merging assigner."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: Trigger.OnMergeContext) -> None:
-        """Take over from the windows that were merged into `window`."""
+        """Merge the state of the windows that were merged into `window`, and set its timers."""
 
     @abstractmethod
     def clear(self, window: W, ctx: Trigger.TriggerContext) -> None:
-        """Drop state and timers of a window that is gone."""
+        """Delete the state and timers of a removed window."""
 
 
 class EventTimeTrigger(Trigger[Any, TimeWindow]):
@@ -146,7 +146,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         return True
 
     def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
-        # A window whose end has passed already is fired by the record that caused the merge.
+        # If the end has already passed, the record that caused the merge fires the window.
         end = window.max_timestamp()
         if end > ctx.get_current_watermark():
             ctx.register_event_time_timer(end)
@@ -201,7 +201,7 @@ class _Sum(ReduceFunction):
 
 
 class _ContinuousTrigger(Trigger[Any, TimeWindow]):
-    """What both continuous triggers share: the state that holds when the window fires next. They differ in the time domain."""
+    """Base of both continuous triggers, which differ in the time domain; state holds the time when a window fires next."""
 
     def __init__(self, interval: int) -> None:
         if interval <= 0:
@@ -238,7 +238,7 @@ class _ContinuousTrigger(Trigger[Any, TimeWindow]):
 
 
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
-    """Fires at each interval of event time, aligned to the epoch, and at the end of the window."""
+    """Fires after each interval of event time, counted from 1970-01-01 UTC, and at the end of the window."""
 
     @staticmethod
     def of(interval: Time | timedelta) -> ContinuousEventTimeTrigger:
@@ -277,14 +277,14 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
-        """Set the timer one interval after `time`, at the latest at the window's end."""
+        """Set the timer one interval after `time`, but not after the window's end."""
         next_fire = min(time + self.interval, window.max_timestamp())
         fire_timestamp_state.add(next_fire)
         ctx.register_event_time_timer(next_fire)
 
 
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
-    """Fires at each interval of processing time, aligned to the epoch, up to the end of the window."""
+    """Fires after each interval of processing time, counted from 1970-01-01 UTC, until the end of the window."""
 
     @staticmethod
     def of(interval: Time | timedelta) -> ContinuousProcessingTimeTrigger:
@@ -318,7 +318,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def register_next_fire_timestamp(
         self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: Any
     ) -> None:
-        """Set the timer one interval after `time`, at the latest at the window's end; at the end itself no further one."""
+        """Set the timer one interval after `time`, but not after the window's end; set none if `time` is the end."""
         next_fire = min(time + self.interval, window.max_timestamp())
         fire_timestamp_state.add(next_fire)
         if next_fire > time:
@@ -326,7 +326,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Makes another trigger drop the window's contents whenever it fires."""
+    """Wraps another trigger, and drops the window's contents whenever that one fires."""
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         if not isinstance(nested_trigger, Trigger):
@@ -362,7 +362,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 class CountTrigger(Trigger[Any, Any]):
-    """Fires with each `window_size`-th record of a window, keeping the contents."""
+    """Fires at every `window_size`-th record of a window, and keeps the contents."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = record_count(window_size, "CountTrigger")
@@ -370,7 +370,7 @@ class CountTrigger(Trigger[Any, Any]):
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
-        """Return a trigger that fires with each so many records."""
+        """Return a trigger that fires at every `window_size`-th record."""
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:

@@ -1,4 +1,4 @@
-"""Windows, and what writes them."""
+"""Classes of windows, and their serializers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
 
 
 class Window(ABC):
-    """A finite group of records; equal windows are the same window, so it must be hashable."""
+    """A group of records. Equal windows are the same window, so windows must be hashable."""
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """Return the greatest timestamp (ms) that still belongs to the window; Long.MAX if time does not bound it."""
+        """Return the largest timestamp (ms) that belongs to the window; 2**63 - 1 if the window has no end."""
 
 
 class TimeWindow(Window):
@@ -62,12 +62,12 @@ class TimeWindow(Window):
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Return the start of the window of a size (ms), aligned to the epoch plus an offset (ms), that holds a timestamp."""
+        """Return the start of the window with this timestamp; windows begin at multiples of the size plus the offset (all ms)."""
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
     def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
-        """Tell the callback which windows overlap or touch, and what covers them."""
+        """Call the callback for each group of windows that overlap or touch, with the window that covers the group."""
         cover: TimeWindow | None = None
         covered: list[TimeWindow] = []
         for window in sorted(set(windows)):
@@ -113,7 +113,7 @@ def _bounds_of(window: object) -> tuple[int, int]:
 
 
 class CountWindow(Window):
-    """A window that is bounded by a number of records; `id` tells it from the others of its key."""
+    """A window of a number of records; its `id` is unique for the key."""
 
     __slots__ = ("id",)
 
@@ -134,7 +134,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window of GlobalWindows, which holds all records."""
+    """The only window of GlobalWindows, which contains all records of a key."""
 
     __slots__ = ()
 
