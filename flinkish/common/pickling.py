@@ -23,6 +23,8 @@ import cloudpickle
 
 from flinkish.common.errors import NotSerializableError
 
+#: `importlib.metadata` takes 0.1 s for it in a worker of Spark, whose path has zip files.
+CLOUDPICKLE_VERSION: str = cloudpickle.__version__
 _PROTOCOL = 5
 #: Class attribute in which msgspec caches data about a class that it has decoded; it cannot be pickled.
 _MSGSPEC_CACHE = "__msgspec_cache__"

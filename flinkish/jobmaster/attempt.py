@@ -11,7 +11,6 @@ import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from typing import assert_never
 
 import msgspec
@@ -27,6 +26,7 @@ from flinkish.checkpoint.manifest import (
 )
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.storage import StoredCheckpoint
+from flinkish.common import pickling
 from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding, raised_by
 from flinkish.common.errors import EngineError, SourceError
@@ -227,6 +227,11 @@ class Attempt:
         self._bell.ring()
 
     # -- EpochLoop -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether there will be no further epoch."""
+        return self.outcome is not None
 
     def begin_epoch(self) -> EpochCommand | None:
         """Block until there is an epoch to run and return its command; None = the attempt is over."""
@@ -559,7 +564,7 @@ class Attempt:
 def _check_versions(report: EpochReport) -> None:
     """Raise if a slot host's versions differ from the driver's, because they exchange pickled objects."""
     minor = ".".join(platform.python_version().split(".")[:2])
-    for name, ours in (("python", minor), ("flinkish", flinkish.__version__), ("cloudpickle", metadata.version("cloudpickle"))):
+    for name, ours in (("python", minor), ("flinkish", flinkish.__version__), ("cloudpickle", pickling.CLOUDPICKLE_VERSION)):
         theirs = report.process.get(name)
         if theirs is not None and theirs != ours and not str(theirs).startswith(f"{ours}."):
             raise EngineError(

@@ -12,6 +12,11 @@ from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 class EpochLoop(Protocol):
     """The JobMaster, as an engine sees it. Both calls come from one thread, in turn."""
 
+    @property
+    def over(self) -> bool:
+        """Whether there will be no further epoch: known before an engine is ready for one, it need not prepare it."""
+        ...
+
     def begin_epoch(self) -> EpochCommand | None:
         """Block until there is an epoch to run and return its command; None = end the attempt without another action."""
         ...

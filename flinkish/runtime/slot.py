@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import logging
 import os
@@ -11,7 +10,6 @@ import platform
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import metadata
 from typing import Any
 
 import flinkish
@@ -231,7 +229,7 @@ class SlotTask:
                 "pid": os.getpid(),
                 "python": platform.python_version(),
                 "flinkish": flinkish.__version__,
-                "cloudpickle": _version_of_cloudpickle(),
+                "cloudpickle": pickling.CLOUDPICKLE_VERSION,
             }
         reports = [vertex_task.report for vertex_task in task.tasks]
         timers = [timer for vertex_task in task.tasks if (timer := vertex_task.next_timer()) is not None]
@@ -291,12 +289,6 @@ class SlotTask:
         """
         levels, self._levels = self._levels, {}
         close_all(levels.values())
-
-
-@functools.cache
-def _version_of_cloudpickle() -> str:
-    """Return it; looking takes 2 ms."""
-    return metadata.version("cloudpickle")
 
 
 def _pickles(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.explain import spark_plan_text
 from flinkish.engine.spark.partitioning import slot_values, spark_hash
 from flinkish.engine.spark.query import Rows
+from flinkish.engine.spark.quiet import quiet_jvm
 from flinkish.runtime.protocol import EpochCommand, TaskProgram
 from tests.kit.waiting import wait_until
 from tests.spark.toy import ToyLoop, ToySettings, expected_counts, toy_program
@@ -85,6 +86,16 @@ def test_an_action_that_is_run_twice_counts_once(engine: SparkEngine, monkeypatc
     loop = ToyLoop(4)
     engine.run_attempt(toy_program(engine.scratch_root(), levels=3), loop)
     assert loop.counts(1) == loop.counts(2) == expected_counts(4)
+
+
+def test_the_jvm_is_kept_quiet_and_then_has_its_levels_back(shared_session: SparkEngine) -> None:
+    jvm = SparkSession.active().sparkContext._jvm
+    get_logger = jvm.org.apache.logging.log4j.LogManager.getLogger
+    loggers = [get_logger(f"org.apache.{name}") for name in ("spark.Any", "spark.scheduler.TaskSetManager", "hadoop.Any")]
+    before = [logger.getLevel().name() for logger in loggers]
+    with quiet_jvm(jvm):
+        assert [logger.getLevel().name() for logger in loggers] == ["OFF"] * 3
+    assert [logger.getLevel().name() for logger in loggers] == before
 
 
 def test_a_second_attempt_begins_anew(engine: SparkEngine) -> None:

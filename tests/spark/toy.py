@@ -137,9 +137,13 @@ class ToyLoop:
     begun: int = 0
     _carry_over: dict[int, bytes] = field(default_factory=dict)
 
+    @property
+    def over(self) -> bool:
+        return len(self.reports) == self.epochs
+
     def begin_epoch(self) -> EpochCommand | None:
         self.threads.add(threading.current_thread().name)
-        if len(self.reports) == self.epochs:
+        if self.over:
             return None
         if self.before is not None:
             self.before(self.begun)

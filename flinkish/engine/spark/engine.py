@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 _SLOT_TASK = "flinkish.runtime.slot:SlotTask"
 #: How often it is looked whether query and JVM still live while nothing comes from them.
 _LOOK_S = 0.5
+_POLL_S = 0.002
 _STOP_TIMEOUT_MS = 8_000
 #: Spark kills the worker of a cancelled task after 2 s.
 _TASKS_TIMEOUT_MS = 3_000
@@ -94,7 +95,7 @@ class SparkEngine:
         settings.check_cluster_settings(
             held.master,
             self._settings.scratch_dir,
-            speculation=held.session.sparkContext.getConf().get("spark.speculation", "false") == "true",
+            speculation=held.setting("spark.speculation", "false") == "true",
         )
         attempt = _Attempt(
             held, program, loop, key=self._ids(), task=self._task, clock=self._clock, close_timeout=self._settings.close_timeout
@@ -221,9 +222,12 @@ class _Attempt:
 
     def clean_up(self, *, grace_ms: int) -> None:
         """End the slot hosts and remove the scratch folder."""
+        self._end_hosts(grace_ms)
+        self._program.remove_folders()
+
+    def _end_hosts(self, grace_ms: int) -> None:
         _unlink(self._program_file)  # from now on no shim starts a host, and hosts on other machines end
         hosts.close_hosts(self._program.attempt_id, grace_ms=grace_ms)
-        self._program.remove_folders()
 
     def _start(self) -> None:
         program = self._program
@@ -273,6 +277,8 @@ class _Attempt:
                     reports = self._reports(rows)
                     self._check_stages()
                     self._loop.finish_epoch(reports)
+                    if self._loop.over:
+                        return  # without waiting for one more micro-batch
                 case ActionFailed(error=error):
                     self._cut_short = True
                     if self._interrupted.is_set():
@@ -377,7 +383,7 @@ class _Attempt:
         return of_ended_jvm(what, self._held.jvm.pid, self._held.await_end(_JVM_END_MS))
 
     def _stop(self) -> None:
-        """Stop the query without a word. The callback waits, or will come to wait; it is released when the query is over.
+        """Stop the query without a word. If the callback waits, or comes to wait, it is released when the query is over.
 
         `query.stop()` while an action runs, or a callback released into an action while stopping, ends in a StackOverflowError.
         """
@@ -388,8 +394,12 @@ class _Attempt:
         self._hush()
         stopper = threading.Thread(target=_suppressed(query.stop), name="flinkish-stop", daemon=True)
         stopper.start()
-        self._wait_until(lambda: not _is_active(query), _STOP_TIMEOUT_MS)
-        self._turnstile.release()
+        try:
+            if not self._in_action and not self._cut_short:
+                self._end_hosts(_HOST_GRACE_MS)  # no task calls them any more: they end while the query does
+            self._wait_until(lambda: not _is_active(query), _STOP_TIMEOUT_MS)
+        finally:
+            self._turnstile.release()
         stopper.join(_STOP_TIMEOUT_MS / 1000)
         if stopper.is_alive():
             _log.warning("The Spark query %s has not ended %d ms after it was stopped.", query.name, _STOP_TIMEOUT_MS)
@@ -416,7 +426,7 @@ class _Attempt:
         deadline = self._clock.monotonic() + timeout_ms
         pause = threading.Event()
         while not condition() and self._held.jvm.is_alive() and self._clock.monotonic() < deadline:
-            pause.wait(0.01)
+            pause.wait(_POLL_S)
 
 
 def _is_active(query: StreamingQuery) -> bool:

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaClass
+
 #: Who reports what ends on purpose.
 _JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
+_LOG4J = "org.apache.logging.log4j"
 #: Priority of a shutdown hook; those of Spark and Hadoop go up to 50.
 _FIRST_AT_SHUTDOWN = 1_000
 
@@ -85,15 +88,26 @@ def _at_shutdown(gateway: Any, class_name: str, method: str, *arguments: Any) ->
 
 
 def _turn_off(jvm: Any) -> None:
-    loggers = jvm.org.apache.logging.log4j.LogManager.getContext(False).getConfiguration().getLoggers()
-    own = {name: loggers[name].getLevel() for name in loggers if name.startswith(_JVM_LOGGERS)}
-    _before.update(dict.fromkeys(_JVM_LOGGERS) | own)
-    for name in _before:
-        jvm.org.apache.logging.log4j.core.config.Configurator.setLevel(name, jvm.org.apache.logging.log4j.Level.OFF)
+    loggers = _logging_context(jvm).getConfiguration().getLoggers()
+    # An array: the end of an iteration is an exception, whose stack trace would be fetched.
+    own = [name for name in loggers.keySet().toArray() if name.startswith(_JVM_LOGGERS)]
+    _before.update(dict.fromkeys(_JVM_LOGGERS) | {name: loggers[name].getLevel() for name in own})
+    configurator, off = _java_class(jvm, f"{_LOG4J}.core.config.Configurator"), _java_class(jvm, f"{_LOG4J}.Level").OFF
+    for name in _JVM_LOGGERS:
+        configurator.setAllLevels(name, off)
+
+
+def _logging_context(jvm: Any) -> Any:
+    return _java_class(jvm, f"{_LOG4J}.LogManager").getContext(False)
+
+
+def _java_class(jvm: Any, name: str) -> Any:
+    """Return a class by its name; to go through its packages takes a question to the JVM for each."""
+    return JavaClass(name, jvm._gateway_client)
 
 
 def _turn_on(jvm: Any) -> None:
-    context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
+    context = _logging_context(jvm)
     for name, level in _before.items():
         if level is None:
             context.getConfiguration().removeLogger(name)

@@ -105,6 +105,10 @@ class HeldSession:
         """The master URL of its context."""
         return str(self.session.sparkContext.master)
 
+    def setting(self, key: str, default: str) -> str:
+        """Return a setting of its context; `getConf()` would copy all of them, in 40 ms."""
+        return str(self.session.sparkContext._conf.get(key, default))
+
 
 def hold_session(settings: SparkSettings) -> HeldSession:
     """Return the running session, or make one. Give it back with `release_session`.
@@ -118,7 +122,7 @@ def hold_session(settings: SparkSettings) -> HeldSession:
     with _lock:
         context = _running_context()
         if context is not None:
-            spark_settings.check_jars(settings, dict(context.getConf().getAll()), "a Spark session runs")
+            spark_settings.check_jars(settings, _jar_settings(context._conf), "a Spark session runs")
         if context is not None and _made is None:
             session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
             return HeldSession(session=session, jvm=_jvm_of(context), own=False, process=_process())
@@ -198,6 +202,10 @@ def _running_context() -> SparkContext | None:
     return context if context is not None and context._jsc is not None else None
 
 
+def _jar_settings(conf: SparkConf) -> dict[str, str]:
+    return {key: str(conf.get(key, "")) for key in spark_settings.JAR_SETTINGS}
+
+
 def _forget_jvm() -> None:
     global _made
     _made = None
@@ -235,7 +243,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     elif SparkContext._gateway is None:
         java = check_java(os.environ)
     else:
-        spark_settings.check_jars(settings, dict(SparkConf().getAll()), "Spark's JVM runs")
+        spark_settings.check_jars(settings, _jar_settings(SparkConf()), "Spark's JVM runs")
     defaults_file = spark_settings.find_spark_defaults()
     defaults = spark_settings.read_spark_defaults(defaults_file) if defaults_file and not submitted else {}
     values = spark_settings.own_session_settings(defaults, settings.passed_on, submitted)

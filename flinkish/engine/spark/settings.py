@@ -27,6 +27,8 @@ DELTA_CLASSES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+#: What says which jars and class paths a running JVM has.
+JAR_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
 #: Below that much free memory /dev/shm is left alone (containers often have 64 MB there).
 _SHARED_MEMORY_BYTES = 2 << 30
 

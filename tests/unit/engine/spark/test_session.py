@@ -86,7 +86,7 @@ def test_a_person_learns_that_spark_is_started_and_where_its_page_is(
     contexts: list[Any] = []
 
     def make(settings: object) -> Any:
-        contexts.append(SimpleNamespace(uiWebUrl=page, getConf=lambda: SimpleNamespace(getAll=list)))
+        contexts.append(SimpleNamespace(uiWebUrl=page, _conf=SimpleNamespace(get=lambda key, default: default)))
         return SimpleNamespace(sparkContext=contexts[-1])
 
     process = ProcessId.of(os.getpid())
