@@ -1,4 +1,4 @@
-"""Lines of CSV as messages: schemas by the type of a row."""
+"""Schemas that read and write lines of CSV as messages, by the type of a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     >>> schema.deserialize(b'7,"Ann, Bob"')
     Row(id=7, name='Ann, Bob')
 
-    Nested rows and arrays stand in one field. For what differs from Flink see CsvReaderFormat.
+    A nested row or array is in one field. For the differences from Flink see CsvReaderFormat.
     """
 
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, separator: str, ignore_parse_errors: bool) -> None:
@@ -58,9 +58,9 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         self._parsers = self._make_parsers()
 
     def deserialize(self, message: bytes) -> Row | None:
-        """Return the row of a line; raises DeserializationError.
+        """Return the row of a line; raise DeserializationError if it cannot be read.
 
-        With `ignore_parse_errors` fields that cannot be read, or are missing, are None, and so is what is no such line at all.
+        With `ignore_parse_errors`, fields that are missing or cannot be read are None, and so is a line that is no CSV at all.
         """
         try:
             return self._row(message)
@@ -73,7 +73,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         if self._parsers is None:
             self.open()
         assert self._parsers is not None
-        # Only line feeds and carriage returns end a line; str.splitlines knows more.
+        # Only line feeds and carriage returns end a line; str.splitlines splits at other characters, too.
         content = io.StringIO(message.decode(), newline="")
         lines = (line for line in content if not self._dialect.is_comment(line))
         fields = next(self._dialect.reader(lines), [])
@@ -97,7 +97,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         return {**self.__dict__, "_parsers": None}
 
     class Builder:
-        """Sets up a CsvRowDeserializationSchema."""
+        """Builder of a CsvRowDeserializationSchema."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             self._row_type = _row_type(type_info, "CsvRowDeserializationSchema")
@@ -106,15 +106,15 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             self._ignore_parse_errors = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what stands between fields."""
+            """Set the delimiter of fields, one character."""
             return self._set(delimiter=delimiter)
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Pass over lines that begin with '#'."""
+            """Skip lines that begin with '#'."""
             return self._set(comment=COMMENT if flag(allow_comments, "allow_comments") else None)
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """Set what stands between the elements of arrays and nested rows."""
+            """Set the separator of the elements of arrays and nested rows."""
             self._separator = _separator(delimiter)
             return self
 
@@ -123,7 +123,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._set(quote_char=character(c, "Quote char"))
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """Set the character that takes the meaning from the one behind it."""
+            """Set the escape character: the next character loses its special meaning."""
             return self._set(escape_char=character(c, "Escape char"))
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
@@ -131,7 +131,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._set(null_values=(text(null_literal, "null_literal"),))
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Have None stand for what cannot be read, instead of failing."""
+            """Read None for fields that cannot be read, instead of failing."""
             self._ignore_parse_errors = flag(ignore_parse_errors, "ignore_parse_errors")
             return self
 
@@ -152,7 +152,7 @@ class CsvRowSerializationSchema(SerializationSchema):
     >>> schema.serialize(Row(7, "a b"))
     b'7,"a b"\\n'
 
-    Differs from Flink: what could not be read back is refused with an error, see CsvBulkWriters.
+    Differs from Flink: values that could not be read back are refused with an error, see CsvBulkWriters.
     """
 
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, line_delimiter: str, separator: str) -> None:
@@ -171,7 +171,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         self._lines = self._make_lines()
 
     def serialize(self, element: Any) -> bytes:
-        """Return the line of a row; raises TypeMismatchError for what is no row of the type."""
+        """Return the line of a row; raise TypeMismatchError for a value that is no row of the type."""
         if self._lines is None:
             self.open()
         assert self._lines is not None
@@ -186,7 +186,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         return {**self.__dict__, "_lines": None}
 
     class Builder:
-        """Sets up a CsvRowSerializationSchema."""
+        """Builder of a CsvRowSerializationSchema."""
 
         def __init__(self, type_info: TypeInformation) -> None:
             self._row_type = _row_type(type_info, "CsvRowSerializationSchema")
@@ -195,11 +195,11 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._separator = ARRAY_SEPARATOR
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set what stands between fields."""
+            """Set the delimiter of fields, one character."""
             return self._set(delimiter=c)
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            r"""Set what ends a line: '\n', '\r', '\r\n' or nothing."""
+            r"""Set the end of a line: '\n', '\r', '\r\n' or nothing."""
             if delimiter not in ("\n", "\r", "\r\n", ""):
                 raise InvalidArgumentError(
                     f"Unsupported new line delimiter {delimiter!r}. Only \\n, \\r, \\r\\n, or empty string are supported."
@@ -208,12 +208,12 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """Set what stands between the elements of arrays and nested rows."""
+            """Set the separator of the elements of arrays and nested rows."""
             self._separator = _separator(delimiter)
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
-            """Quote nothing."""
+            """Never quote fields."""
             return self._set(quote_char=None)
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
@@ -221,7 +221,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self._set(quote_char=character(c, "Quote char"))
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """Set the character that takes the meaning from the one behind it."""
+            """Set the escape character: the next character loses its special meaning."""
             return self._set(escape_char=character(c, "Escape char"))
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:

@@ -1,4 +1,4 @@
-"""CsvSchema: the columns of CSV files and how they are written down."""
+"""CsvSchema: the columns and the syntax of CSV files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from flinkish.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, Type
 from flinkish.datastream.connectors.file_system.csv_settings import ARRAY_SEPARATOR, CsvDialect
 from flinkish.table.types import DataType, type_info_of
 
-#: What lines begin with that are no records, if comments are allowed.
+#: First character of comment lines, if comments are allowed.
 COMMENT: Final = "#"
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
     name: str
-    #: Jackson's name for the kind of column, for the printed form.
+    #: Jackson's name for the kind of column, used by str().
     kind: str
     type_info: TypeInformation
-    #: Of the elements of an array; empty: what the schema says.
+    #: Separator of the elements of an array; empty = the schema's separator.
     separator: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSchema:
-    """The columns of CSV files and how they are written down. Made by `builder()`.
+    """The columns and the syntax of CSV files. Make it by `builder()`.
 
     >>> schema = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header().build()
     >>> print(schema)
@@ -48,7 +48,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
-        """Begin a schema without columns."""
+        """Return a builder without columns."""
         return CsvSchemaBuilder()
 
     def size(self) -> int:
@@ -69,11 +69,11 @@ class CsvSchema:
         return str(self)
 
     def row_type(self) -> RowTypeInfo:
-        """Return the type of the records; raises InvalidArgumentError if a name stands twice."""
+        """Return the type of the records; raise InvalidArgumentError if two columns have the same name."""
         return Types.ROW_NAMED([column.name for column in self.columns], [column.type_info for column in self.columns])
 
     def dialect(self) -> CsvDialect:
-        """Return the characters that have a meaning."""
+        """Return the characters with a special meaning."""
         return CsvDialect(
             delimiter=self.column_separator,
             quote_char=self.quote_char,
@@ -83,12 +83,12 @@ class CsvSchema:
         )
 
     def separators(self) -> tuple[str, ...]:
-        """Return what separates the elements of each column."""
+        """Return the separator of array elements for each column."""
         return tuple(column.separator or self.array_element_separator or ARRAY_SEPARATOR for column in self.columns)
 
 
 class CsvSchemaBuilder:
-    """Sets up a CsvSchema; as in PyFlink, Jackson's names for the settings."""
+    """Builder of a CsvSchema; as in PyFlink, its settings have Jackson's names."""
 
     def __init__(self) -> None:
         self._schema = CsvSchema()
@@ -100,7 +100,7 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: DataType | TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """Add a column of lists, whose elements stand in one field between separators; of STRING if no type is given."""
+        """Add a column of lists, whose elements are in one field, divided by `separator`; their default type is STRING."""
         element = Types.STRING() if element_type is None else type_info_of(element_type, "element_type of add_array_column")
         return self._add(_Column(text(name, "name"), "ARRAY", Types.LIST(element), text(separator, "separator")))
 
@@ -109,7 +109,7 @@ class CsvSchemaBuilder:
         return self._add(_Column(text(name, "name"), "BOOLEAN", Types.BOOLEAN()))
 
     def add_number_column(self, name: str, number_type: DataType | TypeInformation | None = None) -> CsvSchemaBuilder:
-        """Add a column of numbers, of LONG (BIGINT) if no type is given."""
+        """Add a column of numbers; their default type is LONG (BIGINT)."""
         type_info = Types.LONG() if number_type is None else type_info_of(number_type, "number_type of add_number_column")
         if not isinstance(type_info, BasicTypeInfo) or type_info.basic_type in _NOT_NUMBERS:
             raise InvalidArgumentError(
@@ -134,19 +134,19 @@ class CsvSchemaBuilder:
         return self._set(columns=())
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Pass over lines that begin with '#', perhaps after blanks."""
+        """Skip lines that begin with '#', with or without blanks before it."""
         return self._set(allow_comments=flag(allow, "allow"))
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        """Allow lines with more fields than there are columns, which fail otherwise; as in Flink the others are left out."""
+        """Allow lines with more fields than columns, which are errors otherwise; as in Flink, surplus fields are ignored."""
         return self._set(any_property_name=text(name, "name"))
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Go back to the separators of the columns, or ';'."""
+        """Restore the separators of the columns, by default ';'."""
         return self._set(array_element_separator="")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Have the array column at a position use the separator of the schema."""
+        """Make the array column at a position use the separator of the schema."""
         columns = list(self._schema.columns)
         if not isinstance(index, int) or not 0 <= index < len(columns):
             raise InvalidArgumentError(f"there is no column {index!r}; there are {len(columns)}")
@@ -154,36 +154,36 @@ class CsvSchemaBuilder:
         return self._set(columns=tuple(columns))
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Set what separates the elements of arrays in columns that have no separator of their own."""
+        """Set the separator of array elements in columns without a separator of their own."""
         return self._set(array_element_separator=text(separator, "separator"))
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """Set what stands between columns; ',' by default."""
+        """Set the delimiter of columns; ',' by default."""
         return self._set(column_separator=character(char, "Column separator"))
 
     def disable_escape_char(self) -> CsvSchemaBuilder:
-        """Give no character the meaning of an escape; the default."""
+        """Use no escape character; the default."""
         return self._set(escape_char=None)
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        """Set the character that takes the meaning from the one behind it.
+        """Set the escape character: the next character loses its special meaning.
 
-        Differs from Flink: that is all it does; there `n` behind it is a line feed, and so on.
+        Differs from Flink: there, an escaped `n` is a line feed, and so on.
         """
         return self._set(escape_char=character(char, "Escape char"))
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        r"""Set what ends a line when it is written; '\n' by default. When lines are read, '\n' and '\r\n' end them."""
+        r"""Set the end of written lines; '\n' by default. When lines are read, they end with '\n' or '\r\n'."""
         if not text(separator, "separator"):
             raise InvalidArgumentError("the line separator must not be empty")
         return self._set(line_separator=separator)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """Set the text that stands for None. Whatever it is, empty fields are None but in columns of STRING and arrays."""
+        """Set the text that stands for None. Empty fields are always None, too, except in columns of STRING and arrays."""
         return self._set(null_value=text(null_value, "null_value"))
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """Give no character the meaning of a quote."""
+        """Use no quote character."""
         return self._set(quote_char=None)
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
@@ -191,15 +191,15 @@ class CsvSchemaBuilder:
         return self._set(quote_char=character(char, "Quote char"))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Pass over the first line, or that after the header."""
+        """Skip the first line, or the first line after the header."""
         return self._set(skip_first_data_row=flag(skip, "skip"))
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Have the header, if one is used, checked: it must have the names of the columns in their order."""
+        """Check the header, if one is used: it must contain the names of the columns in their order."""
         return self._set(strict_headers=flag(strict, "strict"))
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Take the first line of a file for a header; write one into each file."""
+        """Read the first line of a file as a header, and write a header to each file."""
         return self._set(use_header=flag(use, "use"))
 
     def size(self) -> int:
@@ -221,21 +221,21 @@ _NOT_NUMBERS = (BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.I
 
 
 def text(value: Any, name: str) -> str:
-    """Return the value; raises InvalidArgumentError unless it is a str."""
+    """Return the value; raise InvalidArgumentError unless it is a str."""
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{name} must be a str; got {value!r}")
     return value
 
 
 def flag(value: Any, name: str) -> bool:
-    """Return the value; raises InvalidArgumentError unless it is a bool."""
+    """Return the value; raise InvalidArgumentError unless it is a bool."""
     if not isinstance(value, bool):
         raise InvalidArgumentError(f"{name} must be a bool; got {value!r}")
     return value
 
 
 def character(value: Any, what: str) -> str:
-    """Return the value; raises InvalidArgumentError unless it is one character."""
+    """Return the value; raise InvalidArgumentError unless it is one character."""
     if not isinstance(value, str) or len(value) != 1:
         raise InvalidArgumentError(f"{what} must be a single char, got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""From a JSON schema to the type of a row; source of the rules: Flink's JsonRowSchemaConverter."""
+"""The type of a row for a JSON schema; source of the rules: Flink's JsonRowSchemaConverter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _UNIONS: Final = ("allOf", "anyOf", "not", "extends", "disallow")
 def type_of_json_schema(json_schema: str) -> TypeInformation:
     """Return the type that a JSON schema describes.
 
-    object is ROW_NAMED, array OBJECT_ARRAY (of fixed elements: a ROW of f0, f1, ...), integer and number BIG_DEC, boolean
-    BOOLEAN, string STRING; one with a `format` SQL_DATE, SQL_TIME or SQL_TIMESTAMP, with `contentEncoding` base64 bytes.
-    Raises InvalidArgumentError, which names the place, for what has no type.
+    An object becomes ROW_NAMED, an array OBJECT_ARRAY (with fixed elements: a ROW of f0, f1, ...), integer and number BIG_DEC,
+    boolean BOOLEAN, and string STRING. A string with a `format` becomes SQL_DATE, SQL_TIME or SQL_TIMESTAMP, and one with the
+    `contentEncoding` base64 becomes bytes. Raises InvalidArgumentError, which names the place, for a schema without such a type.
     """
     try:
         root = msgspec.json.decode(json_schema)

@@ -48,9 +48,10 @@ _MISSING: Final = object()
 
 
 class LenientJsonConverters(JsonConverters):
-    """As Flink's JsonRowDeserializationSchema: texts are numbers, too, and everything is a text.
+    """Converters as lenient as Flink's JsonRowDeserializationSchema: a text is read as a number, and any value as a text.
 
-    Nulls stand for what is missing (unless `fail_on_missing_field`) and, with `ignore_parse_errors`, for what cannot be read.
+    Missing fields become None (unless `fail_on_missing_field`), and so do values that cannot be read (with
+    `ignore_parse_errors`).
     """
 
     def __init__(self, *, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
@@ -123,7 +124,7 @@ class LenientJsonConverters(JsonConverters):
 
 
 def _as_text(value: Any) -> str:
-    """Return a value as the text that it is in JSON; numbers as Java writes them."""
+    """Return the JSON text of a value, with numbers as Java writes them."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -149,7 +150,7 @@ def _to_boolean(value: bool | str) -> bool:
 
 def _to_int(value: Any) -> int:
     if isinstance(value, str):
-        if "_" in value:  # Python's int() takes 1_000
+        if "_" in value:  # Python's int() accepts 1_000
             raise ValueError
         return int(value)
     if value != int(value):
@@ -164,7 +165,7 @@ def _to_float(value: Any) -> float:
 
 
 def _to_instant(value: Any) -> Instant:
-    """As Jackson reads one: numbers are seconds."""
+    """Read an Instant as Jackson does: numbers are seconds."""
     if isinstance(value, str):
         return to_instant(value)
     seconds, fraction = divmod(decimal.Decimal(str(value)), 1)
@@ -177,9 +178,10 @@ Plain = Callable[[Any], Any]
 
 
 def json_writer(type_info: TypeInformation) -> Plain:
-    """Return what makes of a value one that msgspec writes as Flink does; raises InvalidProgramError for types without a form.
+    """Return the function that converts values so that msgspec writes them as Flink does.
 
-    The function raises ValueError, TypeError or AttributeError for values of another type.
+    Raises InvalidProgramError for types that cannot be written as JSON. The function raises ValueError, TypeError or
+    AttributeError for values of another type.
     """
     type_info = unwrap(type_info)
     write: Plain
@@ -286,7 +288,7 @@ def _float_writer(text: Callable[[float], str], write: Callable[[float], float])
         if isinstance(value, str):
             raise TypeError(f"expected a number; got {value!r}")
         number = float(value)
-        # JSON has no such numbers; Flink writes their names.
+        # JSON has no NaN and infinity; Flink writes their names.
         return write(number) if math.isfinite(number) else text(number)
 
     return convert

@@ -1,7 +1,7 @@
 """Avro with PyFlink's names: files of records, and records as messages.
 
-Records are plain Python data, as fastavro has it: a dict for a record, a list for an array, a str for an enum, and for logical
-types `datetime`s, `Decimal`s and `UUID`s.
+Records are plain Python data, as in fastavro: a dict for a record, a list for an array, a str for an enum, and `datetime`s,
+`Decimal`s and `UUID`s for logical types.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 class AvroInputFormat(InputFormat):
     """Avro files for `StreamExecutionEnvironment.create_input`; the same as a FileSource of `BulkFormat.avro_format(schema)`.
 
-    Differs from Flink: files whose schema is another are resolved to the given one, as the Avro specification says.
+    Differs from Flink: files with another schema are resolved to the given one, as the Avro specification says.
     """
 
     def __init__(self, path: str, schema: AvroSchema) -> None:
-        """`path`: a file, or a folder of files."""
+        """Make an input for a file, or a folder of files, at `path`."""
         super().__init__()
         self._source = FileSource.for_bulk_file_format(AvroFormat(schema), path).build()
         self._type_info = GenericRecordAvroTypeInfo(schema)
@@ -58,10 +58,10 @@ class AvroBulkWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Make a writer factory for FileSink.for_bulk_format; the records are plain Python data of the schema, or Rows.
+        """Return a writer factory for FileSink.for_bulk_format; the records are plain Python data of the schema, or Rows.
 
-        Differs from Flink: the operator before the sink need not be declared as GenericRecordAvroTypeInfo; if it is, its records
-        are checked there. A field that the schema has not is an error, where Flink leaves it out.
+        Differs from Flink: the output type of the operator before the sink need not be GenericRecordAvroTypeInfo; if it is,
+        records are checked in that operator. A field that is not in the schema is an error (Flink ignores it).
         """
         return AvroWriterFactory(schema)
 
@@ -77,9 +77,10 @@ def _schema(record_class: Any, avro_schema_string: Any) -> AvroSchema:
 
 
 class AvroRowDeserializationSchema(DeserializationSchema):
-    """Reads a record in Avro's binary form, without the schema, as a Row.
+    """Reads a record in Avro's binary form, without its schema, as a Row.
 
-    Records are Rows, arrays lists, maps dicts, timestamps SQL_TIMESTAMP in UTC; a union of several types is any Python object.
+    Records are read as Rows, arrays as lists, maps as dicts, timestamps as SQL_TIMESTAMP in UTC, and unions of several types as
+    any Python object.
     """
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
@@ -91,7 +92,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         self._part = AvroPart(self._schema)
 
     def deserialize(self, message: bytes) -> Row:
-        """Return the row of a record; raises DeserializationError if the bytes are not just one record of the schema."""
+        """Return the row of a record; raise DeserializationError if the bytes are not exactly one record of the schema."""
         if self._part is None:
             self.open()
         assert self._part is not None
@@ -117,7 +118,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
 
 
 class AvroRowSerializationSchema(SerializationSchema):
-    """Writes a Row in Avro's binary form, without the schema; fields go by their names, or by position if the row has none."""
+    """Writes a Row in Avro's binary form, without its schema; fields are found by name, or by position if the row has none."""
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _schema(record_class, avro_schema_string)
@@ -130,7 +131,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         self._check = check_of(self._schema.parsed)
 
     def serialize(self, element: Any) -> bytes:
-        """Return the record of a row; raises TypeMismatchError for what is no record of the schema."""
+        """Return the record of a row as bytes; raise TypeMismatchError for a value that is no record of the schema."""
         if self._part is None:
             self.open()
         assert self._part is not None

@@ -1,4 +1,4 @@
-"""CSV with PyFlink's builders: files read and written by a CsvSchema, messages by the type of a row.
+"""CSV with PyFlink's builders: a CsvSchema for files, and the type of a row for messages.
 
 Types of columns may be given as `flinkish.table.DataTypes` or as `flinkish.common.Types`.
 """
@@ -36,16 +36,16 @@ def _schema(schema: Any, method: str) -> CsvSchema:
 class CsvReaderFormat(CsvLinesFormat):
     """Reads CSV files by a CsvSchema, as Rows with the names of its columns.
 
-    Columns go by their position; a header is passed over, or checked with `set_strict_headers`. Numbers may have blanks around
-    them. A file is read by one reader, as quoted fields may hold line feeds.
-    Differs from Flink: an empty field is None in columns of numbers and BOOLEAN also without `set_null_value`, which is an error
-    there; BOOLEAN is true, false, 1 or 0, and anything else is a bad record, where Flink reads false; a decimal with too many
-    digits is a bad record, where Flink reads None; a carriage return alone does not end a line.
+    Columns are found by their position; a header is skipped, or checked with `set_strict_headers`. Numbers may have blanks around
+    them. Each file is read by one reader, as quoted fields may contain line feeds.
+    Differs from Flink: an empty field in a column of numbers or BOOLEAN is None even without `set_null_value` (an error in
+    Flink); BOOLEAN is true, false, 1 or 0, and any other text is a bad record (Flink reads false); a decimal with too many digits
+    is a bad record (Flink reads None); a carriage return alone does not end a line.
     """
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Make the format of a schema."""
+        """Return the format for a schema; raise InvalidArgumentError if it is no CsvSchema or has no columns."""
         _schema(schema, "CsvReaderFormat.for_schema")
         header = HeaderUse.NONE
         if schema.use_header:
@@ -66,10 +66,11 @@ class CsvBulkWriters:
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
-        """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts with the schema's columns.
+        """Return a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts with the schema's columns.
 
-        Differs from Flink: what could not be read back is refused with an error, such as an element that holds the separator of
-        its array, or a delimiter in a text without a quote character. An empty field is quoted if it is the only one of its line.
+        Differs from Flink: values that could not be read back are refused with an error, such as an element that contains the
+        separator of its array, or a text that contains a delimiter if there is no quote character. An empty field is quoted if it
+        is the only one of its line.
         """
         _schema(schema, "CsvBulkWriters.for_schema")
         return CsvWriterFactory(

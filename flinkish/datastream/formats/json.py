@@ -34,10 +34,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     >>> schema.deserialize(b'{"id": "7", "tags": ["a", 1], "more": true}')
     Row(id=7, tags=['a', '1'])
 
-    As in Flink texts are read as numbers, too, and anything as a STRING; times are ISO 8601 in UTC, bytes base64, points in time
-    also numbers of seconds.
-    Differs from Flink: a number with decimals is no INT or LONG, where Flink cuts them off, and what is neither true nor false is
-    no BOOLEAN, where Flink reads false; times without the Z are read, and those of other zones.
+    As in Flink, a text is read as a number if needed, and any value as a STRING; times are ISO 8601 in UTC, bytes are base64, and
+    points in time may also be numbers of seconds.
+    Differs from Flink: a number with decimals is refused for INT or LONG (Flink cuts them off), and a value that is neither true
+    nor false is refused for BOOLEAN (Flink reads false); times without the Z, or in other zones, are accepted.
     """
 
     def __init__(self, row_type: RowTypeInfo, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
@@ -54,7 +54,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
-        """Begin a schema."""
+        """Return a builder of a schema."""
         return JsonRowDeserializationSchema.Builder()
 
     def open(self) -> None:
@@ -62,9 +62,9 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._convert = self._make_converter()
 
     def deserialize(self, message: bytes) -> Row | None:
-        """Return the row of an object, None for null; raises DeserializationError.
+        """Return the row of an object, None for null; raise DeserializationError if it cannot be read.
 
-        With `ignore_parse_errors` fields that cannot be read are None, and so is what is no JSON object.
+        With `ignore_parse_errors`, fields that cannot be read are None, and so is a message that is no JSON object.
         """
         if self._convert is None:
             self.open()
@@ -86,7 +86,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return {**{name: value for name, value in self.__dict__.items() if name != "_decoder"}, "_convert": None}
 
     class Builder:
-        """Sets up a JsonRowDeserializationSchema."""
+        """Builder of a JsonRowDeserializationSchema."""
 
         def __init__(self) -> None:
             self._type_info: TypeInformation | None = None
@@ -94,7 +94,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             self._ignore_parse_errors = False
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
-            """Set the type of the rows; its field names are the names in the objects."""
+            """Set the type of the rows, whose field names are the names in the JSON objects."""
             self._type_info = _row_type(type_info, "type_info of JsonRowDeserializationSchema")
             return self
 
@@ -111,7 +111,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Have None stand for what cannot be read, instead of failing."""
+            """Read None for values that cannot be read, instead of failing."""
             self._ignore_parse_errors = True
             return self
 
@@ -141,7 +141,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchema.Builder:
-        """Begin a schema."""
+        """Return a builder of a schema."""
         return JsonRowSerializationSchema.Builder()
 
     def open(self) -> None:
@@ -149,7 +149,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         self._encoder = msgspec.json.Encoder(decimal_format="number")
 
     def serialize(self, element: Any) -> bytes:
-        """Return the object of a row; raises TypeMismatchError for what is no row of the type."""
+        """Return the JSON object of a row as bytes; raise TypeMismatchError for a value that is no row of the type."""
         if self._write is None:
             self.open()
         assert self._write is not None
@@ -164,13 +164,13 @@ class JsonRowSerializationSchema(SerializationSchema):
         return {"_row_type": self._row_type, "_write": None}
 
     class Builder:
-        """Sets up a JsonRowSerializationSchema."""
+        """Builder of a JsonRowSerializationSchema."""
 
         def __init__(self) -> None:
             self._type_info: RowTypeInfo | None = None
 
         def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchema.Builder:
-            """Set the type of the rows; its field names become the names in the objects."""
+            """Set the type of the rows, whose field names become the names in the JSON objects."""
             self._type_info = _row_type(type_info, "type_info of JsonRowSerializationSchema")
             return self
 

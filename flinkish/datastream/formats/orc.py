@@ -1,4 +1,4 @@
-"""ORC with PyFlink's names: files of rows are written; as in PyFlink there is no format to read them."""
+"""ORC with PyFlink's names: writers of files of rows; as in PyFlink, there is no format to read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["OrcBulkWriters"]
 _COMPRESSION_KEY: Final = "orc.compress"
 _STRIPE_SIZE_KEY: Final = "orc.stripe.size"
 _COMPRESSIONS: Final = ("NONE", "ZLIB", "SNAPPY", "LZ4", "ZSTD")
-#: ORC's default, in bytes.
+#: ORC's default stripe size, in bytes.
 _STRIPE_SIZE: Final = 64 * 1024 * 1024
 
 
@@ -34,10 +34,10 @@ class OrcBulkWriters:
         writer_properties: Configuration | None = None,
         hadoop_config: Configuration | None = None,
     ) -> BulkWriterFactory:
-        """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts.
+        """Return a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts.
 
-        `writer_properties` may have the keys orc.compress (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and orc.stripe.size (bytes).
-        `hadoop_config`: has no key that means anything here.
+        `writer_properties` may contain the keys orc.compress (NONE, ZLIB, SNAPPY, LZ4 or ZSTD) and orc.stripe.size (bytes).
+        `hadoop_config` must be empty. Other keys raise UnsupportedError.
         Differs from Flink: SQL_TIMESTAMP is stored without zone.
         """
         settings_of(hadoop_config, "hadoop_config of OrcBulkWriters", ())

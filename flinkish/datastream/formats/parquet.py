@@ -25,7 +25,7 @@ _COMPRESSION_KEY: Final = "parquet.compression"
 
 
 def settings_of(configuration: Any, what: str, known: Collection[str]) -> dict[str, str]:
-    """Return the settings of a Configuration; raises UnsupportedError for keys that mean nothing here."""
+    """Return the settings of a Configuration; raise UnsupportedError for keys that are not in `known`."""
     if configuration is None:
         return {}
     if not isinstance(configuration, Configuration):
@@ -49,9 +49,10 @@ def _flag(value: Any, name: str) -> bool:
 class ParquetColumnarRowInputFormat(ParquetFormat):
     """Rows of Parquet files, for FileSource.for_bulk_file_format.
 
-    `hadoop_config`: has no key that means anything here. `is_utc_timestamp`: whether points in time in the file are read into
-    SQL_TIMESTAMP as times in UTC; else of the machine's zone. `is_case_sensitive`: whether case counts in the names of columns.
-    Differs from Flink: arrays, maps and rows are read, too; a column that is not in the file is an error, where Flink reads None.
+    `hadoop_config` must be empty; any key raises UnsupportedError. `is_utc_timestamp`: whether points in time in the file become
+    SQL_TIMESTAMP values in UTC (True) or in the machine's zone (False). `is_case_sensitive`: whether column names are compared
+    with their case.
+    Differs from Flink: arrays, maps and rows are read, too; a column that is not in the file is an error (Flink reads None).
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class ParquetBulkWriters:
     def for_row_type(
         row_type: DataType | TypeInformation, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
     ) -> BulkWriterFactory:
-        """Make a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts.
+        """Return a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts.
 
-        `hadoop_config` may have the key parquet.compression. `utc_timestamp`: whether SQL_TIMESTAMP is stored as the point in
-        time that it is in UTC; else in the zone of the machine that writes.
+        `hadoop_config` may contain only the key parquet.compression. `utc_timestamp`: whether SQL_TIMESTAMP is stored as a point
+        in time in UTC (True) or in the zone of the machine that writes (False).
         Differs from Flink: times are stored as 64-bit numbers of microseconds, not as INT96.
         """
         settings = settings_of(hadoop_config, "hadoop_config of ParquetBulkWriters", (_COMPRESSION_KEY,))
@@ -98,7 +99,7 @@ class AvroParquetReaders:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> StreamFormat:
-        """Make a format for FileSource.for_record_stream_format; records are plain Python data, see formats.avro."""
+        """Return a format for FileSource.for_record_stream_format; records are plain Python data, see formats.avro."""
         return AvroParquetFormat(schema)
 
 
@@ -107,5 +108,5 @@ class AvroParquetWriters:
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
-        """Make a writer factory for FileSink.for_bulk_format; the records are plain Python data of the schema, or Rows."""
+        """Return a writer factory for FileSink.for_bulk_format; the records are plain Python data of the schema, or Rows."""
         return AvroParquetWriterFactory(schema)
