@@ -1,4 +1,4 @@
-"""What all formats of files to read have in common: how a file is cut into splits, and the reader of one split."""
+"""The common base of formats that read files: cutting files into splits, and reading one split."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from flinkish.datastream.connectors.record_errors import RecordErrors
 
 
 class SplitReader(ABC):
-    """Reads one split from the position it carries."""
+    """Reads one split from the position that it contains."""
 
     @abstractmethod
     def read(self, limit: int) -> Sequence[Any]:
-        """Return the next records, about `limit` at most; none only at the end of the split.
+        """Return the next records, at most about `limit`; an empty list only at the end of the split.
 
-        A record that cannot be read is replaced as the error policy says, so there may be SideOutputRecords among them.
+        A record that cannot be read is handled by the error policy, so the list may contain SideOutputRecords.
         """
 
     @abstractmethod
     def split(self) -> FileSourceSplit:
-        """Return the split at its present position."""
+        """Return the split with its current position."""
 
     @property
     @abstractmethod
@@ -38,23 +38,23 @@ class SplitReader(ABC):
 
 
 class FileFormat(ABC):
-    """How the contents of files become records: immutable and picklable."""
+    """A format that turns the contents of files into records: immutable and picklable."""
 
-    #: Unit of a position in messages.
+    #: Unit of a position in error messages.
     unit = "line"
 
     @property
     def splittable(self) -> bool:
-        """Whether several readers may read a file at the same time."""
+        """Whether several readers can read one file at the same time."""
         return False
 
     @property
     def split_by_default(self) -> bool:
-        """Whether files are cut even if the program does not ask for it."""
+        """Whether files are cut into regions by default."""
         return False
 
     def produced_type(self) -> TypeInformation | None:
-        """Return the type of the records if it is known without looking at a file."""
+        """Return the type of the records if it is known without reading a file."""
         return None
 
     def cut(self, path: str, size: int, block_size: int) -> list[FileSourceSplit]:
@@ -89,7 +89,7 @@ def compressed_or_whole(format_: FileFormat, path: str, size: int, block_size: i
 
 
 def open_checked(split: FileSourceSplit) -> IO[bytes]:
-    """Open the file of a split; raises SourceError if it is gone or was cut short since it was found."""
+    """Open the file of a split; raise SourceError if it is missing, or shorter than when it was found."""
     try:
         size = os.stat(split.path).st_size
         if size < split.file_size:

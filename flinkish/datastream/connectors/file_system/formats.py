@@ -1,4 +1,4 @@
-"""Formats of files to read: the public classes with a method for each format, and lines of text."""
+"""Formats to read files: the public classes with a method for each format, and the format of text lines."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ __all__ = ["BulkFormat", "FileFormat", "LineFormat", "SplitReader", "StreamForma
 
 
 class StreamFormat(FileFormat):
-    """Formats that are read from the front to the back of a stream of bytes, record by record.
+    """Formats that read a stream of bytes from beginning to end, record by record.
 
-    Files that end in .gz, .gzip, .bz2, .xz, .zst or .deflate are decompressed. To make a format of your own, subclass it.
+    Files whose names end in .gz, .gzip, .bz2, .xz, .zst or .deflate are decompressed. Subclass it for a format of your own.
     """
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Lines of text, as STRING, without the line feed (and carriage return) at their end.
+        """Return the format of text lines: records are STRING, without the line feed (and carriage return) at the end of lines.
 
-        Differs from Flink: reading goes on at the exact byte after a restart, instead of skipping lines; a carriage return alone
+        Differs from Flink: after a restart, reading continues at the exact byte, without skipping lines; a carriage return alone
         does not end a line.
         """
         return TextLineFormat(charset_name)
@@ -56,7 +56,7 @@ class StreamFormat(FileFormat):
         multiline: bool = True,
         charset_name: str = "UTF-8",
     ) -> CsvFormat:
-        """Rows of comma-separated values; see CsvFormat."""
+        """Return the format of comma-separated values; see CsvFormat."""
         from flinkish.datastream.connectors.file_system.csv_format import CsvFormat
 
         return CsvFormat(
@@ -73,17 +73,17 @@ class StreamFormat(FileFormat):
 
     @staticmethod
     def json_lines_format(type_info: TypeInformation | None = None, *, charset_name: str = "UTF-8") -> JsonLinesFormat:
-        """One JSON value a line; see JsonLinesFormat."""
+        """Return the format with one JSON value per line; see JsonLinesFormat."""
         from flinkish.datastream.connectors.file_system.json_format import JsonLinesFormat
 
         return JsonLinesFormat(type_info, charset_name=charset_name)
 
     @staticmethod
     def line_format(deserialization_schema: DeserializationSchema) -> StreamFormat:
-        r"""Lines, each read by a schema, such as JsonRowDeserializationSchema; not in PyFlink.
+        r"""Return the format of lines that a schema reads, such as JsonRowDeserializationSchema; not in PyFlink.
 
-        A line is what ends with '\n', without that and a '\r' before it. Lines that the schema reads as None are left out; what
-        it raises ValueError for is a bad record.
+        Lines end with '\n' or '\r\n', which the schema does not get. Lines that the schema reads as None are skipped; a line for
+        which it raises ValueError is a bad record.
         """
         from flinkish.datastream.connectors.file_system.schema_lines import SchemaLineFormat
 
@@ -91,11 +91,11 @@ class StreamFormat(FileFormat):
 
 
 class BulkFormat(FileFormat):
-    """Formats that hold many records together, such as Parquet. To make a format of your own, subclass it."""
+    """Formats that store many records together, such as Parquet. Subclass it for a format of your own."""
 
     @staticmethod
     def avro_format(schema: AvroSchema | None = None) -> AvroFormat:
-        """Records of Avro files; see AvroFormat."""
+        """Return the format of Avro files; see AvroFormat."""
         from flinkish.datastream.connectors.file_system.avro_format import AvroFormat
 
         return AvroFormat(schema)
@@ -104,7 +104,7 @@ class BulkFormat(FileFormat):
     def parquet_format(
         type_info: TypeInformation | None = None, *, columns: Sequence[str] | None = None, batch_size: int = 4096
     ) -> ParquetFormat:
-        """Rows of Parquet files; see ParquetFormat."""
+        """Return the format of Parquet files; see ParquetFormat."""
         from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
 
         return ParquetFormat(type_info, columns=columns, batch_size=batch_size)
@@ -113,7 +113,7 @@ class BulkFormat(FileFormat):
 def check_charset(charset_name: Any) -> str:
     """Return the name, or raise InvalidArgumentError if Python does not know it."""
     try:
-        # A codec such as "hex" has a name, too, but no text.
+        # Codecs such as "hex" have a name, too, but do not decode to text.
         "\n".encode(charset_name)
     except (LookupError, TypeError) as error:
         raise InvalidArgumentError(
@@ -125,7 +125,7 @@ def check_charset(charset_name: Any) -> str:
 
 @dataclass(frozen=True)
 class LineFormat(StreamFormat):
-    """Base of the formats with a record on each line."""
+    """Base of formats with one record per line."""
 
     charset_name: str = "UTF-8"
 

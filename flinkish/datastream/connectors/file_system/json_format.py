@@ -1,4 +1,4 @@
-"""JSON, one value a line."""
+"""The format with one JSON value per line."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True)
 class JsonLinesFormat(LineFormat):
-    """One JSON value a line; empty lines are skipped.
+    """Reads one JSON value per line; empty lines are skipped.
 
-    Without `type_info` records are what the JSON says: dicts, lists, numbers, text. With a type they are checked and converted:
-    objects become Rows (fields that are missing become None, others are left out), arrays tuples or lists, ISO 8601 text dates
-    and times.
+    Without `type_info`, records are the decoded JSON values: dicts, lists, numbers, text. With a type they are checked and
+    converted: objects become Rows (missing fields are None, unknown fields are ignored), arrays become tuples or lists, and
+    ISO 8601 texts become dates and times.
     """
 
     type_info: TypeInformation | None = None

@@ -1,4 +1,4 @@
-"""Values of JSON, by their declared types."""
+"""Conversion of decoded JSON values to their declared types."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ from flinkish.datastream.connectors.file_system.csv_values import (
     to_float32,
 )
 
-#: Converts a decoded value that stands at a path (`a.b`, empty for the whole); raises ValueError saying what is wrong where.
+#: Function (value, path) that converts the decoded value at a path (`a.b`, empty for the whole); raises ValueError with the path.
 JsonConverter = Callable[[Any, str], Any]
 
 _NUMBERS: Final = (int, float, decimal.Decimal)
 
 
 class JsonConverters:
-    """Makes functions that check decoded JSON and convert it to a type, strictly: a text is no number.
+    """Makes functions that check decoded JSON and convert it to a type. They are strict: a text is no number.
 
-    Objects become Rows: fields that are missing are None, others are left out. A subclass may be more lenient.
+    Objects become Rows: missing fields are None, unknown fields are ignored. A subclass may be more lenient.
     """
 
     def build(self, type_info: TypeInformation) -> JsonConverter:
-        """Return the function for a type; raises InvalidProgramError for types without one."""
+        """Return the function for a type; raise InvalidProgramError for unsupported types."""
         type_info = unwrap(type_info)
         match type_info:
             case PickledBytesTypeInfo():
@@ -73,7 +73,7 @@ class JsonConverters:
                 return self.nullable(self.simple(type_info))
 
     def nullable(self, convert: JsonConverter) -> JsonConverter:
-        """Return the function that lets None through."""
+        """Return a function that converts values by `convert`, and returns None for None."""
         return lambda value, path: None if value is None else convert(value, path)
 
     def simple(self, type_info: TypeInformation) -> JsonConverter:
@@ -125,7 +125,7 @@ class JsonConverters:
         return convert
 
     def tuple(self, type_info: TupleTypeInfo) -> JsonConverter:
-        """Return the function for arrays of just so many elements."""
+        """Return the function for arrays with exactly the elements of a tuple."""
         fields = [self.build(part) for part in type_info.field_types]
 
         def convert(value: Any, path: str) -> Any:
@@ -150,7 +150,7 @@ class JsonConverters:
         return convert
 
     def map(self, type_info: MapTypeInfo) -> JsonConverter:
-        """Return the function for objects that are dicts."""
+        """Return the function for objects that become dicts."""
         if unwrap(type_info.key_type) != BasicTypeInfo(BasicType.STRING):
             raise InvalidProgramError(f"{type_info!r} cannot be read from JSON: its objects have STRING keys")
         element = self.build(type_info.value_type)
@@ -164,14 +164,14 @@ class JsonConverters:
 
 
 def json_decoder(type_info: TypeInformation | None) -> msgspec.json.Decoder[Any]:
-    """Return a decoder that loses no digit of a decimal, if there is one in the type."""
+    """Return a decoder, which keeps all digits of decimals if the type contains any."""
     if type_info is not None and "BigDecimal" in repr(type_info):
         return msgspec.json.Decoder(float_hook=decimal.Decimal)
     return msgspec.json.Decoder()
 
 
 def mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
-    """Return the error of a value that has another type."""
+    """Return the error for a value of another type."""
     where = f"field {path!r}" if path else "the value"
     shown = repr(value)
     return ValueError(
@@ -180,7 +180,7 @@ def mismatch(type_info: TypeInformation, value: Any, path: str) -> ValueError:
 
 
 def checked(type_info: TypeInformation, classes: type | tuple[type, ...], convert: Callable[[Any], Any]) -> JsonConverter:
-    """Return a function for values of some classes; that a boolean is an int in Python does not count."""
+    """Return a function for values of certain classes; a bool is not accepted as an int."""
     boolean = classes is bool or (isinstance(classes, tuple) and bool in classes)
 
     def check(value: Any, path: str) -> Any:
@@ -195,7 +195,7 @@ def checked(type_info: TypeInformation, classes: type | tuple[type, ...], conver
 
 
 def range_check(basic_type: BasicType) -> Callable[[int], int]:
-    """Return what raises ValueError for a number that does not fit."""
+    """Return a function that raises ValueError for a number that does not fit the type."""
     bits = INTEGER_BITS.get(basic_type)
     limit = None if bits is None else 2 ** (bits - 1)
 
@@ -208,14 +208,14 @@ def range_check(basic_type: BasicType) -> Callable[[int], int]:
 
 
 def one_character(value: str) -> str:
-    """Return the value; raises ValueError unless it is one character."""
+    """Return the value; raise ValueError unless it is one character."""
     if len(value) != 1:
         raise ValueError
     return value
 
 
 def to_instant(value: int | str) -> Instant:
-    """Read a point in time: ISO 8601, of UTC if it has no zone, or milliseconds."""
+    """Return the Instant for ISO 8601 text, in UTC if it has no zone, or for a number of milliseconds."""
     return Instant.of_epoch_milli(value) if isinstance(value, int) else parse_instant(value)
 
 

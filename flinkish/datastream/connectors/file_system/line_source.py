@@ -16,10 +16,10 @@ from flinkish.datastream.connectors.record_errors import RecordErrors
 
 
 class LineSource:
-    """The lines of a split and where they stand."""
+    """The lines of a split, with their positions."""
 
     def __init__(self, split: FileSourceSplit, charset: str, *, strip_bom: bool = False) -> None:
-        """Open the file; raises SourceError if it is gone, was cut short since it was found, or is damaged."""
+        """Open the file; raise SourceError if it is missing, damaged, or shorter than when it was found."""
         self._split = split
         self._line = split.line
         self.path = split.path
@@ -40,7 +40,7 @@ class LineSource:
             raise self._damaged(error) from error
 
     def first_line(self, skip: Callable[[bytes], bool]) -> bytes | None:
-        """Return the first line that is not to be skipped, such as a header; None if there is none. Leaves the position alone."""
+        """Return the first line for which `skip` is False, such as a header; None if there is none. Keeps the position."""
         with open_bytes(self.path) as file:
             reader = LineReader(file, self.encoding, self._content_start, None)
             try:
@@ -53,11 +53,11 @@ class LineSource:
 
     @property
     def at_file_start(self) -> bool:
-        """Whether nothing of the file was taken yet."""
+        """Whether no line of the file was taken yet."""
         return self._reader.position == self._content_start
 
     def take(self, limit: int) -> list[bytes]:
-        """Return up to `limit` lines, none at the end."""
+        """Return up to `limit` lines; an empty list at the end."""
         try:
             lines = self._reader.take(limit)
         except DECOMPRESSION_ERRORS as error:
@@ -76,7 +76,7 @@ class LineSource:
             raise self._damaged(error) from error
 
     def line_number(self, back: int) -> int:
-        """Return the number (from 1) of the line that was taken `back` lines ago; 1 is the last one. Dear, so for errors only."""
+        """Return the number (from 1) of the line taken `back` lines ago (1 = the last one). This is slow, so for errors only."""
         if self._line is None:
             with open_bytes(self.path) as file:
                 lines = count_lines(file, self.encoding, self._reader.position)
@@ -102,7 +102,7 @@ class LineSource:
 
 
 def undecodable(source: LineSource, errors: RecordErrors, line: bytes, back: int) -> Any:
-    """Treat a line that is not text in the declared character set."""
+    """Handle a line that is not text in the declared character set."""
     return errors.handle(
         path=source.path,
         line=source.line_number(back),

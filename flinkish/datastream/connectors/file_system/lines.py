@@ -1,11 +1,11 @@
-"""Lines of a region of a file, with the exact byte position after those that were taken."""
+"""The lines in a region of a file, with the exact byte position after the lines taken."""
 
 from __future__ import annotations
 
 import codecs
 from typing import IO, Final
 
-#: How much is read at once, in bytes: 256 KiB hold some thousand lines and are soon through the cache.
+#: Number of bytes to read at once: 256 KiB contain some thousand lines, and fit into the processor's cache.
 _CHUNK: Final = 256 * 1024
 _BOMS: Final[dict[str, list[tuple[bytes, str]]]] = {
     "utf-16": [(codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")],
@@ -28,21 +28,21 @@ def detect_encoding(head: bytes, charset: str) -> tuple[str, int]:
 
 
 def is_byte_oriented(charset: str) -> bool:
-    """Return whether a byte 0x0A is a line feed wherever it stands, so that lines can be found from the middle of a file."""
+    """Return whether every byte 0x0A is a line feed, so that lines can be found from the middle of a file."""
     return not codecs.lookup(charset).name.startswith(("utf-16", "utf-32"))
 
 
 class LineReader:
-    """Cuts a stream into lines that end with a line feed; the last one may end with the file.
+    """Cuts a stream into lines that end with a line feed; the last line may end with the file.
 
-    A region owns the lines whose first byte is in it: the last of them may reach beyond its end.
+    A region owns the lines whose first byte is in it; the last of these lines may extend beyond the region.
     """
 
     def __init__(self, file: IO[bytes], encoding: str, start: int, end: int | None) -> None:
         self._file = file
         self._line_feed = "\n".encode(encoding)
         self._end = end
-        #: Offset of the line to be taken next.
+        #: Offset of the next line.
         self.position = start
         self._lines: list[bytes] = []
         self._index = 0
@@ -53,7 +53,7 @@ class LineReader:
         file.seek(start)
 
     def skip_partial_line(self) -> None:
-        """Go on to the first line that begins at the position or after it; the line that it is in belongs to another region."""
+        """Move to the first line that begins at or after the position; a line that begins before it belongs to another region."""
         if self.position == 0:
             return
         width = len(self._line_feed)
@@ -77,7 +77,7 @@ class LineReader:
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no line left; reads ahead if need be."""
+        """Whether there is no line left; this may read ahead."""
         return self._index >= len(self._lines) and not self._fill()
 
     def _fill(self) -> bool:
@@ -94,7 +94,7 @@ class LineReader:
                 self._lines = [rest] if rest else []
                 break
             parts.append(chunk)
-            # A line feed of several bytes may be cut by the chunk, so look at all there is then.
+            # The end of a chunk may cut a line feed of several bytes, so all buffered data is searched.
             data = b"".join(parts) if len(self._line_feed) > 1 or self._line_feed in chunk else None
             lines = None if data is None else self._split(data)
             if lines is not None:
@@ -115,7 +115,7 @@ class LineReader:
         lines = []
         start = found = 0
         while (found := data.find(self._line_feed, found)) >= 0:
-            if found % width:  # bytes of two characters that look like a line feed
+            if found % width:  # bytes of two characters that together look like a line feed
                 found += 1
                 continue
             lines.append(data[start:found])
@@ -141,7 +141,7 @@ class LineReader:
 
 
 def decode_lines(lines: list[bytes], encoding: str, *, strip: bool = True) -> list[str | None]:
-    """Return the lines as text; None for those that cannot be decoded. `strip`: without a carriage return at their end."""
+    """Return the lines as text, None for lines that cannot be decoded. `strip` removes carriage returns at their end."""
     try:
         text = "\n".encode(encoding).join(lines).decode(encoding)
     except UnicodeDecodeError:
@@ -163,7 +163,7 @@ def _decode(line: bytes, encoding: str, strip: bool) -> str | None:
 
 
 def count_lines(file: IO[bytes], encoding: str, end: int) -> int:
-    """Return how many lines end before offset `end`; for messages, as it reads all that stands before."""
+    """Return the number of lines that end before offset `end`; for error messages only, as it reads the file up to there."""
     file.seek(0)
     line_feed = "\n".encode(encoding)
     lines = 0

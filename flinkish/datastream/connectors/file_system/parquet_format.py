@@ -30,7 +30,7 @@ from flinkish.datastream.connectors.record_errors import RecordErrors
 
 
 class RowGroupFormat(FileFormat):
-    """Base of what is read from Parquet files; big ones are cut at their row groups, so that readers share them."""
+    """Base of formats that read Parquet files; large files are cut at row groups, so that several readers share them."""
 
     unit = "row"
 
@@ -59,22 +59,23 @@ class RowGroupFormat(FileFormat):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetOptions:
-    """How rows are read, beside their type."""
+    """Options for reading rows, in addition to their type."""
 
     batch_size: int = 4096
-    #: Whether times without zone are those of the machine's zone; else of UTC, or just what the file says.
+    #: Whether times without zone are in the machine's zone; otherwise they are in UTC, or as in the file.
     local_timestamps: bool = False
     case_sensitive: bool = True
 
 
 class ParquetFormat(RowGroupFormat, BulkFormat):
-    """Rows of Parquet files.
+    """Reads rows of Parquet files.
 
-    `type_info`: ROW_NAMED, the columns to read and their types, found by name; or TUPLE, all columns by position. Without it
-    records are Rows of all columns (or those in `columns`), typed as the file says, and the type is not declared to the program.
-    Numbers are widened to the declared type, never narrowed with loss: a row with a value that does not fit is a bad record.
-    Other types must be those of the file. Times are read to the microsecond. A file with two columns of one name is refused if
-    that column is to be read.
+    `type_info`: a ROW_NAMED with the columns to read, which are found by name; or a TUPLE with the types of all columns, in their
+    order. Without it, records are Rows of all columns (or of those in `columns`) with the types of the file, and the program does
+    not know their type.
+    Numbers are widened to the declared type, but never narrowed with loss: a row with a value that does not fit is a bad record.
+    Other types must equal the file's types. Times are read with microseconds. A file with two columns of the same name is refused
+    if that column is read.
     """
 
     def __init__(
@@ -119,8 +120,9 @@ def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInfo
 
 def _open(path: str) -> pq.ParquetFile:
     try:
-        # Hive, Spark and Flink write times as INT96. Arrow reads these as nanoseconds by default, which wrap around after 2262.
-        # A flipped bit is a wrong value. Files of Flink, Spark and FileSink have checksums, which are only verified if asked for.
+        # Hive, Spark and Flink write times as INT96, which Arrow reads as nanoseconds by default; these overflow after 2262.
+        # A flipped bit would be a wrong value. Files of Flink, Spark and FileSink have checksums, which Arrow only verifies on
+        # request.
         return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except FileNotFoundError as error:
         raise SourceError(
@@ -133,7 +135,7 @@ def _open(path: str) -> pq.ParquetFile:
 
 @dataclass(frozen=True, slots=True)
 class _BadRow:
-    """Stands for a row that cannot be read, until it is its turn."""
+    """A placeholder for a row that cannot be read, until it is handled in its turn."""
 
     number: int
     reason: str
@@ -141,7 +143,7 @@ class _BadRow:
 
 
 def _shown(raw: list[pa.Array]) -> str:
-    """Return a row as text; Python has no dates beyond 9999, and no nanoseconds."""
+    """Return a row as text, without Python's values, which have no years after 9999 and no nanoseconds."""
     try:
         return ", ".join(str(part[0]) for part in raw)
     except (ValueError, OverflowError):
@@ -149,7 +151,7 @@ def _shown(raw: list[pa.Array]) -> str:
 
 
 class RowGroupReader(SplitReader):
-    """Reads some row groups of a file; the position is a number of rows in them."""
+    """Reads the row groups of a split; the position is the number of rows read."""
 
     def __init__(self, split: FileSourceSplit, errors: RecordErrors, batch_size: int) -> None:
         self.path = split.path
@@ -175,19 +177,19 @@ class RowGroupReader(SplitReader):
 
     @abstractmethod
     def columns(self, schema: pa.Schema) -> list[str]:
-        """Return the columns to read; raises SourceError if the file has not what is declared. Called once, first."""
+        """Return the columns to read; raise SourceError if the file lacks declared columns or types. Called first, and once."""
 
     @abstractmethod
     def column(self, index: int, column: pa.Array) -> pa.Array:
-        """Return a column as the declared type; raises ValueError if a value does not fit, SourceError if none ever would."""
+        """Return a column cast to the declared type; raise ValueError if a value does not fit, SourceError if no value can."""
 
     @abstractmethod
     def describe(self, index: int, column: pa.Array) -> str:
-        """Say what is wrong with a value of a column."""
+        """Return the reason, for a message, why a value of a column cannot be read."""
 
     @abstractmethod
     def rows(self, columns: list[pa.Array], count: int) -> list[Any]:
-        """Return the records that some columns of so many values are."""
+        """Return the records for columns with `count` values each."""
 
     def _rows_of(self, group: int) -> int:
         rows: int = self._file.metadata.row_group(group).num_rows
@@ -212,13 +214,13 @@ class RowGroupReader(SplitReader):
         self._some_bad = False
         try:
             return self.rows([self.column(index, column) for index, column in enumerate(raw)], batch.num_rows)
-        except (ValueError, OverflowError):  # ArrowInvalid is a ValueError; Python has no dates beyond 9999
-            # The batch begins where the reader stands.
+        except (ValueError, OverflowError):  # ArrowInvalid is a ValueError; Python has no years after 9999
+            # The batch begins at the reader's position.
             before = sum(self._rows_of(i) for i in range(self._split.offset)) + self._position
             return [self._record([column.slice(row, 1) for column in raw], before + row + 1) for row in range(batch.num_rows)]
 
     def _record(self, raw: list[pa.Array], number: int) -> Any:
-        """Return the record of one row of a batch in which some are bad."""
+        """Return the record of one row, from a batch in which some rows are bad."""
         columns = []
         for index, column in enumerate(raw):
             try:
@@ -308,7 +310,7 @@ class _RowReader(RowGroupReader):
         return names, self._find(names, schema), list(types)
 
     def _find(self, names: Sequence[str], schema: pa.Schema) -> list[str]:
-        """Return what columns are called in the file."""
+        """Return the names that columns have in the file."""
         fold: Callable[[str], str] = str if self._is_tuple or self._format.options.case_sensitive else str.lower
         found: dict[str, list[str]] = {}
         for name in schema.names:

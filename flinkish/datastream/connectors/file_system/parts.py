@@ -1,13 +1,15 @@
 """Part files: their names, and how they become visible.
 
-In progress: `<bucket>/.<part name>.inprogress.<uuid>`, hidden from readers by its dot; written by one writer object only, so
-that a second try of an epoch, or a process that should be dead, never writes into another's file. Pending: closed, named in the
-committables of a checkpoint. Finished: renamed to `<bucket>/<prefix>-<uuid>-<counter><suffix>` once that checkpoint is complete.
+A part in progress is the file `<bucket>/.<part name>.inprogress.<uuid>`, which its dot hides from readers. Only one writer object
+writes it, so a repeated epoch, or an old process that still runs, never writes to another writer's file. A pending part is closed
+and named in the committables of a checkpoint. A finished part was renamed to `<bucket>/<prefix>-<uuid>-<counter><suffix>` when
+that checkpoint was complete.
 
-The names are Flink's (FileWriterBucket, LocalRecoverableWriter); checkpoints of before may name files whose ids have no dashes.
+The names are Flink's (FileWriterBucket, LocalRecoverableWriter); older checkpoints may name files whose ids have no dashes.
 
-What a checkpoint names is looked at before it is touched: hidden files of a FileSink below its path, not reached by links. Those
-of another lineage (the job was started from a savepoint) are copied, never renamed or removed: the other job may still run.
+Files named by a checkpoint are checked before use: they must be hidden files of a FileSink below its path, not reached by links.
+Files of another lineage (the job was started from a savepoint) are copied, never renamed or removed, as the other job may still
+run.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Commi
 
 _log = logging.getLogger(__name__)
 
-#: Between a part's name and the nonce of the hidden file that it is written to.
+#: Separator of a part's name and the nonce in the name of its hidden file.
 _IN_PROGRESS: Final = ".inprogress."
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """What part files' names begin and end with.
+    """The prefix and suffix of the names of part files.
 
     >>> OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build()
     OutputFileConfig(part_prefix='out', part_suffix='.txt')
@@ -57,31 +59,31 @@ class OutputFileConfig:
 
     @staticmethod
     def builder() -> OutputFileConfig.OutputFileConfigBuilder:
-        """Begin a configuration: prefix 'part', no suffix."""
+        """Return a builder with the prefix 'part' and no suffix."""
         return OutputFileConfig.OutputFileConfigBuilder()
 
     def get_part_prefix(self) -> str:
-        """Return what names begin with."""
+        """Return the prefix of names."""
         return self.part_prefix
 
     def get_part_suffix(self) -> str:
-        """Return what names end with."""
+        """Return the suffix of names."""
         return self.part_suffix
 
     class OutputFileConfigBuilder:
-        """Sets up an OutputFileConfig."""
+        """Builder of an OutputFileConfig."""
 
         def __init__(self) -> None:
             self._prefix = "part"
             self._suffix = ""
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Set what names begin with."""
+            """Set the prefix of names."""
             self._prefix = prefix
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """Set what names end with, such as '.txt'."""
+            """Set the suffix of names, such as '.txt'."""
             self._suffix = suffix
             return self
 
@@ -92,37 +94,37 @@ class OutputFileConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFile:
-    """Where a part is written, and what it is to be called."""
+    """The path where a part is written, and its final path."""
 
     in_progress: str
     final: str
 
     @staticmethod
     def named(folder: str, config: OutputFileConfig, bucket_uid: str, counter: int, nonce: str) -> PartFile:
-        """Name a new part of a bucket."""
+        """Return the paths of a new part of a bucket."""
         name = f"{config.part_prefix}-{bucket_uid}-{counter}{config.part_suffix}"
         return PartFile.at(os.path.join(folder, name), nonce)
 
     @staticmethod
     def at(final: str, nonce: str) -> PartFile:
-        """Name the file in which the part with a given final path is written."""
+        """Return the paths of the part with the given final path."""
         folder, name = os.path.split(final)
         return PartFile(in_progress=os.path.join(folder, f".{name}{_IN_PROGRESS}{nonce}"), final=final)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCommittable:
-    """A closed part of so many bytes, to be given its final name."""
+    """A closed part of `length` bytes, which the commit renames to its final name."""
 
     bucket_id: str = ""
     part: PartFile | None
     length: int = 0
-    #: Hidden files whose contents stand elsewhere: those of earlier writers that were gone on with, parts that were merged.
+    #: Hidden files that the commit removes, as their contents were copied: files of earlier writers, and merged parts.
     obsolete: tuple[str, ...] = ()
 
 
 class FileCommitter(Committer[FileCommittable]):
-    """Gives pending files their final names. A rename that was done already, by a commit before a crash, is left alone."""
+    """Renames pending files to their final names. Files that were already renamed, by a commit before a crash, are skipped."""
 
     def __init__(self, base_path: str) -> None:
         self._base_path = base_path
@@ -141,7 +143,7 @@ class FileCommitter(Committer[FileCommittable]):
                 self._finish(part, request, again=self._is_repeated(checkpoint_id))
                 folders[os.path.dirname(part.final)] = None
         for folder in folders:
-            # Also of a file that has its name already: the process may have ended between the two.
+            # Even if the file was already renamed, as the process may have ended between the two steps.
             with contextlib.suppress(FileNotFoundError):
                 sync(folder)
         for request in requests:
@@ -154,7 +156,7 @@ class FileCommitter(Committer[FileCommittable]):
         return restored is not None and not restored.own and request.lineage == restored.lineage
 
     def _is_repeated(self, checkpoint_id: int) -> bool:
-        """Tell whether it may have been committed before: what the restored checkpoint holds, also for the end of the input."""
+        """Return whether this may be a repeated commit: of the restored checkpoint, or of the end of the input."""
         restored = self._restored
         return restored is not None and (
             checkpoint_id == restored.checkpoint_id or (not restored.own and checkpoint_id == END_OF_INPUT_CHECKPOINT)
@@ -179,7 +181,7 @@ class FileCommitter(Committer[FileCommittable]):
                     f"{text}, though the {length} bytes were written for the checkpoint that has just been made",
                     hint="something removes hidden files from the folder of the sink; the records in it are lost.",
                 ) from error
-            # Committed before a crash and since taken away by whoever reads the output, or lost: there is no telling.
+            # Either committed before a crash and then moved by a reader of the output, or lost: this cannot be decided.
             _log.warning("%s; taken for committed earlier and moved since", text)
         except OSError as error:
             raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
@@ -210,7 +212,7 @@ def _rename(folder: int, part: PartFile, length: int) -> None:
 
 
 def _copy_as(folder: int, part: PartFile, length: int) -> None:
-    """Make the final file as a copy, which appears in one step."""
+    """Create the final file as a copy, which appears in one step."""
     copy = PartFile.at(os.path.basename(part.final), random_uuid())
     source = os.open(os.path.basename(part.in_progress), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     try:
@@ -233,7 +235,7 @@ def _too_short(part: PartFile, size: int, length: int) -> SinkError:
 
 
 def check_committable(base_path: str, committable: FileCommittable) -> None:
-    """Raise ForeignCheckpointError if files are named that no FileSink into `base_path` writes, wherever the names come from."""
+    """Raise ForeignCheckpointError if the committable names files that no FileSink for `base_path` writes."""
     part = committable.part
     if part is not None:
         folder, name = os.path.split(part.final)
@@ -249,19 +251,19 @@ def check_committable(base_path: str, committable: FileCommittable) -> None:
 
 
 def bucket_folder(base_path: str, bucket_id: str) -> str:
-    """Return the folder of a bucket; what the user's assigner names need not be in normal form."""
+    """Return the folder of a bucket; the path returned by the user's assigner need not be normalized."""
     return os.path.normpath(os.path.join(base_path, bucket_id))
 
 
 def check_bucket(base_path: str, bucket_id: str) -> None:
-    """Raise ForeignCheckpointError if a bucket of a checkpoint is not below the sink's path."""
+    """Raise ForeignCheckpointError unless a bucket of a checkpoint is below the sink's path."""
     path_inside(base_path, os.path.join(bucket_folder(base_path, bucket_id), "part"))
 
 
 def make_bucket_folder(base_path: str, folder: str) -> None:
     """Make the folder of a bucket.
 
-    Raises SinkError if a link would lead it elsewhere, or a file is in the way, or for a Delta table.
+    Raises SinkError if a part of the path is a link or a file, or if it is in a Delta table.
     """
     refuse_delta_table(folder)
     try:
@@ -275,7 +277,7 @@ def make_bucket_folder(base_path: str, folder: str) -> None:
 
 
 def refuse_delta_table(folder: str) -> None:
-    """Raise SinkError if a folder is that of a Delta table, or in one."""
+    """Raise SinkError if a folder is a Delta table, or is in one."""
     table = delta_table_around(folder)
     if table is None and DELTA_LOG in folder.split("/"):
         table = folder[: folder.index(f"/{DELTA_LOG}")] or "/"
@@ -288,7 +290,7 @@ def refuse_delta_table(folder: str) -> None:
 
 
 def path_inside(base_path: str, path: str) -> str:
-    """Return a path relative to the sink's, as `safe_files` takes it; raises ForeignCheckpointError if it is not below that."""
+    """Return a path relative to the sink's path, for `safe_files`; raise ForeignCheckpointError if it is not below it."""
     base = base_path.rstrip("/") + "/"
     if "\0" in path or os.path.normpath(path) != path or not path.startswith(base):
         raise _foreign_file(base_path, path)
@@ -304,9 +306,9 @@ def _foreign_file(base_path: str, path: str) -> ForeignCheckpointError:
 
 
 def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> None:
-    """Copy the first `length` bytes of another writer's hidden file to one of our own, and make that durable.
+    """Copy the first `length` bytes of another writer's hidden file to a hidden file of our own, and sync it.
 
-    Raises SinkError if the file is gone or too short.
+    Raises SinkError if the file is missing or too short.
     """
     try:
         with (
@@ -331,7 +333,7 @@ def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> Non
 
 
 def copy_bytes(source: int, target: int, length: int) -> None:
-    """Copy so many bytes from one open file (descriptor) to another; raises SinkError if there are not as many."""
+    """Copy `length` bytes from one file descriptor to another; raise SinkError if there are fewer."""
     while length > 0:
         data = os.read(source, min(length, shutil.COPY_BUFSIZE))  # type: ignore[attr-defined]
         if not data:

@@ -1,4 +1,4 @@
-"""Paths as users give them, and opening files that may be compressed."""
+"""Paths given by users, and access to files that may be compressed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pyarrow as pa
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
 from flinkish.common.paths import location
 
-#: What tells a Delta table's folder from others.
+#: Name of the folder that marks a Delta table.
 DELTA_LOG: Final = "_delta_log"
-#: How much of a compressed file is read at once, in bytes.
+#: Number of bytes of a compressed file to read at once.
 _CHUNK: Final = 64 * 1024
 
 
@@ -26,12 +26,12 @@ class DamagedFileError(ValueError):
     """A compressed file is damaged or cut short."""
 
 
-#: What reading a damaged compressed file raises.
+#: Errors raised when a damaged compressed file is read.
 DECOMPRESSION_ERRORS: Final = (DamagedFileError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def local_path(path: object, what: str) -> str:
-    """Return the absolute path of `/a`, `a`, `~/a` or `file:///a`; relative ones stand below the folder the program started in.
+    """Return the absolute path of `/a`, `a`, `~/a` or `file:///a`; relative paths are below the program's working folder.
 
     Raises UnsupportedError for other schemes.
     """
@@ -55,7 +55,7 @@ def local_path(path: object, what: str) -> str:
 
 
 def delta_table_around(path: str) -> str | None:
-    """Return the folder of the Delta table that a path is, or is in; None also for the log of a table, which is plain files."""
+    """Return the Delta table that a path is, or is in, else None; also None for the log of a table, which is plain files."""
     for form in dict.fromkeys((path, os.path.realpath(path))):
         folder = form
         while os.path.basename(folder) != DELTA_LOG:
@@ -90,18 +90,18 @@ class _Inflater:
 
 
 class _Forward(io.RawIOBase):
-    """The contents of a compressed file; to go back is to begin again."""
+    """The contents of a compressed file; seeking back restarts from the beginning."""
 
     def __init__(self) -> None:
         self._position = 0
         self._restart()
 
     def _restart(self) -> None:
-        """Go to the beginning."""
+        """Restart at the beginning of the file."""
         raise NotImplementedError
 
     def _next(self, size: int) -> bytes:
-        """Return the next bytes, `size` at most; none at the end only. Raises DamagedFileError."""
+        """Return the next bytes, at most `size`, and none only at the end. Raises DamagedFileError."""
         raise NotImplementedError
 
     def readable(self) -> bool:
@@ -137,10 +137,10 @@ class _Forward(io.RawIOBase):
 
 
 class _Decompressed(_Forward):
-    """A file of one or more streams that an object such as bz2.BZ2Decompressor decompresses.
+    """A file of one or more streams, which an object such as bz2.BZ2Decompressor decompresses.
 
-    Raises DamagedFileError for any stream that is damaged. The readers of bz2 and lzma take a damaged stream behind the first one
-    for rubbish, and leave it out with all that follows.
+    Raises DamagedFileError for any damaged stream. Python's readers of bz2 and lzma ignore a damaged stream after the first one,
+    with everything after it.
     """
 
     def __init__(self, path: str, make: Callable[[], Any]) -> None:
@@ -157,7 +157,7 @@ class _Decompressed(_Forward):
         while not self._at_end:
             decompressor = self._decompressor
             if decompressor.eof:
-                # Another stream may follow, and zeros in between.
+                # Another stream may follow, after padding with zeros.
                 rest = decompressor.unused_data.lstrip(b"\0")
                 while not rest and (chunk := self._file.read(_CHUNK)):
                     rest = chunk.lstrip(b"\0")
@@ -199,7 +199,7 @@ class _Zstandard(_Forward):
 
     def _restart(self) -> None:
         self._close_stream()
-        # Opened here for the errors that Python raises.
+        # Opened by Python, so that Python's errors are raised.
         self._stream = pa.CompressedInputStream(pa.PythonFile(open(self._path, "rb", buffering=0)), "zstd")  # noqa: SIM115
 
     def _next(self, size: int) -> bytes:
@@ -241,11 +241,11 @@ _COMPRESSED: Final[dict[str, Callable[[str], IO[bytes]]]] = {
 
 
 def is_compressed(path: str) -> bool:
-    """Return whether a file is decompressed when it is read; goes by the ending of its name, as in Flink."""
+    """Return whether a file is decompressed when it is read; the suffix of its name decides, as in Flink."""
     return os.path.splitext(path)[1].lower() in _COMPRESSED
 
 
 def open_bytes(path: str) -> IO[bytes]:
-    """Open a file for reading, decompressing it if its name says so; `seek` works, but costs time in a compressed file."""
+    """Open a file for reading, and decompress it if its name says so; `seek` is slow in a compressed file."""
     opener = _COMPRESSED.get(os.path.splitext(path)[1].lower())
     return open(path, "rb", buffering=0) if opener is None else opener(path)

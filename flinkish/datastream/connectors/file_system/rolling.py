@@ -1,4 +1,4 @@
-"""When a sink closes a part file and begins another."""
+"""Rolling policies: when a sink closes a part file and begins another one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flinkish.common.time import AmountOfTime, milliseconds_of
 
 @dataclass(slots=True)
 class PartFileInfo:
-    """About the part file that a bucket is writing. Times are processing time in milliseconds, the size is in bytes."""
+    """Data of the part file that a bucket is writing. Times are processing time in milliseconds, the size is in bytes."""
 
     bucket_id: str
     creation_time: int
@@ -29,15 +29,15 @@ class RollingPolicy(ABC):
 
     @abstractmethod
     def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
-        """Whether to close the file at a checkpoint."""
+        """Return whether to close the file at a checkpoint."""
 
     @abstractmethod
     def should_roll_on_event(self, part: PartFileInfo, element: Any) -> bool:
-        """Whether to close the file before a record is written."""
+        """Return whether to close the file before a record is written."""
 
     @abstractmethod
     def should_roll_on_processing_time(self, part: PartFileInfo, current_time: int) -> bool:
-        """Whether to close the file now; asked at the end of an epoch, at most once in each bucket check interval."""
+        """Return whether to close the file now; called at the end of an epoch, at most once per bucket check interval."""
 
     @staticmethod
     def default_rolling_policy(
@@ -45,20 +45,20 @@ class RollingPolicy(ABC):
         rollover_interval: int | AmountOfTime = 60 * 1000,
         inactivity_interval: int | AmountOfTime = 60 * 1000,
     ) -> DefaultRollingPolicy:
-        """Roll by size (bytes), age and time without records (int: ms)."""
+        """Return a policy that closes files by size (bytes), by age and by time without records (int: ms)."""
         return DefaultRollingPolicy(
             part_size, _millis(rollover_interval, "rollover_interval"), _millis(inactivity_interval, "inactivity_interval")
         )
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> OnCheckpointRollingPolicy:
-        """Roll at each checkpoint, and only then."""
+        """Return a policy that closes files at each checkpoint, and only then."""
         return OnCheckpointRollingPolicy()
 
 
 @dataclass(frozen=True)
 class DefaultRollingPolicy(RollingPolicy):
-    """Roll a file larger than `part_size` bytes, older than `rollover_interval` ms or unused for `inactivity_interval` ms."""
+    """Closes files larger than `part_size` bytes, older than `rollover_interval` ms or unused for `inactivity_interval` ms."""
 
     part_size: int = 128 * 1024 * 1024
     rollover_interval: int = 60 * 1000
@@ -87,7 +87,7 @@ class DefaultRollingPolicy(RollingPolicy):
 
 @dataclass(frozen=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Roll at checkpoints only."""
+    """Closes files at checkpoints only."""
 
     def should_roll_on_checkpoint(self, part: PartFileInfo) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Lines that a DeserializationSchema reads."""
+"""The format of lines that a DeserializationSchema reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flinkish.datastream.connectors.record_errors import RecordErrors
 
 @dataclass(frozen=True)
 class SchemaLineFormat(LineFormat):
-    """Lines read by a schema; what it raises ValueError for is a bad record, None is left out."""
+    """Lines read by a schema; a line for which it raises ValueError is a bad record, and one read as None is skipped."""
 
     schema: DeserializationSchema = field(kw_only=True)
 

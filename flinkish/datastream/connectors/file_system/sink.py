@@ -25,31 +25,31 @@ from flinkish.datastream.connectors.file_system.writer_factories import BulkPart
 from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, RowFileWriter
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
 
-#: Flink's default, in milliseconds.
+#: Flink's default of the bucket check interval, in milliseconds.
 _BUCKET_CHECK_INTERVAL: Final = 60 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    """What the builders collect; either an encoder or a writer factory."""
+    """The settings collected by the builders; either an encoder or a writer factory is set."""
 
     writer: FileWriterSettings
     encoder: Encoder | None = None
     writer_factory: BulkPartWriterFactory | None = None
-    #: None: closed files are left as they are.
+    #: None = closed files are not merged.
     compaction: tuple[FileCompactStrategy, FileCompactor] | None = None
 
 
 class FileSink(Sink[Any, FileCommittable]):
     """Writes records to part files below a path, exactly once.
 
-    A part is written under a hidden name (`.part-<id>-<n>.inprogress.<nonce>`) and renamed to `part-<id>-<n>` when the checkpoint
-    that holds it is complete; at the end of a bounded job also without checkpoints. A job that never ends must have checkpointing
-    on, or nothing becomes visible. After a failure hidden files of the lost attempt may stay behind; they do no harm.
+    A part is written under a hidden name (`.part-<id>-<n>.inprogress.<nonce>`), and renamed to `part-<id>-<n>` when the
+    checkpoint that contains it is complete; at the end of a bounded job even without checkpoints. An unbounded job must enable
+    checkpoints, or no files ever become visible. After a failure, hidden files of the failed attempt may remain; they do no harm.
 
-    With `enable_compact` there are two operators: the writers, and behind them, by bucket, what merges their closed files before
-    these become visible as `compacted-part-<id>-<n>`. The uid of the sink is that of the writers; the others have it with
-    `-compactor` behind it. Name and description are those of the second operator.
+    With `enable_compact` the sink has two operators: the writers, and the compactors, which merge the closed files of each bucket
+    before they become visible as `compacted-part-<id>-<n>`. The uid of the sink is the writers' uid; the compactors' uid is the
+    same with `-compactor` appended. The name and description of the sink are those of the compactors.
 
     >>> from flinkish.common.serialization import Encoder
     >>> sink = FileSink.for_row_format("/tmp/output", Encoder.simple_string_encoder()).build()
@@ -60,7 +60,7 @@ class FileSink(Sink[Any, FileCommittable]):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Begin a sink that writes one record after another."""
+        """Return a builder for a row format, which writes one record after another."""
         if not isinstance(encoder, Encoder):
             raise InvalidArgumentError(
                 f"for_row_format takes an Encoder; got {encoder!r}", hint="Encoder.simple_string_encoder()."
@@ -70,7 +70,7 @@ class FileSink(Sink[Any, FileCommittable]):
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
-        """Begin a sink that writes files of many records together, one at each checkpoint (more if there are many records)."""
+        """Return a builder for formats that store many records together: one file per checkpoint, or more for many records."""
         if not isinstance(writer_factory, BulkPartWriterFactory):
             raise InvalidArgumentError(
                 f"for_bulk_format takes a writer factory of a bulk format; got {writer_factory!r}", hint="ParquetWriterFactory()."
@@ -79,7 +79,7 @@ class FileSink(Sink[Any, FileCommittable]):
         return FileSink.BulkFormatBuilder(_Settings(writer=writer, writer_factory=writer_factory))
 
     def get_transformer(self) -> Any:
-        """Return what puts the writers before this sink if it merges files, else None."""
+        """Return the transformer that adds the writers before this sink if it merges files, else None."""
         if self._settings.compaction is None:
             return None
         return _WriterStage(FileSink(replace(self._settings, compaction=None)))
@@ -101,9 +101,9 @@ class FileSink(Sink[Any, FileCommittable]):
         return FileCommittable
 
     def validate(self, input_type: TypeInformation) -> None:
-        """Raise a named error if the path is a file, or the format cannot hold the records."""
+        """Raise an error if the path is a file, or the format cannot store the records."""
         if self._settings.compaction is not None:
-            return  # gets files, not records; the sink of the first stage is asked
+            return  # this stage gets files, not records; the sink of the first stage checks the records
         writer = self._settings.writer
         if os.path.exists(writer.base_path) and not os.path.isdir(writer.base_path):
             raise SinkError(f"FileSink: {writer.base_path} is a file; a folder is needed")
@@ -114,20 +114,20 @@ class FileSink(Sink[Any, FileCommittable]):
             self._settings.writer_factory.create(input_type)
 
     class BaseBuilder:
-        """What the builders have in common."""
+        """Base of the builders."""
 
         def __init__(self, settings: _Settings) -> None:
             self._settings = settings
 
         def with_bucket_check_interval(self, interval: int | AmountOfTime) -> Self:
-            """Set how often the age of files is checked (int: ms); files of bulk formats do not grow old."""
+            """Set how often the age of files is checked (int: ms); files of bulk formats are not closed by age."""
             millis = milliseconds_of(interval, "with_bucket_check_interval", rule="takes milliseconds as int", or_number=True)
             if millis <= 0:
                 raise InvalidProgramError(f"the bucket check interval must be more than 0 milliseconds; got {millis}")
             return self._with(bucket_check_interval=millis)
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-            """Set what decides on a record's folder; the default is one for each hour of processing time."""
+            """Set the bucket assigner, which chooses the folder of a record; by default there is one per hour of processing time."""
             if not isinstance(bucket_assigner, BucketAssigner):
                 raise InvalidArgumentError(
                     f"with_bucket_assigner takes a BucketAssigner; got {bucket_assigner!r}",
@@ -136,21 +136,20 @@ class FileSink(Sink[Any, FileCommittable]):
             return self._with(assigner=bucket_assigner)
 
         def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
-            """Set what the files' names begin and end with."""
+            """Set the prefix and suffix of file names."""
             if not isinstance(output_file_config, OutputFileConfig):
                 raise InvalidArgumentError(f"with_output_file_config takes an OutputFileConfig; got {output_file_config!r}")
             return self._with(output_file_config=output_file_config)
 
         def with_rolling_policy(self, rolling_policy: Any) -> Self:
-            """Set when a file is closed."""
+            """Set the rolling policy, which decides when a file is closed."""
             raise NotImplementedError("of the builders for row and bulk formats")
 
         def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-            """Merge the closed files of each bucket, of all subtasks, before they become visible.
+            """Merge the closed files of each bucket, from all subtasks, before they become visible.
 
             Raises InvalidProgramError if the compactor cannot merge files of the sink's format.
-            Differs from Flink: files are merged at the checkpoint that makes them due, not in the time after it; a single file
-            keeps its name.
+            Differs from Flink: files are merged at the checkpoint itself, not after it; a single file keeps its name.
             """
             if not isinstance(strategy, FileCompactStrategy):
                 raise InvalidArgumentError(
@@ -168,10 +167,10 @@ class FileSink(Sink[Any, FileCommittable]):
             return self
 
         def disable_compact(self) -> Self:
-            """Leave closed files as they are, as by default.
+            """Do not merge closed files; this is the default.
 
-            Called, it lets a job go on from a checkpoint that was made with `enable_compact`: the second operator stays, and
-            passes on what waited there.
+            Call this to restore a job from a checkpoint that was made with `enable_compact`: the second operator remains, and
+            passes on the files that wait in its state.
             """
             self._settings = replace(self._settings, compaction=(PASS_ON, FileCompactor.concat_file_compactor()))
             return self
@@ -193,17 +192,17 @@ class FileSink(Sink[Any, FileCommittable]):
             return self._with(rolling_policy=rolling_policy)
 
     class RowFormatBuilder(BaseBuilder):
-        """Sets up a FileSink of a row format."""
+        """Builder of a FileSink for a row format."""
 
         def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
-            """Set when a file is closed."""
+            """Set the rolling policy, which decides when a file is closed."""
             return self._with_policy(rolling_policy, RollingPolicy, RollingPolicy.default_rolling_policy)
 
     class BulkFormatBuilder(BaseBuilder):
-        """Sets up a FileSink of a bulk format."""
+        """Builder of a FileSink for a bulk format."""
 
         def with_rolling_policy(self, rolling_policy: OnCheckpointRollingPolicy) -> Self:
-            """Set when a file is closed: bulk formats must close it at each checkpoint."""
+            """Set when a file is closed; bulk formats must close files at each checkpoint."""
             return self._with_policy(rolling_policy, OnCheckpointRollingPolicy, RollingPolicy.on_checkpoint_rolling_policy)
 
 
@@ -215,7 +214,7 @@ _BUILDER = Absence(
 class StreamingFileSink(FileSink):
     """The old name of FileSink.
 
-    Differs from Flink: at the end of a bounded job its files are finished, as those of FileSink are.
+    Differs from Flink: at the end of a bounded job its files are finished, as with FileSink.
     """
 
     DefaultRowFormatBuilder = AbsentMember(_BUILDER)
@@ -223,23 +222,23 @@ class StreamingFileSink(FileSink):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSink.RowFormatBuilder:
-        """Begin a sink that writes one record after another."""
+        """Return a builder for a row format, which writes one record after another."""
         return FileSink.for_row_format(base_path, encoder)
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
-        """Begin a sink that writes files of many records together."""
+        """Return a builder for formats that store many records together."""
         return FileSink.for_bulk_format(base_path, writer_factory)
 
 
 @dataclass(frozen=True, slots=True)
 class _WriterStage:
-    """Puts the writers before a sink that merges their files."""
+    """Adds the writers before a sink that merges their files."""
 
     sink: FileSink
 
     def apply(self, ds: Any) -> Any:
-        """Take a DataStream and return the stream of closed files, by bucket."""
+        """Return the stream of closed files, keyed by bucket, for a DataStream of records."""
         return ds._written_by(self.sink).key_by(_bucket_of, Types.STRING())
 
 
