@@ -1,7 +1,7 @@
-"""Avro's data in Parquet files: Arrow types of a schema, and functions between both kinds of values.
+"""Avro's data in Parquet files: the Arrow types for a schema, and conversions of values in both directions.
 
-Source of the mapping: parquet-avro's AvroSchemaConverter. A union of several types is a group of `member0`, `member1`, ... of
-which one is set.
+Source of the mapping: parquet-avro's AvroSchemaConverter. A union of several types is a group of `member0`, `member1`, ..., one
+of which is set.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TIMES: Final[dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrowPart:
-    """A part of a schema: its Arrow type, and what is to be done with values; None: nothing. They are not called for None."""
+    """A part of a schema: its Arrow type and the converters of values (None = no conversion), not called for None."""
 
     type: pa.DataType
     to_arrow: Convert | None = None
@@ -58,7 +58,7 @@ class ArrowRecord:
     """A record: its fields in their order."""
 
     fields: tuple[tuple[str, ArrowPart], ...]
-    #: Of fields that may be missing in a file, what stands for them.
+    #: Default values of the fields that may be missing in a file.
     defaults: dict[str, Any]
 
     @property
@@ -68,7 +68,7 @@ class ArrowRecord:
 
 
 def arrow_record(schema: AvroSchema) -> ArrowRecord:
-    """Return how records of a schema stand in Arrow; raises InvalidProgramError for what Parquet files cannot hold."""
+    """Return the Arrow form of records of a schema; raise InvalidProgramError if Parquet files cannot store them."""
     parsed = schema.parsed
     if not isinstance(parsed, dict) or parsed.get("type") not in ("record", "error"):
         raise InvalidProgramError(f"Parquet files hold records; the Avro schema is {schema}")
@@ -86,7 +86,7 @@ class _Builder:
         self._open: list[str] = []
 
     def define(self, schema: Any) -> None:
-        """Note a named type whose parts are being looked at."""
+        """Record a named type whose parts are being converted."""
         self._named[schema["name"]] = schema
         self._open.append(schema["name"])
 
@@ -157,7 +157,7 @@ class _Builder:
         return ArrowPart(struct, to_arrow, from_arrow, nullable)
 
 
-#: What values of a kind of schema are.
+#: Python classes of values by the kind of schema.
 _CLASSES: Final[dict[str, type | tuple[type, ...]]] = {
     "boolean": bool,
     "int": int,
@@ -178,7 +178,7 @@ _CLASSES: Final[dict[str, type | tuple[type, ...]]] = {
 
 
 def _is_of(branch: Any, value: Any) -> bool:
-    """Return whether a value, as fastavro reads it, is one of a branch of a union."""
+    """Return whether a value, as fastavro reads it, belongs to a branch of a union."""
     kind = branch
     if isinstance(branch, dict):
         kind = branch["logicalType"] if branch.get("logicalType") in _CLASSES else branch["type"]

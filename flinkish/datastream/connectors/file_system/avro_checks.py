@@ -1,8 +1,8 @@
-"""What fastavro would write or read as something else: values that only look like those of a schema, defaults, logical types.
+"""Checks of values, defaults and logical types that fastavro would silently write or read as other values.
 
-It cuts off what a float has behind the point, writes numbers of any size as int, a text as an array of its letters, and drops the
-zone of a time that has none. Defaults stand in a schema as JSON, and in a record they stay that: a text for bytes, a number for a
-time. What a number or text means is taken from the schema of the file, whatever the declared one says.
+fastavro cuts off the decimals of floats, writes integers of any size as int, writes a text as an array of its letters, and drops
+the zone of a time whose type has none. Defaults are JSON in a schema, and fastavro returns them unconverted in records: a text
+for bytes, a number for a time. It takes the logical types from the schema of the file, whatever the declared schema says.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import fastavro
 
 from flinkish.common.limits import INT_MAX, INT_MIN
 
-#: Raises ValueError for a value that is not one of a schema.
+#: Function that raises ValueError for a value that does not fit a schema.
 Check = Callable[[Any], None]
 
-#: Where fastavro keeps the named types of a parsed schema.
+#: Key under which fastavro stores the named types of a parsed schema.
 _NAMED: Final = "__named_schemas"
 
 
 def check_of(schema: Any) -> Check | None:
-    """Return the check of what fastavro does not check itself, for a parsed schema; None if there is nothing to check."""
+    """Return the check, for a parsed schema, of values that fastavro does not check; None if there is nothing to check."""
     return _Checks().of(schema)
 
 
 class _Checks:
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
-        #: Of records, which may hold themselves.
+        #: Checks of records, which may contain themselves.
         self._records: dict[str, list[tuple[str, Check]]] = {}
 
     def of(self, schema: Any) -> Check | None:
@@ -58,7 +58,7 @@ class _Checks:
     def _union(self, branches: list[Any]) -> Check | None:
         checks = [(branch, self.of(branch)) for branch in branches]
         others = [check for branch, check in checks if branch != "null"]
-        # Of several branches fastavro finds the one that a value is of.
+        # Of several branches fastavro itself finds the one that fits a value.
         check = others[0] if len(others) == 1 else None
         if check is None:
             return None
@@ -81,7 +81,7 @@ class _Checks:
 
         def check_fields(value: Any, fields: list[tuple[str, Check]] = fields) -> None:
             for field, check in fields:
-                # One that is missing has a default, or fastavro refuses it.
+                # A missing field has a default, or fastavro refuses the record.
                 if field in value:
                     check(value[field])
 
@@ -128,14 +128,14 @@ def _values_check(check: Check | None) -> Check | None:
 
 
 def with_default_values(parsed: Any) -> Any:
-    """Return a parsed schema whose defaults are values as fastavro reads them, for reading only."""
+    """Return a parsed schema, for reading only, whose defaults are values as fastavro reads them."""
     if not has_defaults(parsed):
         return parsed
     return _Defaults(parsed.get(_NAMED, {})).copied(parsed)
 
 
 def has_defaults(schema: Any, kinds: tuple[type, ...] = (object,)) -> bool:
-    """Return whether a field has a default of some kinds, in JSON."""
+    """Return whether a field has a default whose JSON value is of one of these classes."""
     if isinstance(schema, list):
         return any(has_defaults(branch, kinds) for branch in schema)
     if not isinstance(schema, dict):
@@ -147,13 +147,13 @@ def has_defaults(schema: Any, kinds: tuple[type, ...] = (object,)) -> bool:
 
 
 class _Defaults:
-    """Makes values of defaults; `named` are the named types by name."""
+    """Converts defaults to values; `named` are the named types by name."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
 
     def copied(self, schema: Any) -> Any:
-        """Return a schema with values for defaults."""
+        """Return a schema whose defaults are values."""
         if isinstance(schema, list):
             return [self.copied(branch) for branch in schema]
         if not isinstance(schema, dict):
@@ -172,7 +172,7 @@ class _Defaults:
         return copied
 
     def _value(self, schema: Any, default: Any) -> Any:
-        """Return what a default is when it has been written and read."""
+        """Return the value of a default after it was written and read."""
         buffer = io.BytesIO()
         fields = [{"name": "value", "type": schema[0] if isinstance(schema, list) else schema}]
         holder = {"type": "record", "name": "Holder", "fields": fields, "__fastavro_parsed": True, _NAMED: self._named}
@@ -182,7 +182,7 @@ class _Defaults:
         return record["value"]
 
     def _encodable(self, schema: Any, default: Any) -> Any:
-        """Return a default in JSON as what fastavro can write: the default of a union is one of its first branch."""
+        """Return a JSON default as a value that fastavro can write; the default of a union belongs to its first branch."""
         if isinstance(schema, list):
             return self._encodable(schema[0], default)
         if isinstance(schema, str):
@@ -204,7 +204,7 @@ class _Defaults:
 
 
 def meaning_differs(written: Any, declared: Any) -> str | None:
-    """Say where a file's values mean something else than declared, such as a number and a time; None if nowhere.
+    """Return where values of a file have another meaning than declared, such as a number and a time; None if nowhere.
 
     Both are parsed schemas, which fastavro can resolve.
     """
@@ -224,7 +224,7 @@ class _Meanings:
         if isinstance(declared, str):
             declared = self._declared.get(declared, {"type": declared})
         if isinstance(written, list) or isinstance(declared, list) or written["type"] != declared["type"]:
-            return None  # promoted, or any of several types
+            return None  # a promoted type, or a union of several types
         match written["type"]:
             case "record" | "error":
                 return self._fields_differ(written, declared, path)
@@ -251,12 +251,12 @@ class _Meanings:
 
 
 def _only_type(schema: Any) -> Any:
-    """Return the type of a value that is not null, if there is just one."""
+    """Return the only type of values that are not null, if there is just one."""
     others = [branch for branch in schema if branch != "null"] if isinstance(schema, list) else [schema]
     return others[0] if len(others) == 1 else others
 
 
-#: Logical types that fastavro reads as something else than the type below.
+#: Logical types that fastavro reads as another class than the underlying type.
 _LOGICAL: Final = {
     *("date", "decimal", "uuid", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros"),
     *("local-timestamp-millis", "local-timestamp-micros"),

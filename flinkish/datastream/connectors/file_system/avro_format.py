@@ -1,4 +1,4 @@
-"""Avro files: read block by block, so that the position is exact and readers can share a file."""
+"""The format of Avro files, which are read block by block, so that positions are exact and readers can share a file."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
 _SYNC_SIZE: Final = 16
-#: How much is read at once to find the next block, in bytes.
+#: Number of bytes to read at once to find the next block.
 _CHUNK: Final = 256 * 1024
-#: What decoding a damaged block raises.
+#: Errors raised when a damaged block is decoded.
 _BLOCK_ERRORS: Final = (ValueError, TypeError, EOFError, LookupError, ArithmeticError, MemoryError, zlib.error)
 
 
 class AvroFormat(BulkFormat):
-    """Records of Avro files, as plain Python data: dicts for records and so on.
+    """Reads records of Avro files as plain Python data, such as dicts for records.
 
-    `schema`: what the records are to be; the files' own schemas are resolved to it, as the Avro specification says. Without it
-    records are what the file says, and their type is not declared to the program.
-    Big files are cut at their blocks, so that readers share them. The unit of damage is a block: its records cannot be told apart
-    without decoding all before them. With RecordErrorPolicy.skip() reading goes on at the next block.
+    `schema`: the schema of the records; the schemas of files are resolved to it, as the Avro specification says. Without it,
+    records have the schema of their file, and the program does not know their type.
+    Large files are cut at blocks, so that several readers share them. Damage affects a whole block, as a record can only be found
+    by decoding all records before it. With RecordErrorPolicy.skip(), reading continues at the next block.
     """
 
     unit = "block at byte"
@@ -81,7 +81,7 @@ class _AvroReader(SplitReader):
             header_end = self._file.tell()
             self._file.seek(header_end - _SYNC_SIZE)
             self._marker = self._file.read(_SYNC_SIZE)
-            #: Where the block begins that is being read, and the one behind it; None: there is none any more.
+            #: Start of the current block and of the next one; None = there is no further block.
             self._begin: int | None
             self._next: int | None
             if split.position is not None:
@@ -101,10 +101,10 @@ class _AvroReader(SplitReader):
             raise
 
     def _read_header(self) -> Any:
-        """Return an iterator over blocks that reads from wherever the file stands."""
+        """Return an iterator over blocks, which reads from the current position of the file."""
         self._file.seek(0)
         try:
-            # Whether the schemas are the same is not for fastavro to find out at each record.
+            # Compare the schemas once, so that fastavro does not compare them for each record.
             own = fastavro.block_reader(self._file)
             if self._schema is None or json.loads(own.metadata["avro.schema"]) == self._schema.definition:
                 return own
@@ -123,7 +123,7 @@ class _AvroReader(SplitReader):
         return self._end is None or block - _SYNC_SIZE < self._end
 
     def _find_block(self, start: int) -> int | None:
-        """Return where the first block begins whose marker stands at `start` or behind it; None if it is of another region."""
+        """Return the start of the first block whose marker is at or after `start`; None if it belongs to another region."""
         self._file.seek(start)
         tail = b""
         position = start
@@ -146,7 +146,7 @@ class _AvroReader(SplitReader):
             raise self._undecompressed(error) from error
 
     def _load(self) -> bool:
-        """Decode the next block; returns whether there is one. A damaged one leaves no records, or what stands for it."""
+        """Decode the next block; return whether there is one. A damaged block gives no records but those of the error policy."""
         self._begin = begin = self._next
         self._records, self._index = [], 0
         if begin is None or not self._owns(begin):

@@ -1,4 +1,4 @@
-"""Avro's records in Parquet files."""
+"""Parquet files of records with an Avro schema."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from flinkish.datastream.connectors.file_system.writer_factories import BulkPart
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
 _BATCH_SIZE: Final = 4096
-#: Where parquet-avro, and so Flink, looks for the schema of the records.
+#: Metadata key under which parquet-avro, and so Flink, stores the schema of the records.
 _SCHEMA_KEY: Final = "parquet.avro.schema"
-#: parquet-avro's default.
+#: Default of parquet-avro.
 _COMPRESSION: Final = "none"
 
 
 class AvroParquetFormat(RowGroupFormat, StreamFormat):
-    """Parquet files read as records of an Avro schema, plain Python data; by name, columns that the schema has not are left out.
+    """Reads Parquet files as records of an Avro schema, as plain Python data.
 
-    A column that the file has not is its field's default. In Flink this is a StreamFormat, and so it is here.
+    Columns are found by name; columns that are not in the schema are ignored, and missing columns have the default of their
+    field. As in Flink, this is a StreamFormat.
     """
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -72,7 +73,7 @@ class _RecordReader(RowGroupReader):
             raise ValueError("it is null, which the schema does not allow")
         if column.type == part.type:
             return column
-        # Arrow would make a text of anything, and infinity of a large DOUBLE. Avro's times are numbers with a remark.
+        # Arrow would convert anything to text, and a large DOUBLE to infinity. Avro's times are numbers with a logical type.
         annotated = pa.types.is_integer(column.type) and pa.types.is_temporal(part.type)
         if not (pa.types.is_nested(part.type) or annotated or is_widened(column.type, part.type)):
             raise SourceError(f"{self.path}: {self.describe(index, column)}", hint="declare the type that the file has.")
@@ -102,7 +103,7 @@ class _RecordReader(RowGroupReader):
 
 
 class AvroParquetWriterFactory(BulkPartWriterFactory):
-    """Parquet files of records of an Avro schema: plain Python data, or Rows."""
+    """Writer factory of Parquet files with records of an Avro schema: plain Python data, or Rows."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self.schema = avro_schema(schema, "AvroParquetWriters.for_generic_record")
@@ -116,7 +117,7 @@ class AvroParquetWriterFactory(BulkPartWriterFactory):
 
 
 class _RecordWriter(BulkPartWriter):
-    """Keeps records as Avro until there is a file to be written: smaller, and checked by the schema."""
+    """Stores records in Avro's binary form until a file is written: this is smaller, and checked by the schema."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._records = AvroRecords(schema)

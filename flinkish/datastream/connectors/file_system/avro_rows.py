@@ -1,6 +1,6 @@
-"""Between Avro's data and rows: what type a schema stands for, and how records become Rows and Rows records.
+"""Conversions between Avro's data and rows: the type of rows for a schema, and functions in both directions.
 
-Source of the types: Flink's AvroSchemaConverter. Fields go by position, as there.
+Source of the types: Flink's AvroSchemaConverter. As in Flink, fields are found by position.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOGICAL: Final[dict[str, Callable[[], TypeInformation]]] = {
 
 
 class AvroPart:
-    """The type of rows that a schema stands for, and the functions between both."""
+    """The type of rows for a schema, and the conversion functions in both directions."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._named: dict[str, Any] = {}
@@ -78,7 +78,7 @@ class AvroPart:
                 return (
                     Types.OBJECT_ARRAY(item_type),
                     lambda value: list(map(read_item, value)),
-                    # A text is left to be refused, not taken for its letters.
+                    # A text is passed on, to be refused as an array, and not read as a list of its letters.
                     lambda value: value if isinstance(value, str | bytes) else list(map(write_item, value)),
                 )
             case "map":
@@ -94,7 +94,7 @@ class AvroPart:
     def _record(self, schema: Any) -> tuple[TypeInformation, Convert, Convert]:
         name = schema["name"]
         if name in self._open:
-            # A type of rows cannot hold itself: further down they are what Avro says.
+            # A row type cannot contain itself, so nested records of the same type stay plain data.
             return Types.PICKLED_BYTE_ARRAY(), _same, _plain
         self._named[name] = schema
         self._open.append(name)
@@ -117,7 +117,7 @@ class AvroPart:
     def _union(self, branches: list[Any]) -> tuple[TypeInformation, Convert, Convert]:
         others = [branch for branch in branches if branch != "null"]
         if len(others) != 1:
-            # Any of several types: what Avro says; rows in it become plain data.
+            # A union of several types stays plain data; rows in it are converted.
             parts = [(branch, self._part(branch)[2]) for branch in others]
 
             def write_any(value: Any) -> Any:
@@ -135,7 +135,7 @@ class AvroPart:
 
 
 def row_type_of(part: AvroPart, what: str) -> TypeInformation:
-    """Return the type of the rows; raises InvalidProgramError if the schema is not one of records."""
+    """Return the type of the rows; raise InvalidProgramError if the schema is not a record."""
     if part.type_info == Types.PICKLED_BYTE_ARRAY() or not hasattr(part.type_info, "field_names"):
         raise InvalidProgramError(f"{what} needs the schema of a record; got one of {part.type_info!r}")
     return part.type_info
@@ -150,7 +150,7 @@ def _nullable(convert: Convert) -> Convert:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain data of what may hold Rows."""
+    """Return plain data for a value that may contain Rows."""
     match value:
         case Row():
             return {name: _plain(part) for name, part in value.as_dict().items()}
@@ -167,7 +167,7 @@ def _without_zone(value: datetime.datetime) -> datetime.datetime:
 
 
 def _with_zone(value: Any) -> Any:
-    """Return a point in time: a time without zone is one of UTC."""
+    """Return a time with a zone; a time without one is in UTC."""
     if isinstance(value, Instant):
         micros = value.seconds * 1_000_000 + value.nanos // 1000
         return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=micros)

@@ -1,4 +1,4 @@
-"""AvroSchema, and the type of records that have one."""
+"""AvroSchema, and the type of records with such a schema."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fastavro.validation import ValidationError, validate
 from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
 from flinkish.common.typeinfo import PickledBytesTypeInfo
 
-#: How much of a record an error shows, in characters.
+#: Maximum number of characters of a record in an error.
 _SHOWN = 200
 
 
 class AvroSchema:
-    """An Avro schema, of which JSON is the printed form.
+    """An Avro schema; its printed form is JSON.
 
     >>> print(AvroSchema.parse_string('{"type": "array", "items": "long"}'))
     {"type":"array","items":"long"}
     """
 
     def __init__(self, schema: Any) -> None:
-        """`schema`: JSON text, or what that text says; raises InvalidArgumentError if it is no Avro schema."""
+        """`schema`: JSON text, or the decoded JSON. Raises InvalidArgumentError if it is no Avro schema."""
         try:
             self.definition: Any = json.loads(schema) if isinstance(schema, str) else schema
             self._text = json.dumps(self.definition, separators=(",", ":"))
-            #: As fastavro wants it.
+            #: The schema as parsed by fastavro.
             self.parsed: Any = fastavro.parse_schema(json.loads(self._text))
         except (ValueError, TypeError, fastavro.schema.SchemaParseException) as error:
             reason = f"unknown type {error}" if isinstance(error, fastavro.schema.UnknownType) else str(error)
@@ -73,17 +73,17 @@ class AvroSchema:
 
 
 def avro_schema(schema: Any, what: str) -> AvroSchema:
-    """Return the schema; raises InvalidArgumentError for what is none."""
+    """Return the schema; raise InvalidArgumentError if it is no AvroSchema."""
     if not isinstance(schema, AvroSchema):
         raise InvalidArgumentError(f"{what} takes an AvroSchema; got {schema!r}", hint="AvroSchema.parse_string(json).")
     return schema
 
 
 class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
-    """Plain Python data of an Avro schema: a dict for a record, a list for an array and so on, as fastavro has them.
+    """Plain Python data of an Avro schema, as in fastavro: a dict for a record, a list for an array and so on.
 
-    What an operator returns is checked against the schema. Times are `datetime`s (timestamps in UTC), decimals `Decimal`s.
-    Differs from Flink: from_collection takes it as well.
+    The results of operators are checked against the schema. Times are `datetime`s (timestamps in UTC), decimals are `Decimal`s.
+    Differs from Flink: from_collection accepts this type, too.
     """
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -113,7 +113,7 @@ class GenericRecordAvroTypeInfo(PickledBytesTypeInfo):
 
 
 def mismatch(value: Any, schema: AvroSchema) -> str | None:
-    """Say what is wrong with a value of a schema; None if nothing is."""
+    """Return the reason why a value does not fit a schema; None if it fits."""
     try:
         if validate(value, schema.parsed, raise_errors=False):
             return None
@@ -126,7 +126,7 @@ def mismatch(value: Any, schema: AvroSchema) -> str | None:
 
 
 def record_error(value: Any, reason: str) -> TypeMismatchError:
-    """Return the error of a record that is not of its schema."""
+    """Return the error for a record that does not fit its schema."""
     shown = repr(value)
     return TypeMismatchError(
         f"the record is not of its Avro schema: {reason}; got {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '...'}"

@@ -1,4 +1,4 @@
-"""Writes Avro files, block by block."""
+"""The writer of Avro files, block by block."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from flinkish.datastream.connectors.file_system.avro_rows import AvroPart
 from flinkish.datastream.connectors.file_system.avro_schema import AvroSchema, avro_schema, mismatch, record_error
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter, BulkPartWriterFactory
 
-#: From so many bytes on a block is complete; Avro's default.
+#: Size in bytes from which a block is complete; Avro's default.
 _BLOCK_SIZE: Final = 64_000
 
 _CODECS: Final = ("null", "deflate")
 
 
 class AvroWriterFactory(BulkPartWriterFactory):
-    """Avro files of records: plain Python data of the schema, or Rows, also where records are nested in them.
+    """Writer factory of Avro files; records are plain Python data of the schema, or Rows, even for nested records.
 
     `codec`: null or deflate.
     """
@@ -57,23 +57,23 @@ class AvroWriterFactory(BulkPartWriterFactory):
 
 
 def same_schema(written: Any, schema: AvroSchema) -> bool:
-    """Return whether a file's schema is one that `schema` was written as."""
+    """Return whether the schema of a file equals `schema` in its written form."""
     return bool(AvroSchema(written).parsed == schema.parsed)
 
 
 def write_record(buffer: io.BytesIO, schema: AvroSchema, record: Any, check: Check | None) -> None:
-    """Append a record in binary form; raises TypeMismatchError if it is not of the schema. `check` is that of the schema."""
+    """Append a record in binary form; raise TypeMismatchError if it does not fit the schema. `check` is `check_of(schema)`."""
     try:
         if check is not None:
             check(record)
-        # Strict: a field that the schema has not would be lost without a word.
+        # Strict, as a field that is not in the schema would be lost silently.
         fastavro.schemaless_writer(buffer, schema.parsed, record, strict_allow_default=True)
     except (ValueError, TypeError, ArithmeticError, AttributeError, LookupError) as error:
         raise record_error(record, mismatch(record, schema) or str(error)) from error
 
 
 class AvroRecords:
-    """Encodes records into blocks, to be kept in state, and gets them back."""
+    """Encodes records as blocks, which are stored in state, and decodes them."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
@@ -81,7 +81,7 @@ class AvroRecords:
         self._part = AvroPart(schema)
 
     def encode(self, values: Sequence[Any]) -> bytes:
-        """Return records as blocks; raises TypeMismatchError for one that is not of the schema."""
+        """Return records as blocks; raise TypeMismatchError for a record that does not fit the schema."""
         blocks: list[tuple[int, bytes]] = []
         buffer = io.BytesIO()
         count = 0

@@ -1,4 +1,4 @@
-"""Which folder below a sink's path a record is written to."""
+"""Bucket assigners, which choose the folder below a sink's path for each record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flinkish.common.limits import LONG_MIN
 
 @dataclass(slots=True)
 class BucketContext:
-    """About the record that is assigned to a bucket; one object, valid during the call only. All times are milliseconds."""
+    """Times of the record that is assigned to a bucket, in milliseconds. The object is only valid during the call."""
 
     element_timestamp: int | None = None
     watermark: int = LONG_MIN
@@ -29,7 +29,7 @@ class BucketContext:
         return self.element_timestamp
 
     def current_watermark(self) -> int:
-        """Return the watermark that stood when the record came."""
+        """Return the watermark at the arrival of the record."""
         return self.watermark
 
     def current_processing_time(self) -> int:
@@ -38,39 +38,39 @@ class BucketContext:
 
 
 class BucketAssigner(ABC):
-    """Names the bucket of a record: a path below the sink's, '' for the sink's path itself. Subclass it for your own."""
+    """Chooses the bucket of a record: a path below the sink's path, '' for that path itself. Subclass it for your own rule."""
 
     get_java_object = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
-        """Return the bucket of a record."""
+        """Return the bucket of a record, as str."""
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """Write everything into the sink's path."""
+        """Return an assigner that writes all records into the sink's path."""
         return BasePathBucketAssigner()
 
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
-        """Bucket by processing time, by default one for each hour.
+        """Return an assigner of buckets by processing time, by default one for each hour.
 
-        `format_str` is a pattern of Java's DateTimeFormatter made of y M d H h m s S a E D and text in single quotes;
-        `timezone_id` is a name such as 'Europe/Berlin', None for the machine's zone.
+        `format_str` is a pattern of Java's DateTimeFormatter, which may contain y M d H h m s S a E D and text in single quotes.
+        `timezone_id` is a name such as 'Europe/Berlin', None for the machine's zone. Raises InvalidArgumentError for others.
         """
         return DateTimeBucketAssigner(format_str, timezone_id)
 
 
 @dataclass(frozen=True, slots=True)
 class BasePathBucketAssigner(BucketAssigner):
-    """One bucket: the sink's path."""
+    """Uses a single bucket, the sink's path."""
 
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
         return ""
 
 
 class DateTimeBucketAssigner(BucketAssigner):
-    """A bucket for each stretch of processing time."""
+    """Uses a bucket for each period of processing time, such as an hour."""
 
     def __init__(self, format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> None:
         self._format_str = format_str
@@ -82,7 +82,7 @@ class DateTimeBucketAssigner(BucketAssigner):
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
         now = context.processing_time
         last = self._last
-        # All records of an epoch have one processing time.
+        # All records of an epoch have the same processing time.
         if last is None or last[0] != now:
             last = self._last = (now, format_time(now, self._format_str, self._timezone_id))
         return last[1]
@@ -114,7 +114,7 @@ def _zone(timezone_id: str | None) -> datetime.tzinfo | None:
         ) from error
 
 
-#: Letters of Java's DateTimeFormatter by how often they are repeated, as directives for strftime; {n} are made by hand.
+#: strftime directives for repeated letters of Java's DateTimeFormatter; `format_time` fills in the names in braces.
 _LETTERS: Final[dict[str, dict[int, str]]] = {
     "y": {4: "%Y", 2: "%y", 1: "{year}"},
     "u": {4: "%Y", 2: "%y", 1: "{year}"},
@@ -161,7 +161,7 @@ def java_date_format(pattern: str) -> tuple[str, ...]:
 
 
 def format_time(milliseconds: int, pattern: str, timezone_id: str | None) -> str:
-    """Return a point in time as a Java date pattern says."""
+    """Format a point in time (milliseconds) by a Java date pattern."""
     time = datetime.datetime.fromtimestamp(milliseconds // 1000, datetime.UTC)
     time = time.replace(microsecond=milliseconds % 1000 * 1000).astimezone(_zone(timezone_id))
     made = {
@@ -184,7 +184,7 @@ def format_time(milliseconds: int, pattern: str, timezone_id: str | None) -> str
 
 
 def check_bucket_id(bucket_id: Any, assigner: BucketAssigner) -> str:
-    """Return the bucket's path below the sink's; raises SinkError if it leads elsewhere or is no text."""
+    """Return the bucket's path below the sink's path; raise SinkError if it leads elsewhere or is no str."""
     if not isinstance(bucket_id, str) or "\0" in bucket_id:
         raise SinkError(
             f"{type(assigner).__name__}.get_bucket_id() must return a path below the sink's, as str; got {bucket_id!r}"

@@ -1,4 +1,4 @@
-"""When and how FileSink merges small files: PyFlink's names, with what Java has besides."""
+"""When and how FileSink merges small files: PyFlink's names, and further names of Flink's Java API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCompactStrategy:
-    """When the closed files of a bucket are merged. Made by `builder()`.
+    """The strategy that decides when the closed files of a bucket are merged. Make it by `builder()`.
 
     >>> FileCompactStrategy.builder().set_size_threshold(1024).enable_compaction_on_checkpoint(10).build()
     FileCompactStrategy(size_threshold=1024, num_checkpoints_before_compaction=10, num_compact_threads=1)
@@ -27,42 +27,42 @@ class FileCompactStrategy:
 
     get_java_object = AbsentMember(JAVA_OBJECT)
 
-    #: Bytes from which on files are merged; -1: not for their size.
+    #: Total bytes from which on files are merged; -1 = their size does not matter.
     size_threshold: int = -1
-    #: Merge after so many checkpoints, whatever the size; -1: never for that reason.
+    #: Number of checkpoints after which files are merged whatever their size; -1 = no limit.
     num_checkpoints_before_compaction: int = -1
     num_compact_threads: int = 1
 
     @staticmethod
     def builder() -> FileCompactStrategy.Builder:
-        """Begin a strategy."""
+        """Return a builder of a strategy."""
         return FileCompactStrategy.Builder()
 
     class Builder:
-        """Sets up a FileCompactStrategy."""
+        """Builder of a FileCompactStrategy."""
 
         def __init__(self) -> None:
             self._strategy = FileCompactStrategy()
 
         def enable_compaction_on_checkpoint(self, num_checkpoints_before_compaction: int) -> FileCompactStrategy.Builder:
-            """Merge what has waited for so many checkpoints."""
+            """Merge files that have waited for this number of checkpoints, at least 1."""
             number = _at_least(1, num_checkpoints_before_compaction, "num_checkpoints_before_compaction")
             self._strategy = replace(self._strategy, num_checkpoints_before_compaction=number)
             return self
 
         def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
-            """Merge files that have so many bytes together; -1, the default: only for another reason."""
+            """Merge files whose total size reaches this number of bytes; -1, the default, ignores the size."""
             self._strategy = replace(self._strategy, size_threshold=_at_least(-1, size_threshold, "size_threshold"))
             return self
 
         def set_num_compact_threads(self, num_compact_threads: int) -> FileCompactStrategy.Builder:
-            """Set how many merges each subtask makes at the same time; 1 by default."""
+            """Set the number of concurrent merges of each subtask; 1 by default."""
             number = _at_least(1, num_compact_threads, "num_compact_threads")
             self._strategy = replace(self._strategy, num_compact_threads=number)
             return self
 
         def build(self) -> FileCompactStrategy:
-            """Return the strategy; raises InvalidProgramError if nothing would ever make it merge."""
+            """Return the strategy; raise InvalidProgramError if neither a size nor a number of checkpoints was set."""
             strategy = self._strategy
             if strategy.size_threshold < 0 and strategy.num_checkpoints_before_compaction < 0:
                 raise InvalidProgramError(
@@ -82,34 +82,34 @@ def _at_least(least: int, value: Any, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClosedFile:
-    """A file to be merged, of which the first `length` bytes count."""
+    """A file to merge, of which only the first `length` bytes are valid."""
 
     path: str
     length: int
 
 
 class FileCompactor(ABC):
-    """Makes one file of several. Subclass it for a format of your own; it must be picklable."""
+    """Merges several files into one. Subclass it for a format of your own; it must be picklable."""
 
     get_java_object = AbsentMember(JAVA_OBJECT)
 
     @abstractmethod
     def compact(self, files: Sequence[ClosedFile], target: str) -> None:
-        """Write the contents of files of one bucket, in their order, to a new file at a path."""
+        """Write the contents of files of one bucket, in their order, to a new file at the path `target`."""
 
     def for_bulk_format(self, writer_factory: BulkPartWriterFactory) -> FileCompactor:
-        """Return what merges files of a bulk format; raises InvalidProgramError if this compactor cannot."""
+        """Return the compactor for a bulk format; raise InvalidProgramError if this one cannot merge its files."""
         return self
 
     def for_row_format(self) -> FileCompactor:
-        """Return what merges files that an Encoder writes; raises InvalidProgramError if this compactor cannot."""
+        """Return the compactor for files of an Encoder; raise InvalidProgramError if this one cannot merge them."""
         return self
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """Put the bytes of one file behind those of the other, with a delimiter in between if there is one.
+        """Return a compactor that concatenates the bytes of files, with a delimiter in between if there is one.
 
-        Differs from Flink: refused for bulk formats whose files cannot be joined so, where Flink writes damaged ones.
+        Differs from Flink: refused for bulk formats whose files cannot be concatenated, where Flink writes damaged files.
         """
         if file_delimiter is not None and not isinstance(file_delimiter, (bytes, bytearray)):
             raise InvalidArgumentError(f"file_delimiter of concat_file_compactor must be bytes; got {file_delimiter!r}")
@@ -117,15 +117,15 @@ class FileCompactor(ABC):
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """Take over the only file there is to merge; raises SinkError, which fails the job, if there are several.
+        """Return a compactor that keeps a single file; it raises SinkError, which fails the job, if there are several to merge.
 
-        For strategies that let files through one by one, such as a size threshold that each file reaches.
+        It is for strategies that pass on files one by one, such as a size threshold that each file reaches.
         """
         return _IdenticalFileCompactor()
 
     @staticmethod
     def record_wise_file_compactor() -> FileCompactor:
-        """Read the records of bulk files and write them to one; Java's RecordWiseFileCompactor, not in PyFlink."""
+        """Return a compactor that merges the records of bulk files; Java's RecordWiseFileCompactor, not in PyFlink."""
         return _RecordWiseFileCompactor()
 
 

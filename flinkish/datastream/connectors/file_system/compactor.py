@@ -2,9 +2,9 @@
 
     writers --(closed files, hash by bucket)--> compactors --(committables)--> committer
 
-A writer passes on what it closed as records, ahead of the barrier. So a checkpoint holds each closed file once: in the state of
-the compactor where it waits, or, merged or not, among the committables. Merged files are hidden and named anew like all parts in
-progress; the files that they were made of are removed when the checkpoint that holds the merged one is complete.
+A writer emits its closed files as records, before the barrier. So a checkpoint contains each closed file once: in the state of
+the compactor where it waits, or, merged or not, among the committables. Merged files are hidden and get new names, like all parts
+in progress. The original files are removed when the checkpoint that contains the merged file is complete.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from flinkish.datastream.connectors.file_system.parts import (
 from flinkish.datastream.connectors.file_system.writers import FileWriterSettings
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
-#: What the names of merged files begin with; Flink's.
+#: Prefix of the names of merged files; Flink's.
 COMPACTED_PREFIX: Final = "compacted-"
 
-#: Lets each file through by itself, at the next barrier.
+#: A strategy that passes on each file unmerged, at the next barrier.
 PASS_ON: Final = FileCompactStrategy(size_threshold=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFiles:
-    """The closed files of a bucket that wait to be merged, and how many checkpoints the first of them has waited for."""
+    """The closed files of a bucket that wait for a merge, and the number of checkpoints that the first one has waited."""
 
     bucket_id: str
-    #: In which the files were written; of another one they are copied, and stay.
+    #: Lineage in which the files were written; files of another lineage are copied, and not removed.
     lineage: str
     files: tuple[FileCommittable, ...]
     checkpoints: int
@@ -56,7 +56,7 @@ class WaitingFiles:
 def groups_to_merge(
     waiting: WaitingFiles, strategy: FileCompactStrategy, end_of_input: bool
 ) -> tuple[list[tuple[FileCommittable, ...]], tuple[FileCommittable, ...]]:
-    """Return the groups of files to be made into one file each, in their order, and those that go on waiting."""
+    """Return the groups of files to merge into one file each, in their order, and the files that keep waiting."""
     groups: list[tuple[FileCommittable, ...]] = []
     group: list[FileCommittable] = []
     size = 0
@@ -79,7 +79,7 @@ class _Bucket:
 
 
 class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
-    """Collects closed files and merges them at a barrier, where the strategy says so."""
+    """Collects closed files, and merges them at a barrier if the strategy says so."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         self._compactor = compactor
         self._state = context.get_list_state(bytes_state("flinkish.file-sink.waiting"))
         self._buckets: dict[str, _Bucket] = {}
-        #: Ready to be committed; empty between a barrier and the next one.
+        #: Files ready for the commit; only filled while a barrier passes.
         self._ready: list[FileCommittable] = []
         decoder = msgspec.msgpack.Decoder(WaitingFiles)
         for item in self._state.get():
@@ -107,14 +107,14 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         check_bucket(self._settings.base_path, waiting.bucket_id)
         for file in waiting.files:
             check_committable(self._settings.base_path, file)
-        # Two of a larger parallelism may have had the bucket.
+        # With a larger parallelism, two subtasks may have had files of the bucket.
         bucket = self._buckets.setdefault(waiting.bucket_id, _Bucket())
         own = waiting.lineage == self._lineage
         bucket.files.extend(waiting.files if own else self._copies(waiting))
         bucket.checkpoints = max(bucket.checkpoints, waiting.checkpoints)
 
     def _copies(self, waiting: WaitingFiles) -> Iterator[FileCommittable]:
-        """Yield the files of another lineage as copies of our own, with names of our own."""
+        """Copy the files of another lineage under new names of our own, and yield the copies."""
         base_path = self._settings.base_path
         folder = bucket_folder(base_path, waiting.bucket_id)
         uid = self._ids()
@@ -134,7 +134,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
     def flush(self, end_of_input: bool) -> None:
         groups: list[tuple[FileCommittable, ...]] = []
         for bucket_id, bucket in list(self._buckets.items()):
-            # Nothing to merge: hidden files to be removed only.
+            # Nothing to merge, only hidden files to remove.
             self._ready.extend(file for file in bucket.files if file.part is None)
             bucket.checkpoints += 1
             files = tuple(file for file in bucket.files if file.part is not None)
@@ -165,7 +165,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         folder, name = os.path.split(group[0].part.final)
         merged = PartFile.at(os.path.join(folder, COMPACTED_PREFIX + name), self._ids())
         try:
-            for source in sources:  # not what a link in its place leads to
+            for source in sources:  # does not follow a link in its place
                 safe_files.open_file(self._settings.base_path, path_inside(self._settings.base_path, source.path)).close()
             self._compactor.compact(sources, merged.in_progress)
             sync(merged.in_progress)

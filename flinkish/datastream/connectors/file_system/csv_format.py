@@ -1,4 +1,4 @@
-"""Comma-separated values, as StreamFormat.csv_format reads them."""
+"""The format of comma-separated values that StreamFormat.csv_format returns."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ class CsvLinesFormat(LineFormat):
 
 
 class CsvFormat(CsvLinesFormat):
-    """Rows of comma-separated values, read as RFC 4180 says.
+    """Reads rows of comma-separated values, as in RFC 4180.
 
-    `schema`: the type of the records, ROW_NAMED or TUPLE. With a header, the columns of a ROW_NAMED are found by their names, and
-    others in the file are left out; a TUPLE, and all files without a header, are read by position. Without a schema the file must
-    have a header; records are then Rows with its names and STRING values, and their type is not declared.
-    Empty fields are None except in columns of STRING, arrays and bytes; what is in `null_values` (such as "NA") is None for all.
-    Arrays and nested rows stand in one field, their elements separated by ';'; bytes in base64.
-    `multiline`: whether quoted fields may hold line feeds; False lets readers share a big file. Empty lines are skipped.
+    `schema`: the type of the records, ROW_NAMED or TUPLE. With a header, the columns of a ROW_NAMED are found by name, and other
+    columns of the file are ignored; columns of a TUPLE, and of files without a header, are found by position. Without a schema
+    the file must have a header; records are then Rows with the names of the header and STRING values, and their type is not
+    declared. Empty fields are None, except in columns of STRING, arrays and bytes; texts in `null_values` (such as "NA") are
+    always None. An array or nested row is in one field, with its elements separated by ';'; bytes are base64.
+    `multiline`: whether quoted fields may contain line feeds; with False, several readers can share a large file. Empty lines are
+    skipped.
     For PyFlink's CsvSchema see flinkish.datastream.formats.csv.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the CSV of a split."""
+"""The reader of a split of a CSV file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from flinkish.datastream.connectors.file_system.lines import decode_lines
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
-#: What stands in a text for bytes that could not be decoded (surrogateescape).
+#: Characters that replace bytes which cannot be decoded (surrogateescape).
 _ESCAPED: Final = frozenset(map(chr, range(0xDC80, 0xDD00)))
 
 
 class CsvReader(SplitReader):
-    """Lines that are a record each are parsed column by column; the others one by one."""
+    """Parses lines with one record each column by column, and other lines one by one."""
 
     def __init__(self, settings: CsvSettings, source: LineSource, errors: RecordErrors) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class CsvReader(SplitReader):
         return header
 
     def _skip_line(self) -> None:
-        """Pass over the next line, and the comments before it."""
+        """Skip the next line, and the comments before it."""
         while (lines := self._source.take(1)) and self._is_comment(lines[0]):
             pass
 
@@ -137,20 +137,20 @@ class CsvReader(SplitReader):
                     records = plain
                     continue
             if self._settings.multiline:
-                # What a field within quotes keeps.
+                # A field in quotes keeps its line feeds.
                 texts = [f"{text}\n" for text in texts]
             self._parse(texts, records, escaped)  # type: ignore[arg-type]
         return records
 
     def _is_plain(self, lines: list[bytes]) -> bool:
-        """Whether each line is a record of its own, so far as one can tell without parsing."""
+        """Return whether each line seems to be a record of its own, judged without parsing."""
         if self._dialect.comment is not None or self._dialect.escape_char is not None or self._settings.extra_fields:
             return False
         quote = self._quote
         return quote is None or not any(quote in line for line in lines)
 
     def _parse_plain(self, texts: list[str]) -> list[Any] | None:
-        """Parse lines that are a record each, column by column, in a third of the time; None if there is anything wrong."""
+        """Parse lines with one record each column by column, in a third of the time; None if there is any error."""
         try:
             rows: list[list[str]] = [fields for fields in self._dialect.reader(iter(texts)) if fields]
         except csv.Error:
@@ -171,7 +171,7 @@ class CsvReader(SplitReader):
         return [make_row(names, list(values)) for values in zip(*columns, strict=True)]
 
     def _parse(self, texts: list[str], records: list[Any], escaped: bool) -> None:
-        """Parse lines that were taken last; takes more if the last one ends within quotes."""
+        """Parse the lines taken last; take more lines if the last one ends within quotes."""
         lines = _RecordLines(texts, self._continue() if self._settings.multiline else None, self._dialect)
         reader = self._dialect.reader(lines)
         while True:
@@ -185,7 +185,7 @@ class CsvReader(SplitReader):
                     if record is not None:
                         records.append(record)
             except csv.Error as error:
-                # Errors name the line that the record begins with.
+                # Errors name the line in which the record begins.
                 text = "".join(lines.record).rstrip("\r\n")
                 self._bad(f"not valid CSV: {error}", text, lines.taken - lines.begin, records)
                 reader = self._dialect.reader(lines)
@@ -213,7 +213,7 @@ class CsvReader(SplitReader):
         return make_row(self._names, values)
 
     def _describe(self, fields: Sequence[str]) -> str:
-        """Say which column is wrong."""
+        """Return a description of the wrong column."""
         for index, (parse, field) in enumerate(zip(self._parsers, fields, strict=True)):
             try:
                 if parse is not None:
@@ -248,14 +248,14 @@ class CsvReader(SplitReader):
 
 
 class _RecordLines:
-    """Lines for a csv.reader; passes over comments where a record would begin, and knows that line of each record."""
+    """Lines for a csv.reader; skips comments between records, and knows the line in which each record begins."""
 
     def __init__(self, texts: list[str], more: Iterator[str] | None, dialect: CsvDialect) -> None:
-        """`more`: the lines behind `texts`, for a record that does not end with them; None: each line is a record."""
+        """`more`: the lines after `texts`, for a record that does not end with them; None = each line is a record."""
         self._texts = texts
         self._more = more
         self._dialect = dialect
-        #: Index of the line that the record begins with, and of the next line.
+        #: Index of the line in which the record begins, and of the next line.
         self.begin = self.next = 0
         #: The lines of the record so far.
         self.record: list[str] = []
@@ -264,7 +264,7 @@ class _RecordLines:
 
     @property
     def taken(self) -> int:
-        """How many lines were taken from the source."""
+        """Number of lines taken from the source."""
         return max(len(self._texts), self.next)
 
     def __iter__(self) -> Iterator[str]:
@@ -292,8 +292,8 @@ class _RecordLines:
 
 
 def _escape(line: bytes, encoding: str) -> str:
-    """Return a line with what cannot be decoded replaced by single surrogates, so that its record can be told from the others."""
+    """Return a line with undecodable bytes replaced by single surrogates, by which its record is recognized."""
     try:
         return line.decode(encoding, "surrogateescape")
-    except UnicodeDecodeError:  # encodings that cannot escape
+    except UnicodeDecodeError:  # encodings without surrogateescape
         return line.decode(encoding, "replace") + "\udc80"

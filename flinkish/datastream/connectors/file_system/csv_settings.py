@@ -1,4 +1,4 @@
-"""How CSV is written down, and which columns there are: plain data for the readers and writers."""
+"""The syntax and the columns of CSV files, as plain data for readers and writers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from flinkish.datastream.connectors._arrow import unwrap
 
-#: Characters that a field may have, as with Jackson; Python's limit is 128 Ki, for all of the process.
+#: Maximum number of characters in a field, as with Jackson; Python's limit is 128 Ki, for the whole process.
 _LONGEST_FIELD: Final = 20_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvDialect:
-    """The characters that have a meaning."""
+    """The characters with a special meaning."""
 
     delimiter: str = ","
     quote_char: str | None = '"'
     escape_char: str | None = None
-    #: What lines begin with that are no records.
+    #: First character of comment lines.
     comment: str | None = None
     null_values: tuple[str, ...] = ()
 
@@ -39,7 +39,7 @@ class CsvDialect:
             raise InvalidArgumentError(f"null_values of the CSV format must be texts; got {self.null_values!r}")
 
     def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        """Return a csv.reader of lines; it raises csv.Error."""
+        """Return a csv.reader of lines, which raises csv.Error."""
         if csv.field_size_limit() < _LONGEST_FIELD:
             csv.field_size_limit(_LONGEST_FIELD)
         reader: Any = csv.reader(
@@ -53,42 +53,42 @@ class CsvDialect:
         return reader  # type: ignore[no-any-return]
 
     def is_comment(self, line: str) -> bool:
-        """Return whether a line is no record; blanks may stand before the character."""
+        """Return whether a line is a comment; blanks may precede the character."""
         return self.comment is not None and line.lstrip(" \t").startswith(self.comment)
 
 
 class HeaderUse(Enum):
-    """What is done with the first line of a file."""
+    """The use of a header in the first line of a file."""
 
     #: There is no header.
     NONE = "none"
-    #: It says where the columns of a row are; for a tuple it must have as many.
+    #: The header gives the positions of a row's columns; for a tuple it must have the same number of columns.
     FIND = "find"
-    #: It must have the names of the columns in their order.
+    #: The header must contain the names of the columns in their order.
     CHECK = "check"
-    #: It is passed over.
+    #: The header is skipped.
     SKIP = "skip"
 
 
-#: What separates the elements of an array or nested row, if nothing else was said.
+#: Default separator of the elements of an array or nested row.
 ARRAY_SEPARATOR = ";"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSettings:
-    """All that a reader of CSV files needs to know."""
+    """All settings of a reader of CSV files."""
 
     dialect: CsvDialect
-    #: ROW_NAMED, ROW or TUPLE; None: rows of text with the names of the header.
+    #: ROW_NAMED, ROW or TUPLE; None = rows of text with the names of the header.
     schema: TypeInformation | None
     header: HeaderUse
-    #: Whether the line after the header, or the first one, is passed over.
+    #: Whether the line after the header, or the first one without a header, is skipped.
     skip_first_row: bool = False
-    #: Whether a line may have more fields than columns; they are left out.
+    #: Whether a line may have more fields than columns; surplus fields are ignored.
     extra_fields: bool = False
-    #: Whether quoted fields may hold line feeds.
+    #: Whether quoted fields may contain line feeds.
     multiline: bool = True
-    #: By column, what separates the elements of an array; empty: the default for all.
+    #: Separators of array elements by column; empty = the default for all columns.
     separators: tuple[str, ...] = ()
 
     @property
@@ -111,11 +111,11 @@ class CsvSettings:
         return self.schema is not None and isinstance(unwrap(self.schema), TupleTypeInfo)
 
     def separator(self, index: int) -> str:
-        """Return what separates the elements of a column."""
+        """Return the separator of the elements of a column."""
         return self.separators[index] if self.separators else ARRAY_SEPARATOR
 
     def check(self) -> None:
-        """Raise a named error for a schema that cannot be read."""
+        """Raise an error for a schema that cannot be read."""
         from flinkish.datastream.connectors.file_system.csv_values import parser
 
         if self.schema is None:

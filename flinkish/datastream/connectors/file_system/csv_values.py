@@ -1,4 +1,4 @@
-"""Values of CSV fields, by their declared types."""
+"""Conversion of CSV fields to their declared types."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def null_parser(nulls: frozenset[str]) -> Parse:
     return lambda text: None if text in nulls else text
 
 
-#: Bits of the whole numbers that have a limit.
+#: Bits of the integer types with a limit.
 INTEGER_BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 
 
 def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str, column: str) -> Parse | None:
-    """Return what makes a value of a field's text, raising ValueError or ArithmeticError; None for text as it is.
+    """Return the function that converts a field's text to a value; None if the text itself is the value.
 
-    Arrays and nested rows stand in one field, their elements between separators. Raises InvalidProgramError, which names the
-    column, for types that have no such text.
+    The function raises ValueError or ArithmeticError. An array or nested row is in one field, with separators between its
+    elements. Raises InvalidProgramError, which names the column, for types that cannot be read from CSV.
     """
     parse: Parse
     match type_info:
@@ -134,14 +134,14 @@ def _row_parser(type_info: RowTypeInfo, nulls: frozenset[str], separator: str, c
     return parse
 
 
-#: So many digits (and a sign) always fit.
+#: Numbers with this many digits (and a sign) always fit.
 _SAFE_DIGITS: Final = {8: 2, 16: 4, 32: 9, 64: 18}
 
 ParseColumn = Callable[[list[str]], list[Any]]
 
 
 def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls: frozenset[str]) -> ParseColumn | None:
-    """Return what does as `parse` for all fields of a column at once: without a call for each where there are many."""
+    """Return a function that applies `parse` to all fields of a column at once, without a call for each if possible."""
     if parse is None:
         return None
     empty = nulls | {""}
@@ -171,7 +171,7 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
 
 
 def _parse_int(text: str) -> int:
-    if "_" in text:  # Python's int() takes 1_000
+    if "_" in text:  # Python's int() accepts 1_000
         raise ValueError(text)
     return int(text)
 
@@ -202,13 +202,13 @@ def to_float32(value: float) -> float:
     try:
         result: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
     except OverflowError:
-        # As in Java, what is too large is infinite.
+        # As in Java, a number that is too large becomes infinite.
         return float("inf") if value > 0 else float("-inf")
     return result
 
 
 def parse_decimal(text: str) -> decimal.Decimal:
-    """Return the number of a text; raises ValueError for what is none, as in Java: NaN, infinity."""
+    """Return the Decimal for a text; raise ValueError for other texts and, as in Java, for NaN and infinity."""
     value = decimal.Decimal(text)
     if "_" in text or not value.is_finite():
         raise ValueError(text)
@@ -216,7 +216,7 @@ def parse_decimal(text: str) -> decimal.Decimal:
 
 
 def parse_time(text: str) -> datetime.time:
-    """Return a time of day, without zone or in UTC; raises ValueError."""
+    """Return a time of day; raise ValueError for other texts, and for a zone other than UTC."""
     value = datetime.time.fromisoformat(text)
     if value.utcoffset():
         raise ValueError(text)
@@ -240,16 +240,16 @@ def _parse_boolean(text: str) -> bool:
 
 
 def parse_timestamp(text: str) -> datetime.datetime:
-    """Return a time without zone, to the microsecond; one with a zone becomes that in UTC. Raises ValueError."""
+    """Return a time without zone, in microseconds; a time with a zone is converted to UTC. Raises ValueError."""
     return utc_time(datetime.datetime.fromisoformat(text))
 
 
-#: More digits of a second than Python reads.
+#: Matches more decimals of a second than Python can read.
 _FINER: Final = re.compile(r"[.,]\d{6}(\d+)")
 
 
 def parse_instant(text: str) -> Instant:
-    """Return a point in time, to the nanosecond: ISO 8601, of UTC if it has no zone. Raises ValueError."""
+    """Return the Instant for ISO 8601 text, with nanoseconds, in UTC if it has no zone. Raises ValueError."""
     value = datetime.datetime.fromisoformat(text)
     finer = _FINER.search(text)
     nanos = finer.group(1) if finer else ""

@@ -1,7 +1,7 @@
-"""Writes CSV: lines of rows, and files of them.
+"""The writer of CSV: lines of rows, and files of lines.
 
-Source of the rules for quotes and of the texts: Jackson's CsvEncoder, as Flink uses it. A text is quoted if it is longer than 24
-characters, or if it has a character up to the highest of those that have a meaning (so blanks, too), or a backslash.
+Source of the rules for quotes and texts: Jackson's CsvEncoder, as Flink uses it. A text is quoted if it is longer than 24
+characters, contains a backslash, or contains a character up to the highest one with a special meaning (so also for blanks).
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ Text = Callable[[Any], str]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
-#: Longer texts are quoted without a look at them.
+#: Longer texts are always quoted.
 _LONGEST_UNQUOTED: Final = 24
 
 
 class CsvLines:
-    """Makes lines of the values of rows."""
+    """Formats the values of rows as lines."""
 
     def __init__(
         self, row_type: RowTypeInfo, dialect: CsvDialect, *, line_separator: str = "\n", separators: Sequence[str] = ()
     ) -> None:
-        """`separators`: by column, what stands between the elements of an array or nested row; empty: ';' for all.
+        """`separators`: separators of the elements of arrays and nested rows by column; empty = ';' for all columns.
 
-        Raises InvalidProgramError for types without a text.
+        Raises InvalidProgramError for types that cannot be written as CSV.
         """
         self._names = row_type.field_names
         self._dialect = dialect
@@ -68,11 +68,11 @@ class CsvLines:
         meant = [dialect.delimiter, dialect.quote_char or "", "\r\n", line_separator]
         highest = max(map(ord, "".join(meant)))
         self._needs_quotes = re.compile(f"[\\x00-{re.escape(chr(highest))}\\\\{re.escape(dialect.escape_char or '')}]").search
-        #: What cannot stand in a field without quotes.
+        #: Finds the characters that a field without quotes cannot contain.
         self._special = re.compile("|".join(re.escape(part) for part in {*"".join(meant), dialect.escape_char or ""} if part))
 
     def line(self, values: Sequence[Any]) -> str:
-        """Return the line of a row; raises TypeMismatchError, which names the column, for a value that has none."""
+        """Return the line of a row; raise TypeMismatchError, which names the column, for a value that cannot be written."""
         fields = []
         for index, value in enumerate(values):
             if value is None:
@@ -86,7 +86,7 @@ class CsvLines:
                     f"cannot be written as CSV: {error}"
                 ) from error
         if fields == [""]:
-            # Readers leave out empty lines.
+            # Readers skip empty lines.
             quote = self._dialect.quote_char
             if quote is None:
                 raise TypeMismatchError(
@@ -97,7 +97,7 @@ class CsvLines:
         return self._dialect.delimiter.join(fields) + self._line_separator
 
     def header(self) -> str:
-        """Return the line of the names."""
+        """Return the line with the names of the columns."""
         return self._dialect.delimiter.join(map(self._quoted, self._names)) + self._line_separator
 
     def _column(self, type_info: TypeInformation, separator: str, name: str) -> Text:
@@ -151,7 +151,7 @@ def _joined(texts: Sequence[Text], values: Sequence[Any], separator: str) -> str
 
 
 def _simple_text(type_info: TypeInformation, column: str) -> Text:
-    """Return the text of a value that stands alone or in an array; raises InvalidProgramError for other types."""
+    """Return the text function for a simple type, alone or in an array; raise InvalidProgramError for other types."""
     type_info = unwrap(type_info)
     match type_info:
         case DecimalTypeInfo():
@@ -184,7 +184,7 @@ def _simple_text(type_info: TypeInformation, column: str) -> Text:
 
 
 def _text_of(classes: type | tuple[type, ...], text: Text) -> Text:
-    """Return a text function that takes values of some classes only: the others would have a text, too, but a wrong one."""
+    """Return a text function that accepts certain classes only, as values of other classes would get a wrong text."""
 
     def checked(value: Any) -> str:
         if not isinstance(value, classes):
@@ -205,7 +205,7 @@ def _integer_text(bits: int | None) -> Text:
 
 
 def _moment(seconds: int, nanos: int) -> str:
-    """Return a point in time as Flink writes it into CSV: `1970-01-01 00:00:01.5Z`."""
+    """Format a point in time as Flink writes it to CSV: `1970-01-01 00:00:01.5Z`."""
     text = text_function(TimestampTypeInfo())(_EPOCH + datetime.timedelta(seconds=seconds))
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{text.removesuffix('.0')}{fraction}Z"
@@ -222,14 +222,14 @@ def _decimal(value: Any) -> str:
 
 
 def time_text(value: datetime.time) -> str:
-    """Return a time of day as ISO 8601 says; raises ValueError for one in another zone than UTC."""
+    """Format a time of day by ISO 8601; raise ValueError for a zone other than UTC."""
     if value.utcoffset():
         raise ValueError("a time of day has no zone")
     return value.replace(tzinfo=None).isoformat()
 
 
 class CsvWriterFactory(BulkPartWriterFactory):
-    """CSV files of rows, with a header or without."""
+    """Writer factory of CSV files of rows, with or without a header."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Finds files, cuts them into splits and hands these out."""
+"""The enumerator of files, which finds them, cuts them into splits and assigns the splits."""
 
 from __future__ import annotations
 
@@ -14,49 +14,52 @@ from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_ta
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
-#: Size of the regions that splittable files are cut into, in bytes.
+#: Size in bytes of the regions into which splittable files are cut.
 DEFAULT_BLOCK_SIZE: Final = 64 * 1024 * 1024
-#: Small files are handed out together up to this size, in bytes, as a reader gets new splits once in an epoch only.
+#: Small files are assigned together up to this size in bytes, as a reader gets new splits only once per epoch.
 _ASSIGNMENT_SIZE: Final = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class FileEnumeratorProvider:
-    """Whether files are cut into regions that several readers read at the same time.
+    """The choice whether files are cut into regions, which several readers can read at the same time.
 
     Files and folders whose names begin with '.' or '_' are hidden. Compressed files are never cut.
     """
 
-    #: Size of a region in bytes; None: each file is one split.
+    #: Size of a region in bytes; None = each file is one split.
     block_size: int | None = None
 
     @staticmethod
     def default_splittable_file_enumerator(block_size: int = DEFAULT_BLOCK_SIZE) -> FileEnumeratorProvider:
-        """Cut files into regions of about so many bytes, if their format allows it."""
+        """Cut files into regions of about `block_size` bytes if their format allows it.
+
+        Raises InvalidArgumentError unless it is an int of at least 1.
+        """
         if not isinstance(block_size, int) or isinstance(block_size, bool) or block_size <= 0:
             raise InvalidArgumentError(f"block_size must be a number of bytes of more than 0; got {block_size!r}")
         return FileEnumeratorProvider(block_size)
 
     @staticmethod
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """Read each file by one reader, in its order."""
+        """Read each file with one reader, in its order."""
         return FileEnumeratorProvider()
 
 
 @dataclass(frozen=True, slots=True)
 class FileSplitAssignerProvider:
-    """Which reader gets which split: the next one that asks gets the next one, as all of them reach all files."""
+    """The assignment of splits to readers: each request gets the next split, as all readers can access all files."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:
-        """Accepted as in Flink; no file is nearer to one reader than to another."""
+        """Accepted as in Flink; without effect, as no file is local to a reader."""
         return FileSplitAssignerProvider()
 
 
 def visible_files(path: str) -> Iterator[str]:
-    """Yield the file itself, or all below a folder that are not hidden, in the order of their paths.
+    """Yield the file itself, or all files below a folder that are not hidden, in the order of their paths.
 
-    Raises SourceError if there is nothing at the path or it cannot be read.
+    Raises SourceError if the path does not exist or cannot be read.
     """
     try:
         if not os.path.isdir(path):
@@ -76,18 +79,16 @@ def visible_files(path: str) -> Iterator[str]:
             try:
                 yield from visible_files(child.path)
             except SourceError as error:
-                if not isinstance(
-                    error.__cause__, FileNotFoundError
-                ):  # else it was removed meanwhile, so there is nothing to read
+                if not isinstance(error.__cause__, FileNotFoundError):  # otherwise it was removed in the meantime
                     raise
         else:
             yield child.path
 
 
 def would_find(root: str, path: str, *, follow_links: bool) -> bool:
-    """Tell whether `visible_files(root)` could have yielded a path, going by names alone.
+    """Return whether `visible_files(root)` could have yielded a path, judged by names alone.
 
-    Links below the root are what its owner put there, and are followed; without `follow_links` they must not lead out of it.
+    Links below the root were made by its owner, and are followed; without `follow_links` they must not lead out of the root.
     """
     inside = path[len(root.rstrip("/")) + 1 :]
     if path != root and (
@@ -107,14 +108,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def refuse_delta_table(path: str) -> None:
-    """Raise SourceError if a path is the folder of a Delta table, or in one."""
+    """Raise SourceError if a path is a Delta table, or is in one."""
     table = delta_table_around(path)
     if table is not None:
         raise delta_table_is_no_folder_of_files(path, table)
 
 
 def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
-    """Return the error of a path in a Delta table: files that its log has removed are still there."""
+    """Return the error for a path in a Delta table, whose folder also contains files that its log has removed."""
     inside = "is a Delta table" if path == table else f"is in the Delta table {table}"
     return SourceError(
         f"FileSource: {path} {inside}; its files also hold rows that were deleted or rewritten, as only its log tells",
@@ -124,19 +125,19 @@ def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
 
 
 def missing_path(path: str) -> SourceError:
-    """Return the error of a path with nothing there, saying how far the path exists."""
+    """Return the error for a path that does not exist; it names the part of the path that exists."""
     existing = path
     while existing != os.path.dirname(existing) and not os.path.exists(existing):
         existing = os.path.dirname(existing)
     return SourceError(f"FileSource: nothing is at {path}", hint=f"{existing} exists; is the rest of the path right?")
 
 
-#: Cuts a file, given by path and size in bytes, into splits.
+#: Function (path, size in bytes) that cuts a file into splits.
 CutFile = Callable[[str, int], list[FileSourceSplit]]
 
 
 def find_splits(paths: Sequence[str], cut: CutFile, known: set[str]) -> list[FileSourceSplit]:
-    """Return the splits of all files below the paths but those that are known."""
+    """Return the splits of all files below the paths, except known files."""
     splits: list[FileSourceSplit] = []
     seen = set(known)
     for root in paths:
@@ -153,13 +154,13 @@ def find_splits(paths: Sequence[str], cut: CutFile, known: set[str]) -> list[Fil
                         f"FileSource: {path} is a link to {os.readlink(path)}, which is not there",
                         hint="is the storage mounted that it leads to? Else remove the link, or begin its name with a dot.",
                     ) from error
-                continue  # removed since it was listed
+                continue  # the file was removed after it was listed
             splits.extend(cut(path, size))
     return splits
 
 
 class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
-    """Hands out the splits in the order of the paths; with `discovery_interval` (ms) looks for new files again and again."""
+    """Assigns splits in the order of the paths; with a `discovery_interval` (ms) it searches for new files repeatedly."""
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
         self._discovery_interval = discovery_interval
         self._restored = restored is not None
         self._pending: deque[FileSourceSplit] = deque(restored.pending if restored else ())
-        # Insertion order is kept, so that snapshots are the same for the same run.
+        # A dict keeps the insertion order, so that equal runs make equal snapshots.
         self._known: dict[str, None] = dict.fromkeys(restored.known if restored else ())
         self._waiting: dict[int, None] = {}
 
@@ -196,7 +197,7 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
     def _discovered(self, splits: list[FileSourceSplit] | None, error: BaseException | None) -> None:
         if error is not None:
             raise error
-        # A slow look may have begun before the one before it was handled.
+        # A slow search may have begun before the result of the previous one was handled.
         self._take([split for split in splits or () if split.path not in self._known])
 
     def _take(self, splits: Sequence[FileSourceSplit]) -> None:
@@ -210,7 +211,7 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
         if not self._pending and self._discovery_interval is not None:
             self._waiting[subtask] = None
             return
-        # Some at a time, yet so that there is something left for the other readers.
+        # Assign several splits at a time, but leave some for the other readers.
         share = -(-len(self._pending) // self._context.parallelism)
         assigned = 0
         while self._pending and share > 0 and assigned < _ASSIGNMENT_SIZE:
@@ -219,7 +220,7 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
             assigned += split.file_size if split.length is None else split.length
             share -= 1
         if not self._pending and self._discovery_interval is None:
-            # Told with the last split, a reader ends in the epoch in which it has read it.
+            # A reader that is notified together with its last split finishes in the epoch in which it reads that split.
             for reader in range(self._context.parallelism):
                 self._context.signal_no_more_splits(reader)
 

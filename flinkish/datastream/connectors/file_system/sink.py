@@ -127,7 +127,7 @@ class FileSink(Sink[Any, FileCommittable]):
             return self._with(bucket_check_interval=millis)
 
         def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
-            """Set the bucket assigner, which chooses the folder of a record; by default there is one per hour of processing time."""
+            """Set the bucket assigner, which chooses a record's folder; by default there is one per hour of processing time."""
             if not isinstance(bucket_assigner, BucketAssigner):
                 raise InvalidArgumentError(
                     f"with_bucket_assigner takes a BucketAssigner; got {bucket_assigner!r}",

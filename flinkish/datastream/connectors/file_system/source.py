@@ -1,4 +1,4 @@
-"""FileSource: reads the files below some paths, once or watching for new ones."""
+"""FileSource: reads the files below some paths, once or continuously."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from flinkish.program.sources import (
     SplitEnumeratorContext,
 )
 
-#: Records read from a file at a time.
+#: Number of records to read from a file at a time.
 _BATCH: Final = 4096
 
 
 class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
-    """Reads files: all that are there when the job starts, or for ever, watching for new ones.
+    """Reads the files that exist when the job starts; or runs forever, and reads new files, too.
 
     >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/tmp").build()
     >>> source.boundedness.value
     'BOUNDED'
 
-    Files must be complete when they appear, and not change or go away until they are read and a checkpoint after that is
+    Files must be complete when they appear. They must not change or be removed until they were read and a later checkpoint is
     complete.
-    Within a file records come in their order; files are begun in the order of their paths.
-    Differs from Flink: only paths of the local file system (or one that is mounted on all machines) are read.
+    Records of a file are read in their order; files are started in the order of their paths.
+    Differs from Flink: only paths of the local file system, or of one that is mounted on all machines, are read.
     """
 
     def __init__(self, settings: FileSourceSettings) -> None:
@@ -58,12 +58,12 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
-        """Begin a source of files that are read record by record: text lines, CSV, JSON lines."""
+        """Return a builder for files that are read record by record: text lines, CSV, JSON lines."""
         return FileSourceBuilder(_settings(stream_format, StreamFormat, "for_record_stream_format", paths))
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
-        """Begin a source of files that are read in bulk: Parquet."""
+        """Return a builder for files that are read in bulk: Parquet and Avro."""
         return FileSourceBuilder(_settings(bulk_format, BulkFormat, "for_bulk_file_format", paths))
 
     @property
@@ -91,7 +91,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
         return FileEnumerator(context, settings.paths, settings.cut, settings.discovery_interval, checkpoint)
 
     def check_restored(self, splits: Sequence[FileSourceSplit], checkpoint: FileEnumeratorState | None, *, trusted: bool) -> None:
-        """Raise ForeignCheckpointError for a split of a file that the source would not find by itself."""
+        """Raise ForeignCheckpointError for a split of a file that this source would not find."""
         pending = () if checkpoint is None else checkpoint.pending
         for path in {split.path for split in (*splits, *pending)}:
             if not any(would_find(root, path, follow_links=trusted) for root in self._settings.paths):
@@ -109,7 +109,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
         return self._settings.format.produced_type()
 
     def validate(self) -> None:
-        """Raise SourceError if there is nothing at one of the paths, or a Delta table."""
+        """Raise SourceError if a path does not exist, or is in a Delta table."""
         for path in self._settings.paths:
             refuse_delta_table(path)
             next(visible_files(path), None)
@@ -117,11 +117,11 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSourceSettings:
-    """What the builder collects."""
+    """The settings collected by the builder."""
 
     format: FileFormat
     paths: tuple[str, ...]
-    #: Milliseconds between looks for new files; None: look once.
+    #: Milliseconds between two searches for new files; None = search once.
     discovery_interval: int | None = None
     enumerator: FileEnumeratorProvider | None = None
     record_errors: RecordErrorPolicy
@@ -150,13 +150,16 @@ def _settings(format_: Any, kind: Any, method: str, paths: tuple[str, ...]) -> F
 
 
 class FileSourceBuilder:
-    """Sets up a FileSource."""
+    """Builder of a FileSource."""
 
     def __init__(self, settings: FileSourceSettings) -> None:
         self._settings = settings
 
     def monitor_continuously(self, discovery_interval: Duration | timedelta) -> FileSourceBuilder:
-        """Keep running, and look for new files after each interval."""
+        """Run forever, and search for new files after each interval.
+
+        Raises InvalidArgumentError unless it is a Duration or timedelta, and InvalidProgramError if it is below 1 ms.
+        """
         interval = milliseconds_of(
             discovery_interval,
             "monitor_continuously",
@@ -170,14 +173,14 @@ class FileSourceBuilder:
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
-        """Read what is there when the job starts, then end; the default."""
+        """Read the files that exist when the job starts, then end; this is the default."""
         self._settings = replace(self._settings, discovery_interval=None)
         return self
 
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder:
         """Choose whether files are cut into regions.
 
-        The default is to cut Parquet files and to leave others whole, so that their records stay in order.
+        By default Parquet files are cut, and other files are not, so that their records stay in order.
         """
         if not isinstance(file_enumerator, FileEnumeratorProvider):
             raise InvalidArgumentError(f"set_file_enumerator takes a FileEnumeratorProvider; got {file_enumerator!r}")
@@ -185,13 +188,13 @@ class FileSourceBuilder:
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Accepted as in Flink; there is one way to assign splits."""
+        """Accepted as in Flink; without effect, as there is only one way to assign splits."""
         if not isinstance(split_assigner, FileSplitAssignerProvider):
             raise InvalidArgumentError(f"set_split_assigner takes a FileSplitAssignerProvider; got {split_assigner!r}")
         return self
 
     def on_record_error(self, policy: RecordErrorPolicy) -> FileSourceBuilder:
-        """Say what is done with records that cannot be read; the default is to fail. Not in Flink."""
+        """Set how records that cannot be read are handled; by default the job fails. Not in Flink."""
         if not isinstance(policy, RecordErrorPolicy):
             raise InvalidArgumentError(
                 f"on_record_error takes a RecordErrorPolicy; got {policy!r}", hint="RecordErrorPolicy.skip()."

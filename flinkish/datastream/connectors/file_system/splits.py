@@ -1,4 +1,4 @@
-"""Splits of a file source, and the enumerator's state."""
+"""The splits of a file source, and the state of its enumerator."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from flinkish.program.sources import SourceSplit
 class FileSourceSplit(SourceSplit):
     """A region of a file, with the position up to which it was read.
 
-    Formats of lines: the region is in bytes (of the decompressed contents; `length` None up to the end), the position is the
-    offset of the next line. Parquet: the region is in row groups, the position is a number of rows within the region. Avro: the
-    region is in bytes, the position is the offset of a block, of which `within` records were read.
+    For formats of lines, the region is in bytes of the decompressed contents (a `length` of None extends to the end), and the
+    position is the offset of the next line. For Parquet, the region is in row groups, and the position is the number of rows
+    read. For Avro, the region is in bytes, and the position is the offset of a block, of which `within` records were read.
     """
 
     path: str
     offset: int
     length: int | None
-    #: Bytes on disk when the file was found; a smaller one later means that it was changed.
+    #: Size on disk in bytes when the file was found; if it is smaller later, the file was changed.
     file_size: int
-    #: None while nothing was read.
+    #: None if nothing was read yet.
     position: int | None = None
-    #: Lines before the position, if that is known: for messages.
+    #: Number of lines before the position, if known; for messages.
     line: int | None = None
     within: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEnumeratorState:
-    """Splits that no reader has yet, and the files that were found so far (when monitoring)."""
+    """The unassigned splits, and, when monitoring, the files found so far."""
 
     pending: tuple[FileSourceSplit, ...]
     known: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Bulk formats to write: what FileSink.for_bulk_format takes."""
+"""Writer factories of bulk formats, the arguments of FileSink.for_bulk_format."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "lz4", "none")
 
 
 class BulkPartWriter(ABC):
-    """Writes part files of a bulk format. Records are kept as bytes until there are enough for a file."""
+    """Writes part files of a bulk format. Records are stored as bytes until there are enough for a file."""
 
-    #: Returns what `encode` is to get for a record; raises TypeMismatchError or SinkError for one that cannot be written.
+    #: Function that converts a record for `encode`; it raises TypeMismatchError or SinkError if the record cannot be written.
     check: Callable[[Any], Any]
 
     @abstractmethod
     def encode(self, values: Sequence[Any]) -> bytes:
-        """Return the records of an epoch as bytes, to be kept in state."""
+        """Return the records of an epoch as bytes, which are stored in state."""
 
     @abstractmethod
     def write_file(self, chunks: Sequence[bytes], path: str) -> None:
-        """Write a file of all records in chunks that `encode` made."""
+        """Write a file of all records in chunks that `encode` returned."""
 
 
 class BulkPartWriterFactory(BulkWriterFactory, ABC):
-    """Makes the writers of a bulk format, in the tasks: immutable and picklable."""
+    """Makes the writers of a bulk format in the tasks; immutable and picklable."""
 
-    #: Whether files put behind one another byte by byte are a file of the format.
+    #: Whether the concatenation of files is a valid file of the format.
     joinable: bool = False
 
     @abstractmethod
     def create(self, input_type: TypeInformation) -> BulkPartWriter:
-        """Make a writer for records of a type; raises InvalidProgramError if the format cannot hold it."""
+        """Make a writer for records of a type; raise InvalidProgramError if the format cannot store it."""
 
     def merge(self, paths: Sequence[str], target: str) -> None:
-        """Write the records of files of the format to a new one, in their order; for FileCompactor.record_wise_file_compactor."""
+        """Write the records of several files to a new one, in their order; used by FileCompactor.record_wise_file_compactor."""
         raise UnsupportedError(f"{type(self).__name__} cannot merge files")
 
 
@@ -53,21 +53,21 @@ class Timestamps(Enum):
     """How SQL_TIMESTAMP, a time without zone, is stored."""
 
     WITHOUT_ZONE = "without zone"
-    #: As the point in time when it is that time in UTC.
+    #: As a point in time: the value is taken as a time in UTC.
     UTC = "utc"
-    #: As the point in time when it is that time in the zone of the machine that writes.
+    #: As a point in time: the value is taken as a time in the zone of the machine that writes.
     LOCAL = "local"
 
 
 class ArrowWriterFactory(BulkPartWriterFactory):
-    """Base of the formats that Arrow writes: files of rows or tuples.
+    """Base of formats that Arrow writes: files of rows or tuples.
 
-    `row_type`: ROW_NAMED or TUPLE; None: the type of the records. `timestamps`: how times without zone are stored.
+    `row_type`: ROW_NAMED or TUPLE; None = the type of the records. `timestamps`: how times without zone are stored.
     """
 
-    #: What the format is called in messages.
+    #: Name of the format in messages.
     format_name: str
-    #: Whether files may hold SQL_TIME.
+    #: Whether files may contain SQL_TIME.
     time_of_day: bool = True
 
     def __init__(self, row_type: TypeInformation | None, timestamps: Timestamps) -> None:
@@ -101,7 +101,7 @@ class ArrowWriterFactory(BulkPartWriterFactory):
 class ParquetWriterFactory(ArrowWriterFactory):
     """Parquet files of rows or tuples.
 
-    `row_type`: ROW_NAMED or TUPLE; None: the type of the records. `compression`: snappy, zstd, gzip, lz4 or none. `timestamps`:
+    `row_type`: ROW_NAMED or TUPLE; None = the type of the records. `compression`: snappy, zstd, gzip, lz4 or none. `timestamps`:
     how SQL_TIMESTAMP is stored.
     """
 
@@ -127,13 +127,13 @@ class ParquetWriterFactory(ArrowWriterFactory):
 
 
 def merge_parquet(paths: Sequence[str], target: str, compression: str) -> None:
-    """Write the rows of Parquet files of one schema to a new one."""
+    """Write the rows of Parquet files with the same schema to a new file."""
     with ExitStack() as files:
         sources = [files.enter_context(pq.ParquetFile(path, page_checksum_verification=True)) for path in paths]
         schema = sources[0].schema_arrow
         writer = files.enter_context(pq.ParquetWriter(target, schema, compression=compression, write_page_checksum=True))
         for source in sources:
-            # Small row groups become larger ones; memory holds one file of the ones to be merged.
+            # Small row groups are merged to larger ones; memory holds only one of the files at a time.
             writer.write_table(source.read())
 
 
@@ -158,5 +158,5 @@ def encode_batch(batch: pa.RecordBatch) -> bytes:
 
 
 def decode_batch(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch that `encode_batch` made."""
+    """Return the batch for bytes that `encode_batch` returned."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), schema)

@@ -1,4 +1,4 @@
-"""The task side of FileSink: buckets, each with a part file in progress and parts that are pending."""
+"""The writers of FileSink: each bucket has a part file in progress, and pending parts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, Rol
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 
-#: So many bytes of an epoch are kept before they go to the file, to write in large pieces.
+#: Number of bytes to buffer before they are written to the file in one piece.
 _WRITE_SIZE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileWriterSettings:
-    """What all writers of a FileSink need."""
+    """The settings of all writers of a FileSink."""
 
     base_path: str
     assigner: BucketAssigner
@@ -52,7 +52,7 @@ class FileWriterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InProgressFile:
-    """A file of which the first `length` bytes count. Times are processing time in milliseconds."""
+    """A file of which the first `length` bytes are valid. Times are processing time in milliseconds."""
 
     part: PartFile
     length: int
@@ -62,26 +62,26 @@ class InProgressFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketState:
-    """All there is to know of a bucket, in a writer's list state."""
+    """The state of a bucket, in a writer's list state."""
 
     bucket_id: str
-    #: Part of the names of its files; new in each attempt, so that no attempt writes a name that one before it has used.
+    #: Part of the names of its files; each attempt makes a new one, so it never reuses the name of an earlier attempt.
     uid: str
     attempt_id: str
-    #: In which its files were written; of another one they are copied, and stay.
+    #: Lineage in which its files were written; files of another lineage are copied, and not removed.
     lineage: str
     counter: int
     in_progress: InProgressFile | None = None
     pending: tuple[FileCommittable, ...] = ()
-    #: Files in progress that were copied, so that they can be removed with the next checkpoint.
+    #: Files in progress that were copied; the next checkpoint removes them.
     obsolete: tuple[str, ...] = ()
 
 
 class _Bucket(ABC):
-    """A bucket of one writer."""
+    """One bucket of a writer."""
 
     def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource, adopted_by: str | None = None) -> None:
-        """Go on from a state. `adopted_by`: our lineage, if its files are of another: they are copied, under names of our own."""
+        """Restore a bucket. `adopted_by` is our lineage if the files belong to another one, so that they must be copied."""
         self._settings = settings
         self._ids = ids
         self._state = state
@@ -100,14 +100,14 @@ class _Bucket(ABC):
 
     @abstractmethod
     def write_out(self) -> None:
-        """Bring what was written to storage, at the end of an epoch."""
+        """Write buffered data to the file, at the end of an epoch."""
 
     @abstractmethod
     def prepare(self, end_of_input: bool) -> None:
-        """Close what a checkpoint closes."""
+        """Close the file if the rolling policy closes it at a checkpoint."""
 
     def check_time(self, now: int) -> None:  # noqa: B027 - optional
-        """Close what is too old."""
+        """Close the file if it is too old."""
 
     def state(self) -> BucketState:
         return self._state
@@ -116,13 +116,13 @@ class _Bucket(ABC):
         """Release files."""
 
     def sync_names(self) -> None:
-        """Make the names of new files outlast a crash of the machine, before a checkpoint lists them."""
+        """Sync the names of new files before a checkpoint lists them, so that they survive a crash of the machine."""
         if self._has_new_names:
             sync_up_to(self._folder, self._settings.base_path)
             self._has_new_names = False
 
     def take_committables(self) -> Sequence[FileCommittable]:
-        """Return what is pending, and forget it."""
+        """Return the pending parts, and forget them."""
         state = self._state
         committables = list(state.pending)
         if state.obsolete:
@@ -145,7 +145,7 @@ class _Bucket(ABC):
 
 
 class _RowBucket(_Bucket):
-    """Appends records to a file as they come."""
+    """Appends each record to a file."""
 
     def __init__(
         self,
@@ -158,7 +158,8 @@ class _RowBucket(_Bucket):
         super().__init__(state, settings, ids, adopted_by)
         self._encode = encode
         self._policy = settings.rolling_policy
-        # Plain bytes and a bare descriptor: a writer dropped in mid epoch must not write on its way out, as file objects do.
+        # Plain bytes and a file descriptor: a file object would flush when a writer is dropped in mid-epoch, which must not
+        # write.
         self._buffer: list[bytes] = []
         self._buffered = 0
         self._descriptor: int | None = None
@@ -168,7 +169,7 @@ class _RowBucket(_Bucket):
             self._continue(state.in_progress, own=adopted_by is None)
 
     def _continue(self, old: InProgressFile, *, own: bool) -> None:
-        """Go on with a copy of a file that another writer object began, as that one may still be alive somewhere."""
+        """Continue with a copy of a file that another writer object began, as that object may still be running."""
         part = PartFile.at(old.part.final, self._ids()) if own else self._new_part()
         copy_part(self._settings.base_path, old.part, old.length, part)
         self._state = replace(self._state, in_progress=replace(old, part=part))
@@ -241,7 +242,7 @@ class _RowBucket(_Bucket):
             self._roll()
 
     def _roll(self) -> None:
-        """Close the file: it becomes pending."""
+        """Close the file, which becomes pending."""
         self._flush()
         assert self._part is not None
         assert self._info is not None
@@ -258,7 +259,7 @@ class _RowBucket(_Bucket):
 
 
 class FileWriter(SinkWriter[Any, FileCommittable]):
-    """Base of the two writers: finds the bucket of each record, and keeps the buckets' states."""
+    """Base of both writers: finds the bucket of each record, and stores the states of the buckets."""
 
     def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource) -> None:
         self._settings = settings
@@ -287,7 +288,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         )
 
     def _check_restored(self, state: BucketState) -> None:
-        """Refuse what names files that are not this sink's, before one of them is touched."""
+        """Raise ForeignCheckpointError for a state with files of other sinks, before any file is touched."""
         check_bucket(self._settings.base_path, state.bucket_id)
         old = state.in_progress
         begun = () if old is None else (FileCommittable(part=old.part, length=old.length),)
@@ -302,7 +303,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         other = self._buckets.get(state.bucket_id)
         bucket = self._make_bucket(state, adopted_by)
         if other is not None:
-            # Two writers of a larger parallelism had the bucket: close the file of one.
+            # With a larger parallelism, two writers had files of the bucket: close one of the two.
             other.prepare(True)
             first = other.state()
             second = bucket.state()
@@ -350,7 +351,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 
     def prepare_commit(self) -> Sequence[FileCommittable]:
         committables = [committable for bucket in self._buckets.values() for committable in bucket.take_committables()]
-        # A bucket without a file is forgotten: there may be a new one each hour, for years.
+        # Buckets without files are forgotten, as there may be a new one each hour for years.
         idle = [bucket_id for bucket_id, bucket in self._buckets.items() if bucket.state().in_progress is None]
         for bucket_id in idle:
             self._buckets.pop(bucket_id).close()
@@ -369,7 +370,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
 
 
 class RowFileWriter(FileWriter):
-    """Writes records one after another."""
+    """Writes records of a row format."""
 
     def __init__(
         self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
@@ -382,7 +383,7 @@ class RowFileWriter(FileWriter):
 
 
 class _BulkBucket(_Bucket):
-    """Only names files; the rows of all buckets are in the writer's buffer."""
+    """Only names files; the writer's buffer contains the rows of all buckets."""
 
     def write(self, value: Any, now: int) -> None:
         raise AssertionError("bulk records go to the writer's buffer")
@@ -394,7 +395,7 @@ class _BulkBucket(_Bucket):
         pass
 
     def write_file(self, writer: BulkPartWriter, chunks: Sequence[bytes]) -> None:
-        """Write a part, which is pending then."""
+        """Write a part, which becomes pending."""
         part = self._new_part()
         try:
             writer.write_file(chunks, part.in_progress)
@@ -406,7 +407,7 @@ class _BulkBucket(_Bucket):
 
 
 class BulkFileWriter(FileWriter):
-    """Keeps rows in state until a checkpoint, or until there are enough, and writes them as whole files."""
+    """Keeps rows in state until a checkpoint, or until there are enough for a file, and writes whole files."""
 
     def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, writer: BulkPartWriter) -> None:
         super().__init__(settings, context, ids)
