@@ -43,7 +43,8 @@ class IntervalJoin(Generic[T_co, T2_co]):
         """Set the interval around a left record's timestamp in which right records are joined with it.
 
         A pair is joined if left + lower_bound <= right <= left + upper_bound. Both bounds may be negative; they are inclusive
-        unless they are made exclusive. Raises InvalidArgumentError unless they are Times, Durations or timedeltas.
+        unless they are made exclusive. Raises InvalidArgumentError unless they are Times, Durations or timedeltas, and
+        InvalidProgramError if the lower bound is above the upper bound.
         """
         lower = milliseconds(lower_bound, "lower_bound of between()")
         upper = milliseconds(upper_bound, "upper_bound of between()")

@@ -68,7 +68,7 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
     With a `count` of None the source never ends; of two readers, one then has the even and one the odd indexes.
     `records_per_second` limits the total rate of all readers. The limit uses the processing time of epochs, so a repeated epoch
     emits the same records. `type_info` is the type of the records; None = they are pickled. Raises InvalidArgumentError for
-    values of a wrong type or range.
+    values of a wrong type, and InvalidProgramError for values out of range.
 
     Differs from Flink: Flink divides the 2^63 indexes into ranges even without a count, so only one reader begins at 0.
 

@@ -45,7 +45,7 @@ class CsvReaderFormat(CsvLinesFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """Return the format for a schema; raise InvalidArgumentError if it is no CsvSchema or has no columns."""
+        """Return the format for a schema; raise an error if it is no CsvSchema, or has no columns."""
         _schema(schema, "CsvReaderFormat.for_schema")
         header = HeaderUse.NONE
         if schema.use_header:

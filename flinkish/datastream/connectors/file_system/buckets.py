@@ -56,7 +56,8 @@ class BucketAssigner(ABC):
         """Return an assigner of buckets by processing time, by default one for each hour.
 
         `format_str` is a pattern of Java's DateTimeFormatter, which may contain y M d H h m s S a E D and text in single quotes.
-        `timezone_id` is a name such as 'Europe/Berlin', None for the machine's zone. Raises InvalidArgumentError for others.
+        `timezone_id` is a name such as 'Europe/Berlin', None for the machine's zone. Raises InvalidArgumentError if
+        one is no str, and InvalidProgramError for an unsupported pattern or an unknown zone.
         """
         return DateTimeBucketAssigner(format_str, timezone_id)
 
