@@ -104,6 +104,7 @@ PAGES: Final = (
         "datastream.connectors.datagen",
         "datastream.connectors.socket",
         "datastream.connectors.delta",
+        "datastream.connectors.delta_source",
         "datastream.connectors.record_errors",
     ),
     _page(

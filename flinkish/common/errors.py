@@ -74,6 +74,10 @@ class SourceError(FlinkishError, RuntimeError):
     """A source could not read: missing file, missing column, undecodable record."""
 
 
+class SourceChangedError(SourceError):
+    """What a source reads was changed so that the job cannot go on, such as the schema of a table; restarts do not help."""
+
+
 class DeserializationError(FlinkishError, ValueError):
     """Bytes cannot be decoded as a record of the declared format and type."""
 

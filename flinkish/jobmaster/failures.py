@@ -10,6 +10,7 @@ from flinkish.common.errors import (
     CorruptCheckpointError,
     ForeignCheckpointError,
     JobExecutionError,
+    SourceChangedError,
     StaleGenerationError,
 )
 from flinkish.common.ids import OperatorUid
@@ -19,8 +20,16 @@ from flinkish.runtime.protocol import TaskFailure
 
 #: Errors that a restart would meet again: the checkpoint to restore is damaged or foreign, or another process has taken over the
 #: job. Flink marks such errors with SuppressRestartsException. An older checkpoint never replaces a damaged one. In addition, a
-#: closed standard output does not open again, and when a close() hangs, everything else is already done.
-_UNRECOVERABLE = (CorruptCheckpointError, ForeignCheckpointError, StaleGenerationError, PrintError, CloseTimeoutError)
+#: closed standard output does not open again, and when a close() hangs, everything else is already done. If the data that a
+#: source reads has changed incompatibly, its owner must decide what to do.
+_UNRECOVERABLE = (
+    CorruptCheckpointError,
+    ForeignCheckpointError,
+    StaleGenerationError,
+    SourceChangedError,
+    PrintError,
+    CloseTimeoutError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,6 +172,8 @@ class EnumeratorCoordinator:
         def handle(result: Any, error: BaseException | None) -> None:
             try:
                 handler(result, error)
+            except SourceError as raised:
+                raise type(raised)(f"{self.node.label}: {raised}") from raised
             except Exception as raised:
                 raise SourceError(f"{self.node.label}: a handler of call_async failed: {raised!r}") from raised
 

@@ -1,4 +1,4 @@
-"""Sources and sinks, with PyFlink's names; only DeltaSink, DataGeneratorSource and SocketSource are not in PyFlink."""
+"""Sources and sinks, with PyFlink's names; not in PyFlink are DeltaSource, DeltaSink, DataGeneratorSource and SocketSource."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flinkish.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 
 if TYPE_CHECKING:
     from flinkish.datastream.connectors.datagen import DataGeneratorSource
-    from flinkish.datastream.connectors.delta import DeltaSink
+    from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
     from flinkish.datastream.connectors.file_system import (
         BucketAssigner,
         BulkFormat,
@@ -32,6 +32,7 @@ __all__ = [
     "DataGeneratorSource",
     "DeliveryGuarantee",
     "DeltaSink",
+    "DeltaSource",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",
@@ -53,6 +54,7 @@ _CONNECTORS: Final = {
     "DataGeneratorSource": "datagen",
     "SocketSource": "socket",
     "DeltaSink": "delta",
+    "DeltaSource": "delta",
     **dict.fromkeys(
         (
             "BucketAssigner",

@@ -367,6 +367,7 @@ def type_of_arrow(arrow: pa.DataType, what: str) -> TypeInformation:
         (types.is_float64, Types.DOUBLE),
         (types.is_string, Types.STRING),
         (types.is_large_string, Types.STRING),
+        (types.is_string_view, Types.STRING),
         (types.is_null, Types.STRING),
         (types.is_decimal, Types.BIG_DEC),
         (types.is_date, Types.SQL_DATE),
@@ -377,7 +378,7 @@ def type_of_arrow(arrow: pa.DataType, what: str) -> TypeInformation:
             return make()
     if types.is_timestamp(arrow):
         return Types.SQL_TIMESTAMP() if arrow.tz is None else Types.INSTANT()
-    if types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_fixed_size_binary(arrow):
+    if types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_binary_view(arrow) or types.is_fixed_size_binary(arrow):
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
     if types.is_dictionary(arrow):
         return type_of_arrow(arrow.value_type, what)
@@ -431,7 +432,7 @@ def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType |
             arrow = arrow_type(type_info, "the column", zoned=False)
             return arrow if is_widened(have, arrow) else None
         case _:
-            if not _is_list(have):
+            if not is_list(have):
                 return None
             parts = [("element", reading_type(have.value_type, type_info.element_type))]
     if any(part is None for _, part in parts):
@@ -441,7 +442,8 @@ def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType |
     return pa.map_(parts[0][1], parts[1][1]) if pa.types.is_map(have) else pa.list_(parts[0][1])
 
 
-def _is_list(arrow: pa.DataType) -> bool:
+def is_list(arrow: pa.DataType) -> bool:
+    """Return whether values are lists, of whatever layout."""
     return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow))
 
 
@@ -460,8 +462,9 @@ def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(types.is_integer(have) or types.is_decimal(have))
     if types.is_timestamp(wanted):
         return bool(types.is_timestamp(have) or (types.is_date(have) and wanted.tz is None))
-    binary = types.is_binary(have) or types.is_large_binary(have) or types.is_fixed_size_binary(have)
-    text = types.is_string(have) or types.is_large_string(have)
+    binaries = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    binary = any(test(have) for test in binaries)
+    text = types.is_string(have) or types.is_large_string(have) or types.is_string_view(have)
     if types.is_string(wanted) or types.is_binary(wanted):
         return bool(binary or text)
     return bool((types.is_date(wanted) and types.is_date(have)) or (types.is_time(wanted) and types.is_time(have)))

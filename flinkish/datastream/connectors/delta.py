@@ -1,4 +1,6 @@
-"""DeltaSink: appends rows to a Delta table, one commit for each checkpoint, each row exactly once.
+"""DeltaSource (in delta_source.py) and DeltaSink.
+
+DeltaSink: appends rows to a Delta table, one commit for each checkpoint, each row exactly once.
 
 Writers create Parquet files in the table's folder, which readers ignore until a commit names them. The committer makes one Delta
 commit for each checkpoint, with an app transaction (this job and sink, and the checkpoint's id). So after a crash a repeated
@@ -34,11 +36,12 @@ from flinkish.datastream.connectors._delta_table import (
     statistics,
 )
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors.delta_source import DeltaSource, DeltaSourceBuilder
 from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, decode_batch, encode_batch
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 
-__all__ = ["DeltaSink", "DeltaSinkBuilder"]
+__all__ = ["DeltaSink", "DeltaSinkBuilder", "DeltaSource", "DeltaSourceBuilder"]
 
 
 class DeltaSink(Sink[Any, DeltaCommittable]):

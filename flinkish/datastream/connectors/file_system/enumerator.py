@@ -119,8 +119,7 @@ def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
     inside = "is a Delta table" if path == table else f"is in the Delta table {table}"
     return SourceError(
         f"FileSource: {path} {inside}; its files also hold rows that were deleted or rewritten, as only its log tells",
-        hint="flinkish has no source for Delta tables yet. Read the table with deltalake and give its rows to "
-        "from_collection(DeltaTable(path).to_pandas()), or write it to a folder of Parquet files first and read these.",
+        hint=f"DeltaSource.for_bounded_row_data({table!r}).build() reads the table (flinkish.datastream.connectors.delta).",
     )
 
 

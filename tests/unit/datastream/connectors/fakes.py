@@ -39,6 +39,10 @@ class FakeCounter:
 class FakeMetricGroup:
     def __init__(self) -> None:
         self.counters: dict[str, FakeCounter] = {}
+        self.gauges: dict[str, Callable[[], int | float]] = {}
+
+    def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
+        self.gauges[name] = obj
 
     def counter(self, name: str) -> FakeCounter:
         return self.counters.setdefault(name, FakeCounter())

@@ -154,7 +154,7 @@ def test_a_delta_table_is_not_read_as_a_folder_of_files(environment: Make, table
     (tmp_path / "link").symlink_to(table / "p=y")
     file = next(table.glob("p=y/*.parquet"))
     for path in (table, table / "p=y", file, tmp_path / "link"):
-        with pytest.raises(SourceError, match=r"Delta table(?s:.*)Hint: flinkish has no source for Delta tables yet"):
+        with pytest.raises(SourceError, match=r"Delta table(?s:.*)Hint: DeltaSource.for_bounded_row_data"):
             environment().from_source(parquet(path), WatermarkStrategy.no_watermarks(), "files")
 
 

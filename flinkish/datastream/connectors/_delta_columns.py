@@ -1,0 +1,288 @@
+"""Columns of a Delta table that a source reads: their types, where they are in files, and whether a schema still has them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from flinkish.common.errors import InvalidProgramError, SourceError
+from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation, Types
+from flinkish.datastream.connectors._arrow import fields_of, is_list, is_widened, reading_type, widened
+from flinkish.datastream.connectors._delta_log import Metadata
+
+_DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_SIMPLE: Final[dict[str, tuple[pa.DataType, Callable[[], TypeInformation]]]] = {
+    "string": (pa.string(), Types.STRING),
+    "long": (pa.int64(), Types.LONG),
+    "integer": (pa.int32(), Types.INT),
+    "short": (pa.int16(), Types.SHORT),
+    "byte": (pa.int8(), Types.BYTE),
+    "float": (pa.float32(), Types.FLOAT),
+    "double": (pa.float64(), Types.DOUBLE),
+    "boolean": (pa.bool_(), Types.BOOLEAN),
+    "binary": (pa.binary(), lambda: Types.PRIMITIVE_ARRAY(Types.BYTE())),
+    "date": (pa.date32(), Types.SQL_DATE),
+    "timestamp": (pa.timestamp("us", "UTC"), Types.INSTANT),
+    "timestamp_ntz": (pa.timestamp("us"), Types.SQL_TIMESTAMP),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaColumn:
+    """A column that is read."""
+
+    name: str
+    #: Field of Delta's schema, decoded: type, and the name or id it has in files.
+    field: dict[str, Any]
+    #: What it is read as.
+    type_info: TypeInformation
+
+
+def physical_name(field: dict[str, Any]) -> str:
+    """Return what a field is called in files and partition values."""
+    name: str = field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"])
+    return name
+
+
+def columns_of(
+    metadata: Metadata, names: Sequence[str] | None, row_type: TypeInformation | None, table: str
+) -> tuple[DeltaColumn, ...]:
+    """Return the columns to read: some by name, those of a row type, or all.
+
+    Raises InvalidProgramError for columns that the table does not have or that cannot be read as the type asked for.
+    """
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    declared: dict[str, TypeInformation] = {}
+    if row_type is not None:
+        found = fields_of(row_type)
+        assert found is not None
+        declared = dict(zip(*found, strict=True))
+        names = tuple(declared)
+    if names is None:
+        names = tuple(fields)
+    missing = [name for name in names if name not in fields]
+    if missing:
+        raise InvalidProgramError(f"DeltaSource: the table {table} has no columns {missing}; it has {list(fields)}")
+    columns = []
+    for name in names:
+        field = fields[name]
+        own = type_of(field["type"], f"column {name!r} of {table}")
+        wanted = declared.get(name, own)
+        if wanted is not own and reading_type(arrow_of(field["type"]), wanted) is None:
+            raise InvalidProgramError(
+                f"DeltaSource: column {name!r} of {table} is {shown(field['type'])}, which cannot be read as {wanted!r}",
+                hint=f"declare {own!r}.",
+            )
+        columns.append(DeltaColumn(name=name, field=field, type_info=wanted))
+    return tuple(columns)
+
+
+def type_of(part: Any, what: str) -> TypeInformation:
+    """Return our type for one of Delta's; raises InvalidProgramError that names the column if there is none."""
+    if isinstance(part, str):
+        if part in _SIMPLE:
+            return _SIMPLE[part][1]()
+        decimal = _DECIMAL.fullmatch(part)
+        if decimal:
+            return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
+        raise InvalidProgramError(
+            f"DeltaSource: {what} is of Delta's type {part}, which no type of flinkish stands for",
+            hint="leave it out with column_names(...).",
+        )
+    match part["type"]:
+        case "array":
+            return Types.LIST(type_of(part["elementType"], f"{what}, its elements,"))
+        case "map":
+            key, value = type_of(part["keyType"], f"{what}, its keys,"), type_of(part["valueType"], f"{what}, its values,")
+            return Types.MAP(key, value)
+        case _:
+            names = [field["name"] for field in part["fields"]]
+            types = [type_of(field["type"], f"{what}, its field {field['name']!r},") for field in part["fields"]]
+            return Types.ROW_NAMED(names, types)
+
+
+def arrow_of(part: Any) -> pa.DataType:
+    """Return the Arrow type of one of Delta's types, with logical names; raises ValueError if `type_of` knows none."""
+    if isinstance(part, str):
+        if part in _SIMPLE:
+            return _SIMPLE[part][0]
+        decimal = _DECIMAL.fullmatch(part)
+        if decimal is None:
+            raise ValueError(f"Delta's type {part} is not known")
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    match part["type"]:
+        case "array":
+            return pa.list_(arrow_of(part["elementType"]))
+        case "map":
+            return pa.map_(arrow_of(part["keyType"]), arrow_of(part["valueType"]))
+        case _:
+            return pa.struct([pa.field(field["name"], arrow_of(field["type"])) for field in part["fields"]])
+
+
+def shown(part: Any) -> str:
+    """Return a Delta type as Spark shows it."""
+    if isinstance(part, str):
+        return part
+    match part["type"]:
+        case "array":
+            return f"array<{shown(part['elementType'])}>"
+        case "map":
+            return f"map<{shown(part['keyType'])}, {shown(part['valueType'])}>"
+        case _:
+            fields = [f"{field['name']}: {shown(field['type'])}" for field in part["fields"]]
+            return f"struct<{', '.join(fields)}>"
+
+
+def partition_value(text: str | None, part: str, what: str) -> Any:
+    """Return a partition value as Arrow's `to_pylist` would give one of the type; raises SourceError."""
+    if text is None or text == "":
+        return None
+    arrow = arrow_of(part)
+    try:
+        if part == "binary":
+            return text.encode()
+        if part in ("timestamp", "timestamp_ntz"):
+            time = datetime.datetime.fromisoformat(text)
+            zone = datetime.UTC if part == "timestamp" else None
+            return time.astimezone(zone) if time.tzinfo is not None and zone is not None else time.replace(tzinfo=zone)
+        return pa.scalar(text).cast(arrow).as_py()
+    except (pa.ArrowException, ValueError) as error:
+        raise SourceError(f"DeltaSource: {what} has the partition value {text!r}, which is no {part}") from error
+
+
+# -- from files to columns -----------------------------------------------------------------------------------------------------
+
+
+def find_field(fields: Sequence[pa.Field], field: dict[str, Any], *, by_id: bool) -> int | None:
+    """Return where a file has a column of the table; None if the file is older than the column."""
+    if by_id:
+        wanted = str(field.get("metadata", {}).get("delta.columnMapping.id")).encode()
+        for index, have in enumerate(fields):
+            if (have.metadata or {}).get(b"PARQUET:field_id") == wanted:
+                return index
+        return None
+    name = physical_name(field)
+    return next((index for index, have in enumerate(fields) if have.name == name), None)
+
+
+def as_column(array: pa.Array, part: Any, *, by_id: bool) -> pa.Array:
+    """Return a column of a file as the type of the table: fields renamed, missing ones null, numbers widened.
+
+    Raises ValueError if a value does not fit.
+    """
+    if isinstance(part, str):
+        return widened(array, arrow_of(part))
+    if is_list(array.type) and not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_type))
+    if array.offset:
+        array = array.take(pa.array(range(len(array))))
+    nulls = array.is_null() if array.null_count else None
+    match part["type"]:
+        case "array":
+            return pa.ListArray.from_arrays(array.offsets, as_column(array.values, part["elementType"], by_id=by_id), mask=nulls)
+        case "map":
+            keys = as_column(array.keys, part["keyType"], by_id=by_id)
+            items = as_column(array.items, part["valueType"], by_id=by_id)
+            return pa.MapArray.from_arrays(array.offsets, keys, items, mask=nulls)
+        case _:
+            have = [array.type.field(index) for index in range(array.type.num_fields)]
+            parts = []
+            for field in part["fields"]:
+                index = find_field(have, field, by_id=by_id)
+                if index is None:
+                    parts.append(pa.nulls(len(array), arrow_of(field["type"])))
+                else:
+                    parts.append(as_column(array.field(index), field["type"], by_id=by_id))
+            return pa.StructArray.from_arrays(parts, names=[field["name"] for field in part["fields"]], mask=nulls)
+
+
+def readable(have: pa.DataType, part: Any, *, by_id: bool) -> bool:
+    """Return whether `as_column` can make a column of the table of what a file has."""
+    if isinstance(part, str):
+        return is_widened(have.value_type if pa.types.is_dictionary(have) else have, arrow_of(part))
+    match part["type"]:
+        case "array":
+            return is_list(have) and readable(have.value_type, part["elementType"], by_id=by_id)
+        case "map":
+            return (
+                bool(pa.types.is_map(have))
+                and readable(have.key_type, part["keyType"], by_id=by_id)
+                and readable(have.item_type, part["valueType"], by_id=by_id)
+            )
+        case _:
+            if not pa.types.is_struct(have):
+                return False
+            fields = [have.field(index) for index in range(have.num_fields)]
+            found = [(find_field(fields, field, by_id=by_id), field) for field in part["fields"]]
+            return all(index is None or readable(fields[index].type, field["type"], by_id=by_id) for index, field in found)
+
+
+# -- changes of the schema -----------------------------------------------------------------------------------------------------
+
+
+def changed_columns(columns: Sequence[DeltaColumn], metadata: Metadata, *, all_columns: bool) -> list[str]:
+    """Say in what a newer schema differs from that which is read: nothing if the job can go on."""
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    changes = []
+    for column in columns:
+        field = fields.get(column.name)
+        if field is None:
+            renamed = [name for name, other in fields.items() if physical_name(other) == physical_name(column.field)]
+            changes.append(f"column {column.name!r} was {f'renamed to {renamed[0]!r}' if renamed else 'dropped'}")
+        elif physical_name(field) != physical_name(column.field):
+            changes.append(f"column {column.name!r} was replaced by another one")
+        elif _plain(field["type"]) != _plain(column.field["type"]):
+            changes.append(f"column {column.name!r} is {shown(field['type'])} now, and was {shown(column.field['type'])}")
+    if all_columns:
+        added = [name for name in fields if name not in {column.name for column in columns}]
+        changes += [f"column {name!r} was added" for name in added if f"renamed to {name!r}" not in " ".join(changes)]
+    return changes
+
+
+def unreadable_columns(columns: Sequence[DeltaColumn], metadata: Metadata) -> list[str]:
+    """Say which columns of an older schema cannot be read as those of the one that is read."""
+    fields = {physical_name(field): field for field in metadata.schema["fields"]}
+    problems = []
+    for column in columns:
+        field = fields.get(physical_name(column.field))
+        if field is None or _plain(field["type"]) == _plain(column.field["type"]):
+            continue
+        try:
+            fits = readable(arrow_of(_physical(field["type"])), column.field["type"], by_id=False)
+        except ValueError:
+            fits = False
+        if not fits:
+            problems.append(f"column {column.name!r} was {shown(field['type'])} then, and is {shown(column.field['type'])}")
+    return problems
+
+
+def _plain(part: Any) -> Any:
+    """Return a type without what does not matter to readers: comments, and whether values may be null."""
+    if isinstance(part, str):
+        return part
+    match part["type"]:
+        case "array":
+            return ("array", _plain(part["elementType"]))
+        case "map":
+            return ("map", _plain(part["keyType"]), _plain(part["valueType"]))
+        case _:
+            return tuple((field["name"], physical_name(field), _plain(field["type"])) for field in part["fields"])
+
+
+def _physical(part: Any) -> Any:
+    """Return a type with the names that its fields have in files."""
+    if isinstance(part, str):
+        return part
+    match part["type"]:
+        case "array":
+            return {**part, "elementType": _physical(part["elementType"])}
+        case "map":
+            return {**part, "keyType": _physical(part["keyType"]), "valueType": _physical(part["valueType"])}
+        case _:
+            fields = [{**field, "name": physical_name(field), "type": _physical(field["type"])} for field in part["fields"]]
+            return {**part, "fields": fields}

@@ -1,0 +1,436 @@
+"""The driver side of DeltaSource: follows the log, version by version, and hands out the files to read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from flinkish.common.errors import ForeignCheckpointError, SourceChangedError, SourceError
+from flinkish.datastream.connectors._delta_columns import changed_columns, unreadable_columns
+from flinkish.datastream.connectors._delta_log import Commit, DataFile, DeltaLog, Metadata
+from flinkish.datastream.connectors._delta_reader import ADDED, DELETED, INSERTED, TAKEN_BACK, DeltaSplit, ReadPlan
+from flinkish.datastream.connectors._delta_vectors import DeletionVector
+from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
+
+#: Larger files are read by several readers at the same time, in parts of this many bytes.
+_SPLIT_SIZE: Final = 64 * 1024 * 1024
+#: Small files are handed out together up to this size, as a reader gets new splits once in an epoch only.
+_ASSIGNMENT_SIZE: Final = 32 * 1024 * 1024
+#: How many versions are looked at in advance, and about how many splits these may have.
+_VERSIONS_AHEAD: Final = 100
+_SPLITS_AHEAD: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaEnumeratorState:
+    """How far the files of the table were handed out."""
+
+    #: Id of the table in its log.
+    table_id: str
+    #: The version that is handed out, or is to come.
+    version: int
+    #: Whether the version is read as the table was then; else what it changed.
+    snapshot: bool
+    #: How many splits of the version were handed out, and the id of the last one.
+    splits_done: int
+    last_split: str = ""
+    #: The last version that is read; None: it goes on for ever.
+    end: int | None
+    #: Splits that no reader has, though their files count as handed out.
+    returned: tuple[DeltaSplit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanSettings:
+    """What a DeltaSource reads."""
+
+    plan: ReadPlan
+    #: Id of the table in its log, and the version whose schema is read.
+    table_id: str
+    schema_version: int
+    #: Whether no columns were chosen, so that a new one must not be overlooked.
+    all_columns: bool
+    bounded: bool
+    #: Begin with the table as it was at a version; -1: the newest.
+    snapshot_version: int | None
+    #: Begin with what this version changed, if there is no snapshot; -1: with the next one.
+    first_version: int | None
+    #: The last version of a bounded source; None: the newest.
+    last_version: int | None
+    change_feed: bool = False
+    in_order: bool = False
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    #: Milliseconds between two looks at the log.
+    interval: int = 5_000
+    #: Tells by the partition values of a file whether it is read.
+    wanted: Callable[[dict[str, str | None]], bool] | None = None
+
+
+@dataclass(slots=True)
+class _Planned:
+    """A version whose splits are being handed out."""
+
+    version: int
+    snapshot: bool
+    splits: deque[DeltaSplit] = field(default_factory=deque)
+
+
+class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
+    """Hands out the files of a snapshot to all readers, then those of each later version."""
+
+    def __init__(
+        self, context: SplitEnumeratorContext[DeltaSplit], settings: ScanSettings, restored: DeltaEnumeratorState | None
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._log = DeltaLog(settings.plan.table)
+        self._returned: deque[DeltaSplit] = deque()
+        self._queue: deque[_Planned] = deque()
+        self._waiting: dict[int, None] = {}
+        self._looking = False
+        #: Whether the last look did not reach the end of the log.
+        self._behind = False
+        self._state = self._fresh() if restored is None else self._checked(restored)
+        #: The next version to look at in the log.
+        self._next = self._state.version
+
+    def _fresh(self) -> DeltaEnumeratorState:
+        settings, newest = self._settings, self._log.newest()
+        if settings.snapshot_version is not None:
+            version = newest if settings.snapshot_version < 0 else settings.snapshot_version
+            end = version if settings.bounded else None
+        else:
+            assert settings.first_version is not None
+            version = newest + 1 if settings.first_version < 0 else settings.first_version
+            if version > newest + 1:
+                raise SourceError(
+                    f"DeltaSource: {self._log.table} has no version {version} to start from; the newest is {newest}"
+                )
+            end = (newest if settings.last_version is None else settings.last_version) if settings.bounded else None
+        snapshot = settings.snapshot_version is not None
+        return DeltaEnumeratorState(table_id=settings.table_id, version=version, snapshot=snapshot, splits_done=0, end=end)
+
+    def _checked(self, restored: DeltaEnumeratorState) -> DeltaEnumeratorState:
+        table, newest = self._log.table, self._log.newest()
+        if restored.table_id != self._settings.table_id or newest < restored.version - 1:
+            raise ForeignCheckpointError(
+                f"DeltaSource: the checkpoint was made with another table than the one that is at {table} now: "
+                + (
+                    f"it has the id {self._settings.table_id}, not {restored.table_id}"
+                    if restored.table_id != self._settings.table_id
+                    else f"it ends with version {newest}, and version {restored.version - 1} was read already"
+                ),
+                hint="bring the table back; or give the source another uid, so that it starts from the beginning.",
+            )
+        self._returned.extend(restored.returned)
+        return restored
+
+    def start(self) -> None:
+        if self._state.snapshot or self._settings.bounded:
+            self._take(self._look())
+        if not self._settings.bounded:
+            self._context.call_async(self._look, self._looked, period=self._settings.interval)
+
+    # -- following the log ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> list[_Planned]:
+        """Return the next versions; in the background, so nothing is changed here."""
+        if len(self._queue) >= _VERSIONS_AHEAD:
+            return []
+        planned: list[_Planned] = []
+        version, splits, end = self._next, 0, self._state.end
+        snapshot = self._state.snapshot and version == self._state.version
+        while len(planned) < _VERSIONS_AHEAD and splits < _SPLITS_AHEAD and (end is None or version <= end):
+            found = _Planned(version, snapshot=snapshot)
+            if snapshot:
+                found.splits.extend(self._snapshot_splits(version))
+            else:
+                commit = self._commit(version)
+                if commit is None:
+                    break
+                found.splits.extend(part for split in self._changed_splits(commit) for part in self._cut(split))
+            planned.append(found)
+            splits += len(found.splits)
+            version, snapshot = version + 1, False
+        return planned
+
+    def _commit(self, version: int) -> Commit | None:
+        commit = self._log.commit(version)
+        if commit is not None:
+            return commit
+        newest = self._log.newest()
+        if newest < version - 1:
+            raise SourceChangedError(
+                f"DeltaSource: the table {self._log.table} ends with version {newest} now, and version {version - 1} was read "
+                "already",
+                hint="was it removed and created again, or brought back from a backup? Start the job anew.",
+            )
+        if newest < version and self._settings.bounded:
+            raise SourceError(f"DeltaSource: {self._log.table} has no version {version}; the newest is {newest}")
+        commit = self._log.commit(version) if newest > version else None  # it may have come in between
+        if commit is None and newest > version:
+            raise SourceChangedError(
+                f"DeltaSource: the log of {self._log.table} does not hold version {version} any more; the newest is {newest}",
+                hint="keep the log for longer (delta.logRetentionDuration), and let the job start anew, from the "
+                "table as it is now.",
+            )
+        return commit
+
+    def _looked(self, planned: list[_Planned] | None, error: BaseException | None) -> None:
+        self._looking = False
+        if error is not None:
+            raise error
+        self._behind = bool(planned) and (len(planned or ()) >= _VERSIONS_AHEAD or _splits_of(planned or ()) >= _SPLITS_AHEAD)
+        # A slow look may have begun before the one before it was handled.
+        self._take([found for found in planned or () if found.version >= self._next])
+
+    def _take(self, planned: list[_Planned]) -> None:
+        for found in planned:
+            if found.version == self._state.version and found.snapshot == self._state.snapshot and not self._queue:
+                self._skip(found)
+            self._queue.append(found)
+            self._next = found.version + 1
+        self._serve()
+
+    def _skip(self, planned: _Planned) -> None:
+        """Leave out the splits of a version that were handed out before the checkpoint."""
+        state, last = self._state, ""
+        for _ in range(state.splits_done):
+            last = planned.splits.popleft().split_id if planned.splits else ""
+        if last != state.last_split:
+            raise ForeignCheckpointError(
+                f"DeltaSource: the splits of version {state.version} of {self._log.table} are not those that the checkpoint "
+                f"knows: number {state.splits_done} was {state.last_split!r}, and is {last!r}",
+                hint="give the source its former partitions and options; or another uid, so that it starts from the beginning.",
+            )
+
+    # -- what a version is made of -------------------------------------------------------------------------------------------
+
+    def _snapshot_splits(self, version: int) -> Iterator[DeltaSplit]:
+        snapshot = self._log.snapshot(version)
+        self._check_schema(snapshot.metadata, version)
+        for file in snapshot.files:
+            if self._is_wanted(file):
+                yield from self._cut(self._split(file, version, INSERTED, snapshot=True, deleted=file.deleted))
+
+    def _changed_splits(self, commit: Commit) -> list[DeltaSplit]:
+        if commit.metadata is not None:
+            self._check_schema(commit.metadata, commit.version)
+        added = [file for file in commit.added if file.data_change and self._is_wanted(file)]
+        removed = [file for file in commit.removed if file.data_change and self._is_wanted(file)]
+        if self._settings.change_feed:
+            return self._fed(commit, added, removed)
+        if not removed:
+            return [self._split(file, commit.version, INSERTED, deleted=file.deleted) for file in added]
+        settings = self._settings
+        if settings.skip_change_commits:
+            return []
+        before = {file.path: file for file in removed}
+        rewritten = [file for file in added if file.path not in before]
+        # A file that stays with other deletion vectors: rows that were brought back are new again.
+        back = [
+            self._split(file, commit.version, INSERTED, deleted=file.deleted, only=before[file.path].deleted)
+            for file in added
+            if file.path in before and before[file.path].deleted is not None
+        ]
+        if not settings.ignore_changes and (rewritten or not settings.ignore_deletes):
+            what = "changed or deleted" if rewritten else "deleted"
+            raise SourceChangedError(
+                f"DeltaSource: version {commit.version} of {self._log.table} ({commit.operation}) {what} rows that were read "
+                "already",
+                hint="read the changes with read_change_feed(), leave such versions out with skip_change_commits(), or "
+                + (
+                    "read rewritten files as a whole with ignore_changes()."
+                    if rewritten
+                    else "leave deletions unnoticed with ignore_deletes()."
+                ),
+            )
+        return back + [self._split(file, commit.version, INSERTED, deleted=file.deleted) for file in rewritten]
+
+    def _fed(self, commit: Commit, added: list[DataFile], removed: list[DataFile]) -> list[DeltaSplit]:
+        """Return what to read for the changes of a version: first all that take rows back, then all that add some.
+
+        So the changes of a key come in their order even if they are in different files.
+        """
+        version = commit.version
+        if commit.changes:
+            changes = [file for file in commit.changes if self._is_wanted(file)]
+            return [self._split(file, version, kind) for kind in (TAKEN_BACK, ADDED) for file in changes]
+        before = {file.path: file for file in removed}
+        after = {file.path: file for file in added}
+        back, new = [], []
+        for file in removed:
+            now = after.get(file.path)
+            if now is None:
+                back.append(self._split(file, version, DELETED, deleted=file.deleted))
+            elif now.deleted is not None:
+                back.append(self._split(file, version, DELETED, deleted=file.deleted, only=now.deleted))
+        for file in added:
+            was = before.get(file.path)
+            if was is None:
+                new.append(self._split(file, version, INSERTED, deleted=file.deleted))
+            elif was.deleted is not None:
+                new.append(self._split(file, version, INSERTED, deleted=file.deleted, only=was.deleted))
+        return back + new
+
+    def _is_wanted(self, file: DataFile) -> bool:
+        wanted = self._settings.wanted
+        return wanted is None or file.partition is None or wanted(file.partition)
+
+    def _split(
+        self,
+        file: DataFile,
+        version: int,
+        kind: str,
+        *,
+        snapshot: bool = False,
+        deleted: DeletionVector | None = None,
+        only: DeletionVector | None = None,
+    ) -> DeltaSplit:
+        if file.partition is None:
+            raise SourceError(
+                f"DeltaSource: version {version} of {self._log.table} removed {file.path} without saying what its partition was",
+                hint="rows of such a version cannot be read as changes; start from a later one.",
+            )
+        return DeltaSplit(
+            split_id=f"{version}{'' if snapshot else '+'}/{kind}/{file.path}",
+            version=version, snapshot=snapshot, path=file.path, size=file.size, partition=file.partition, kind=kind,
+            deleted=deleted, only=only, rows=file.rows if only is None else only.cardinality,
+        )  # fmt: skip
+
+    def _cut(self, split: DeltaSplit) -> list[DeltaSplit]:
+        """Cut a large file into splits; not where the order of the rows counts."""
+        if split.size is None or split.size <= _SPLIT_SIZE or self._is_in_order(split.snapshot):
+            return [split]
+        starts = range(0, split.size, _SPLIT_SIZE)
+        rows = None if split.rows is None else split.rows // len(starts)
+        return [
+            replace(
+                split,
+                split_id=f"{split.split_id}@{start}",
+                start=start,
+                end=start + _SPLIT_SIZE if start + _SPLIT_SIZE < split.size else None,
+                rows=rows,
+            )
+            for start in starts
+        ]
+
+    def _check_schema(self, metadata: Metadata, version: int) -> None:
+        """Raise SourceChangedError if the columns that are read are others in a version."""
+        settings, table = self._settings, self._log.table
+        if metadata.id != settings.table_id:
+            raise SourceChangedError(
+                f"DeltaSource: version {version} of {table} is that of another table (id {metadata.id}, not {settings.table_id})",
+                hint="the table was replaced; start the job anew.",
+            )
+        is_snapshot = self._state.snapshot and version == self._state.version
+        if settings.change_feed and not metadata.has_change_feed and not is_snapshot:
+            raise SourceChangedError(
+                f"DeltaSource: version {version} of {table} has no change data feed (delta.enableChangeDataFeed)",
+                hint="ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true'), and start from a later version.",
+            )
+        if version > settings.schema_version:
+            changes = changed_columns(settings.plan.columns, metadata, all_columns=settings.all_columns)
+            if changes:
+                raise SourceChangedError(
+                    f"DeltaSource: the schema of {table} changed with version {version}: {'; '.join(changes)}",
+                    hint="start the job again: it goes on from its last checkpoint with the schema that the table has then. "
+                    "A job that reads chosen columns (column_names) does not notice others.",
+                )
+        else:
+            problems = unreadable_columns(settings.plan.columns, metadata)
+            if problems:
+                raise SourceChangedError(
+                    f"DeltaSource: the schema of {table} at version {version} does not fit: {'; '.join(problems)}",
+                    hint="start from a later version, or leave these columns out with column_names(...).",
+                )
+
+    # -- handing out ---------------------------------------------------------------------------------------------------------
+
+    def _is_in_order(self, snapshot: bool) -> bool:
+        return (self._settings.in_order or self._settings.change_feed) and not snapshot
+
+    def handle_split_request(self, subtask: int) -> None:
+        self._waiting[subtask] = None
+        self._serve()
+
+    def add_splits_back(self, splits: Sequence[DeltaSplit], subtask: int) -> None:
+        self._returned.extendleft(reversed(splits))
+        self._serve()
+
+    def _serve(self) -> None:
+        for subtask in list(self._waiting):
+            if self._assign(subtask):
+                self._waiting.pop(subtask, None)
+        self._advance()
+        state, settings = self._state, self._settings
+        if state.end is not None and state.version > state.end and not self._returned:
+            # Told with the last split, a reader ends in the epoch in which it has read it.
+            for reader in range(self._context.parallelism):
+                self._context.signal_no_more_splits(reader)
+            self._waiting.clear()
+        elif self._is_in_order(state.snapshot) and not any(split.snapshot for split in self._returned):
+            # From here on all is read by one reader, in the order of the versions.
+            for reader in list(self._waiting):
+                if reader != 0:
+                    self._context.signal_no_more_splits(reader)
+                    del self._waiting[reader]
+        if not self._queue and self._waiting and not (state.end is not None and state.version > state.end):
+            if settings.bounded:
+                self._take(self._look())
+            elif self._behind and not self._looking:
+                self._looking = True
+                self._context.call_async(self._look, self._looked)
+
+    def _assign(self, subtask: int) -> bool:
+        """Give a reader some splits; returns whether there were any for it."""
+        # What comes after a snapshot is not shared where the order counts.
+        queue = list(self._queue)[:1] if self._is_in_order(False) else self._queue
+        share, assigned, size = -(-(len(self._returned) + _splits_of(queue)) // self._context.parallelism), 0, 0
+        if queue and self._is_in_order(queue[0].snapshot):
+            share = _SPLITS_AHEAD
+        while assigned < share and size < _ASSIGNMENT_SIZE:
+            split = self._take_one(subtask)
+            if split is None:
+                break
+            self._context.assign_split(split, subtask)
+            assigned += 1
+            size += (split.size or 0) - split.start if split.end is None else split.end - split.start
+        return assigned > 0
+
+    def _take_one(self, subtask: int) -> DeltaSplit | None:
+        """Return the next split for a reader, None if it gets none."""
+        for index, split in enumerate(self._returned):
+            if not self._is_in_order(split.snapshot) or subtask == 0:
+                del self._returned[index]
+                return split
+        self._advance()
+        if not self._queue:
+            return None
+        planned = self._queue[0]
+        if self._is_in_order(planned.snapshot):
+            others = any(self._context.is_reading(reader) for reader in range(1, self._context.parallelism))
+            if subtask != 0 or others or self._returned:
+                return None
+        split = planned.splits.popleft()
+        self._move(planned.version, planned.snapshot, self._state.splits_done + 1, split.split_id)
+        return split
+
+    def _advance(self) -> None:
+        """Leave the versions behind whose splits were all handed out."""
+        while self._queue and not self._queue[0].splits:
+            self._move(self._queue.popleft().version + 1, False, 0)
+
+    def _move(self, version: int, snapshot: bool, splits_done: int, last_split: str = "") -> None:
+        self._state = replace(self._state, version=version, snapshot=snapshot, splits_done=splits_done, last_split=last_split)
+
+    def snapshot_state(self, checkpoint_id: int) -> DeltaEnumeratorState:
+        return replace(self._state, returned=tuple(self._returned))
+
+
+def _splits_of(planned: Iterable[_Planned]) -> int:
+    return sum(len(found.splits) for found in planned)

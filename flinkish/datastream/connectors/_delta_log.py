@@ -1,0 +1,376 @@
+"""Reads the log of a Delta table: what each version added and removed, and the files of a version.
+
+deltalake (1.6) does not list deletion vectors with the files, and gives no Arrow data of tables with them or with column mapping.
+So the log is read here, after Delta's protocol specification, as far as readers need it: files, change files, schema, protocol,
+times of commits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.common.errors import SourceError
+from flinkish.datastream.connectors._delta_vectors import DeletionVector
+
+LOG: Final = "_delta_log"
+_COMMIT: Final = re.compile(r"([0-9]{20})\.json")
+#: `<version>.checkpoint.parquet`, `.checkpoint.<part>.<parts>.parquet` or `.checkpoint.<uuid>.json|parquet`.
+_CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint\.(?:([0-9]{10})\.([0-9]{10})\.|[0-9a-f-]{36}\.)?(json|parquet)")
+#: Features that change what a reader must do, and are obeyed here; all others are refused by name.
+_READER_FEATURES: Final = frozenset(
+    {
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+_INSTEAD: Final = {
+    "variantType": "a job can read a copy of the table without VARIANT columns, for example one with to_json(column)",
+    "catalogManaged": "such a table can only be read through its catalog",
+    "catalogOwned-preview": "such a table can only be read through its catalog",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A data file or change file that the log names."""
+
+    #: Relative to the table.
+    path: str
+    #: Bytes; None where the log does not say, as for some removed files.
+    size: int | None
+    #: By physical name of the partition column; None if the log does not say, as for some removed files.
+    partition: dict[str, str | None] | None
+    #: Rows including deleted ones, if known.
+    rows: int | None
+    #: Rows of the file that do not belong to the table.
+    deleted: DeletionVector | None
+    #: False if the commit only rearranged rows.
+    data_change: bool
+    #: Milliseconds since the epoch.
+    modification_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Schema and properties of a table."""
+
+    id: str
+    #: Delta's JSON, decoded.
+    schema: dict[str, Any]
+    partition_columns: tuple[str, ...]
+    configuration: dict[str, str]
+
+    @property
+    def mapping_mode(self) -> str:
+        """How columns are found in files: none, name or id."""
+        return self.configuration.get("delta.columnMapping.mode", "none")
+
+    @property
+    def has_change_feed(self) -> bool:
+        return self.configuration.get("delta.enableChangeDataFeed", "").lower() == "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What one version changed."""
+
+    version: int
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...]
+    #: Files of the change data feed.
+    changes: tuple[DataFile, ...]
+    metadata: Metadata | None
+    operation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The files of a version, in the order of their times and paths."""
+
+    version: int
+    metadata: Metadata
+    files: tuple[DataFile, ...]
+
+
+class DeltaLog:
+    """The log of the table in a folder."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self._folder = os.path.join(table, LOG)
+
+    def exists(self) -> bool:
+        """Whether there is a table."""
+        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in self._names())
+
+    def newest(self) -> int:
+        """Return the newest version; raises SourceError if there is no table."""
+        versions = self._commits()
+        if not versions:
+            raise SourceError(
+                f"DeltaSource: there is no Delta table at {self.table}",
+                hint="is the path right? It is that of the folder with _delta_log.",
+            )
+        return versions[-1]
+
+    def commit(self, version: int) -> Commit | None:
+        """Return what a version changed; None if it is not there. Raises SourceError if it cannot be read here."""
+        try:
+            with open(os.path.join(self._folder, f"{version:020}.json"), encoding="utf-8") as file:
+                actions = [json.loads(line) for line in file if line.strip()]
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise SourceError(f"DeltaSource cannot read version {version} of {self.table}: {error}") from error
+        infos = [action["commitInfo"] for action in actions if action.get("commitInfo") is not None]
+        return Commit(
+            version=version,
+            added=self._files(actions, "add"),
+            removed=self._files(actions, "remove"),
+            changes=self._files(actions, "cdc"),
+            metadata=self._last_metadata(actions, version),
+            operation=next((info["operation"] for info in infos if info.get("operation")), "unknown operation"),
+        )
+
+    def removed_from_log(self, version: int) -> bool:
+        """Whether a version, which is not there, was there before: its log entry was cleaned up."""
+        return any(other > version for other in self._commits())
+
+    def snapshot(self, version: int) -> Snapshot:
+        """Return the files of a version; raises SourceError if it is not there any more or cannot be read here."""
+        metadata, files = None, dict[tuple[str, str], DataFile]()
+        for actions in self._replay(version, files=True):
+            metadata = self._last_metadata(actions, version) or metadata
+            for file in self._files(actions, "remove"):
+                files.pop(_key(file), None)
+            for file in self._files(actions, "add"):
+                files[_key(file)] = file
+        ordered = sorted(files.values(), key=lambda file: (file.modification_time, file.path))
+        return Snapshot(version=version, metadata=self._found(metadata, version), files=tuple(ordered))
+
+    def metadata(self, version: int) -> Metadata:
+        """Return schema and properties of a version; raises as `snapshot` does."""
+        metadata = None
+        for actions in self._replay(version, files=False):
+            metadata = self._last_metadata(actions, version) or metadata
+        return self._found(metadata, version)
+
+    def version_as_of(self, time: int) -> int:
+        """Return the newest version that was committed at or before a time (ms); raises SourceError if there is none."""
+        found = None
+        for version, committed in self._times():
+            if committed > time:
+                break
+            found = version
+        if found is None:
+            raise SourceError(f"DeltaSource: {self.table} has no version as old as {time} ms since the epoch")
+        return found
+
+    def version_from(self, time: int) -> int:
+        """Return the first version that was committed at or after a time (ms), or the one that comes next."""
+        newest = self.newest()
+        return next((version for version, committed in self._times() if committed >= time), newest + 1)
+
+    # -- inside --------------------------------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise SourceError(f"DeltaSource cannot read the log of {self.table}: {error.strerror or error}") from error
+
+    def _commits(self) -> list[int]:
+        return sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
+
+    def _times(self) -> Iterator[tuple[int, int]]:
+        """Yield versions with their times, which rise as Delta defines it: in-commit timestamps, else times of the files."""
+        last = -1
+        for version in self._commits():
+            path = os.path.join(self._folder, f"{version:020}.json")
+            try:
+                with open(path, encoding="utf-8") as file:
+                    info = json.loads(file.readline() or "{}").get("commitInfo") or {}
+                    written = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+            except FileNotFoundError:
+                continue  # cleaned up since it was listed
+            except (OSError, ValueError) as error:
+                raise SourceError(f"DeltaSource cannot read version {version} of {self.table}: {error}") from error
+            last = max(last + 1, info.get("inCommitTimestamp") or written)
+            yield version, last
+
+    def _replay(self, version: int, *, files: bool) -> Iterator[list[dict[str, Any]]]:
+        """Yield the actions that make up a version: those of a summary of the log, then those of each later version."""
+        newest = self.newest()
+        if not 0 <= version <= newest:
+            raise SourceError(f"DeltaSource: {self.table} has no version {version}; the newest is {newest}")
+        summary, actions = self._checkpoint(version, files=files)
+        yield actions
+        for later in range(summary + 1, version + 1):
+            yield self._actions_of(later)
+
+    def _last_metadata(self, actions: Iterable[dict[str, Any]], version: int) -> Metadata | None:
+        found = None
+        for action in actions:
+            if action.get("protocol") is not None:
+                self._check_protocol(action["protocol"], version)
+            elif action.get("metaData") is not None:
+                found = _metadata(action["metaData"])
+        return found
+
+    def _found(self, metadata: Metadata | None, version: int) -> Metadata:
+        if metadata is None:
+            raise SourceError(f"DeltaSource: the log of {self.table} has no schema up to version {version}; it is damaged")
+        return metadata
+
+    def _checkpoint(self, version: int, *, files: bool) -> tuple[int, list[dict[str, Any]]]:
+        """Return the newest summary of the log up to a version and its actions; version -1 and none if there is none."""
+        names: dict[int, list[re.Match[str]]] = {}
+        for name in self._names():
+            match = _CHECKPOINT.fullmatch(name)
+            if match and int(match[1]) <= version:
+                names.setdefault(int(match[1]), []).append(match)
+        for found in sorted(names, reverse=True):
+            for match in names[found]:
+                if match[2] is None:
+                    return found, self._read_checkpoint([match[0]], files=files)
+            parts = {match[2]: match[0] for match in names[found]}
+            if len(parts) == int(names[found][0][3]):
+                return found, self._read_checkpoint([parts[part] for part in sorted(parts)], files=files)
+        return -1, []
+
+    def _read_checkpoint(self, names: Iterable[str], *, files: bool) -> list[dict[str, Any]]:
+        actions: list[dict[str, Any]] = []
+        for name in names:
+            path = os.path.join(self._folder, name)
+            if name.endswith(".json"):
+                try:
+                    with open(path, encoding="utf-8") as file:
+                        actions.extend(json.loads(line) for line in file if line.strip())
+                except (OSError, ValueError) as error:
+                    raise SourceError(f"DeltaSource cannot read {path}: {error}") from error
+            else:
+                actions.extend(_parquet_actions(path, files=files))
+        sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
+        for sidecar in sidecars if files else ():
+            actions.extend(_parquet_actions(os.path.join(self._folder, "_sidecars", os.path.basename(sidecar)), files=True))
+        return actions
+
+    def _actions_of(self, version: int) -> list[dict[str, Any]]:
+        path = os.path.join(self._folder, f"{version:020}.json")
+        try:
+            with open(path, encoding="utf-8") as file:
+                return [json.loads(line) for line in file if line.strip()]
+        except FileNotFoundError as error:
+            raise SourceError(
+                f"DeltaSource: the log of {self.table} does not reach back to version {version} any more",
+                hint="read a newer version, or keep the log for longer (delta.logRetentionDuration).",
+            ) from error
+        except (OSError, ValueError) as error:
+            raise SourceError(f"DeltaSource cannot read version {version} of {self.table}: {error}") from error
+
+    def _check_protocol(self, protocol: dict[str, Any], version: int) -> None:
+        reader = protocol.get("minReaderVersion") or 1
+        unknown = sorted(set(protocol.get("readerFeatures") or ()) - _READER_FEATURES)
+        if reader > 3 or unknown:
+            what = f"features {', '.join(unknown)}" if unknown else f"reader version {reader}"
+            hints = [_INSTEAD[name] for name in unknown if name in _INSTEAD]
+            raise SourceError(
+                f"DeltaSource cannot read version {version} of {self.table}: the table has {what}",
+                hint=hints[0] if hints else "let Spark write what is needed to a table without them, and read that.",
+            )
+
+    def _files(self, actions: Iterable[dict[str, Any]], kind: str) -> tuple[DataFile, ...]:
+        return tuple(self._file(action[kind], kind) for action in actions if action.get(kind) is not None)
+
+    def _file(self, action: dict[str, Any], kind: str) -> DataFile:
+        path = unquote(action["path"])
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) or path.startswith("/"):
+            raise SourceError(
+                f"DeltaSource cannot read {self.table}: it is a shallow clone, its files are elsewhere ({path})",
+                hint="read the table that it was cloned from, or make a deep copy.",
+            )
+        vector = action.get("deletionVector")
+        partition = action.get("partitionValues")
+        return DataFile(
+            path=path,
+            size=action.get("size"),
+            partition=None if partition is None else dict(partition),
+            rows=_rows(action.get("stats")),
+            deleted=None if vector is None else _vector(vector),
+            data_change=bool(action.get("dataChange", True)) or kind == "cdc",
+            modification_time=action.get("modificationTime") or 0,
+        )
+
+
+def _key(file: DataFile) -> tuple[str, str]:
+    return file.path, "" if file.deleted is None else f"{file.deleted.storage}{file.deleted.value}@{file.deleted.offset}"
+
+
+def _vector(vector: dict[str, Any]) -> DeletionVector:
+    return DeletionVector(
+        storage=vector["storageType"],
+        value=vector["pathOrInlineDv"],
+        offset=vector.get("offset"),
+        size=vector["sizeInBytes"],
+        cardinality=vector["cardinality"],
+    )
+
+
+def _rows(stats: str | None) -> int | None:
+    try:
+        found = json.loads(stats or "{}").get("numRecords")
+    except ValueError:
+        return None
+    return found if isinstance(found, int) else None
+
+
+def _metadata(action: dict[str, Any]) -> Metadata:
+    return Metadata(
+        id=action["id"],
+        schema=json.loads(action["schemaString"]),
+        partition_columns=tuple(action.get("partitionColumns") or ()),
+        configuration=dict(action.get("configuration") or {}),
+    )
+
+
+def _parquet_actions(path: str, *, files: bool) -> list[dict[str, Any]]:
+    """Return the actions of a summary of the log that readers need, with the files or without."""
+    try:
+        with pq.ParquetFile(path) as file:
+            needed = ("protocol", "metaData", "add", "sidecar") if files else ("protocol", "metaData")
+            wanted = [name for name in needed if name in file.schema_arrow.names]
+            leaves = [_leaves(file.schema_arrow.field(name), name) for name in wanted]
+            table = file.read(columns=[leaf for group in leaves for leaf in group])
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"DeltaSource cannot read {path}: {error}") from error
+    actions = []
+    for name in wanted:
+        for value in table.column(name).drop_null().to_pylist():
+            actions.append({name: value})
+    return actions
+
+
+#: Parts of an `add` that are not needed: statistics as columns, tags.
+_UNUSED: Final = ("stats_parsed", "partitionValues_parsed", "tags")
+
+
+def _leaves(field: pa.Field, name: str) -> list[str]:
+    if not pa.types.is_struct(field.type):
+        return [name]
+    return [f"{name}.{part.name}" for part in field.type if part.name not in _UNUSED]

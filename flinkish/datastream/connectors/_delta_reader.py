@@ -1,0 +1,328 @@
+"""The task side of DeltaSource: splits, and the reader that makes rows of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from flinkish.common.errors import SourceChangedError, SourceError
+from flinkish.common.types import RowKind, make_row
+from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
+from flinkish.datastream.connectors._delta_columns import (
+    DeltaColumn,
+    arrow_of,
+    as_column,
+    find_field,
+    partition_value,
+    physical_name,
+    readable,
+    shown,
+)
+from flinkish.datastream.connectors._delta_vectors import DeletionVector, Rows
+from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext, SourceSplit
+
+#: Rows taken from a file at a time.
+_BATCH: Final = 4096
+_CHANGE_TYPE: Final = "_change_type"
+_KINDS: Final = {
+    "insert": RowKind.INSERT,
+    "update_preimage": RowKind.UPDATE_BEFORE,
+    "update_postimage": RowKind.UPDATE_AFTER,
+    "delete": RowKind.DELETE,
+}
+#: What becomes of the rows of a split: rows of one kind, or those of a change file that take back or that add.
+INSERTED: Final = "insert"
+DELETED: Final = "delete"
+TAKEN_BACK: Final = "taken-back"
+ADDED: Final = "added"
+_CHANGE_TYPES: Final = {TAKEN_BACK: ("delete", "update_preimage"), ADDED: ("insert", "update_postimage")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSplit(SourceSplit):
+    """Row groups of a file of some version, with the number of rows that were read of them."""
+
+    version: int
+    #: Whether the file is read as part of the table as it was at the version; else as part of what the version changed.
+    snapshot: bool
+    #: Relative to the table.
+    path: str
+    #: Bytes of the file, if known.
+    size: int | None
+    #: Row groups that begin in these bytes; `end` None: to the end of the file.
+    start: int = 0
+    end: int | None = None
+    partition: dict[str, str | None]
+    kind: str
+    #: Rows that are left out.
+    deleted: DeletionVector | None = None
+    #: The only rows that are taken; None: all.
+    only: DeletionVector | None = None
+    #: Rows of the file, if known.
+    rows: int | None = None
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """What the readers need to know."""
+
+    table: str
+    columns: tuple[DeltaColumn, ...]
+    #: Whether columns are found in files by their ids (column mapping by id).
+    by_id: bool
+
+
+class DeltaReader(SourceReader[Any, DeltaSplit]):
+    """Reads files one after the other."""
+
+    def __init__(self, plan: ReadPlan, context: SourceReaderContext) -> None:
+        self._plan = plan
+        self._splits: OwnedSplits[DeltaSplit] = OwnedSplits()
+        self._current: _FileReader | None = None
+        context.metric_group.gauge("pendingRecords", self._pending)
+
+    def _pending(self) -> int:
+        """Return how many rows of the splits given to this reader are not read, as far as the log tells."""
+        return sum(max(0, split.rows - split.position) for split in self._splits.all() if split.rows is not None)
+
+    def add_splits(self, splits: Sequence[DeltaSplit]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        split = self._splits.first()
+        if split is None:
+            return self._splits.status()
+        output.select_split(split.split_id)
+        reader = self._current
+        if reader is None:
+            reader = self._current = _FileReader(self._plan, split)
+        left = max(1, output.credit)
+        while left > 0 and (records := reader.read(min(left, _BATCH))):
+            left -= len(records)
+            output.collect_all(records)
+        if left > 0 or reader.finished:
+            self.close()
+            self._splits.remove(split.split_id)
+            output.split_finished(split.split_id)
+        else:
+            self._splits.update(replace(split, position=reader.position))
+        return self._splits.status()
+
+    def snapshot_state(self) -> Sequence[DeltaSplit]:
+        return self._splits.all()
+
+    def close(self) -> None:
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+
+class _FileReader:
+    """Reads the rows of one split."""
+
+    def __init__(self, plan: ReadPlan, split: DeltaSplit) -> None:
+        self._plan = plan
+        self._split = split
+        self._path = os.path.join(plan.table, split.path)
+        self._file = self._open()
+        self._deleted = self._rows_of(split.deleted)
+        self._only = self._rows_of(split.only)
+        self._kind = {INSERTED: RowKind.INSERT, DELETED: RowKind.DELETE}.get(split.kind)
+        self._names = tuple(column.name for column in plan.columns)
+        self._converters = [read_converter(column.type_info) for column in plan.columns]
+        self._find_columns()
+        self._groups = list(self._own_groups())
+        #: Rows of the split up to the end of `_records`.
+        self._read = split.position
+        self._total = sum(rows for _, _, rows in self._groups)
+        self._batches = self._records_by_batch()
+        self._records: list[Any] = []
+        #: Position of each record in the split; None: they follow each other up to `_read`.
+        self._positions: Rows | None = None
+        self._index = 0
+
+    def _open(self) -> pq.ParquetFile:
+        split = self._split
+        try:
+            size = os.path.getsize(self._path)
+            if split.size is not None and size != split.size:
+                raise SourceError(f"DeltaSource: {self._path} has {size} bytes; the log of the table says {split.size}")
+            return pq.ParquetFile(self._path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        except FileNotFoundError as error:
+            raise SourceChangedError(
+                f"DeltaSource: {self._path} is gone, which version {split.version} of the table has",
+                hint="VACUUM removed it before the job had read it: keep removed files for longer "
+                "(delta.deletedFileRetentionDuration), and let the job start anew, from the table as it is now.",
+            ) from error
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"DeltaSource: {self._path} is no Parquet file, or it is damaged: {error}") from error
+
+    def _rows_of(self, vector: DeletionVector | None) -> Rows | None:
+        return None if vector is None else vector.rows(self._plan.table)
+
+    def _find_columns(self) -> None:
+        """Find out what each column is made of: a constant (partition values, columns that the file lacks), or the file's own."""
+        schema = self._file.schema_arrow
+        have = list(schema)
+        self._constants: dict[int, Any] = {}
+        #: By column: its name in the file, the type to cast it to, and whether it must be rebuilt first.
+        self._from_file: dict[int, tuple[str, pa.DataType, bool]] = {}
+        for index, column in enumerate(self._plan.columns):
+            part = column.field["type"]
+            name = physical_name(column.field)
+            what = f"column {column.name!r} of {self._path}"
+            if name in self._split.partition:
+                value = partition_value(self._split.partition[name], part, what)
+                target = reading_type(arrow_of(part), column.type_info)
+                array = widened(pa.array([value], arrow_of(part)), target)
+                convert = self._converters[index]
+                self._constants[index] = array.to_pylist()[0] if convert is None else convert(array.to_pylist()[0])
+                continue
+            found = find_field(have, column.field, by_id=self._plan.by_id)
+            if found is None:
+                self._constants[index] = None
+                continue
+            if not readable(have[found].type, part, by_id=self._plan.by_id):
+                raise SourceChangedError(
+                    f"DeltaSource: {what} is {have[found].type}, which cannot be read as {shown(part)}",
+                    hint="the table was overwritten with another schema; start from a version after that.",
+                )
+            target = reading_type(arrow_of(part), column.type_info)
+            self._from_file[index] = (have[found].name, target, have[found].type != arrow_of(part))
+        self._wanted = [name for name, _, _ in self._from_file.values()]
+        if self._kind is None:
+            if _CHANGE_TYPE not in schema.names:
+                raise SourceError(f"DeltaSource: {self._path} is no file of a change data feed: it has no column {_CHANGE_TYPE}")
+            self._wanted.append(_CHANGE_TYPE)
+
+    def _own_groups(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the row groups of the split: number, number of the first row in the file, rows."""
+        metadata, first = self._file.metadata, 0
+        end = self._split.end
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            begin = 0
+            if group.num_columns:
+                column = group.column(0)
+                begin = column.dictionary_page_offset or column.data_page_offset
+            if begin >= self._split.start and (end is None or begin < end):
+                yield index, first, group.num_rows
+            first += group.num_rows
+
+    @property
+    def position(self) -> int:
+        """How many rows of the split were read, with those that were left out."""
+        left = len(self._records) - self._index
+        if left == 0:
+            return self._read
+        return self._read - left if self._positions is None else int(self._positions[self._index])
+
+    @property
+    def finished(self) -> bool:
+        return self.position >= self._total
+
+    def read(self, limit: int) -> list[Any]:
+        """Return the next rows, at most `limit`; none only at the end."""
+        try:
+            while self._index >= len(self._records):
+                records = next(self._batches, None)
+                if records is None:
+                    return []
+                self._records, self._index = records, 0
+        except (pa.ArrowException, OSError) as error:
+            raise SourceError(f"DeltaSource cannot read {self._path}: {error}") from error
+        except (ValueError, OverflowError) as error:
+            raise SourceError(f"DeltaSource: a value in {self._path} does not fit its type: {error}") from error
+        found = self._records[self._index : self._index + limit]
+        self._index += len(found)
+        return found
+
+    def _records_by_batch(self) -> Iterator[list[Any]]:
+        before = 0
+        for group, first, rows in self._groups:
+            if self._split.position >= before + rows:
+                before += rows
+                continue
+            for batch in self._batches_of(group, rows):
+                skip = max(0, self._split.position - before)
+                if skip < batch.num_rows:
+                    yield self._records_of(batch, skip, first + before - self._rows_before(group), before)
+                before += batch.num_rows
+
+    def _rows_before(self, group: int) -> int:
+        return sum(rows for index, _, rows in self._groups if index < group)
+
+    def _batches_of(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
+        if self._wanted:
+            yield from self._file.iter_batches(_BATCH, row_groups=[group], columns=self._wanted)
+            return
+        # Arrow has no batches without columns, but each row counts.
+        for start in range(0, rows, _BATCH):
+            yield pa.record_batch({"": pa.nulls(min(_BATCH, rows - start))})
+
+    def _records_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
+        """Return the records of a batch; `first`: number of its first row in the file; `before`: in the split."""
+        kept = self._kept(batch, skip, first)
+        self._read = before + batch.num_rows
+        self._positions = None if kept is None else kept + before
+        columns: list[Any] = []
+        count = batch.num_rows - skip if kept is None else len(kept)
+
+        def values(array: pa.Array) -> list[Any]:
+            if kept is not None:
+                array = array.take(pa.array(kept))
+            elif skip:
+                array = array.slice(skip)
+            found: list[Any] = array.to_pylist()
+            return found
+
+        for index in range(len(self._names)):
+            if index not in self._from_file:
+                columns.append([self._constants[index]] * count)
+                continue
+            name, target, rebuild = self._from_file[index]
+            array = batch.column(batch.schema.get_field_index(name))
+            if rebuild:
+                array = as_column(array, self._plan.columns[index].field["type"], by_id=self._plan.by_id)
+            plain = values(widened(array, target))
+            convert = self._converters[index]
+            columns.append(plain if convert is None else list(map(convert, plain)))
+        names = self._names
+        if self._kind is not None:
+            kind = self._kind
+            return [make_row(names, list(row), kind) for row in zip(*columns, strict=True)]
+        kinds = [_KINDS[text] for text in values(batch.column(batch.schema.get_field_index(_CHANGE_TYPE)))]
+        return [make_row(names, list(row), kind) for row, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
+
+    def _kept(self, batch: pa.RecordBatch, skip: int, first: int) -> Rows | None:
+        """Return which rows of a batch are emitted; None: all but the `skip` first ones."""
+        mask = None
+        for rows, keep in ((self._deleted, False), (self._only, True)):
+            if rows is not None:
+                low, high = np.searchsorted(rows, [first, first + batch.num_rows])
+                inside = np.zeros(batch.num_rows, bool)
+                inside[rows[low:high] - first] = True
+                mask = (inside == keep) if mask is None else mask & (inside == keep)
+        if self._kind is None:
+            types = batch.column(batch.schema.get_field_index(_CHANGE_TYPE))
+            wanted = pc.is_in(types, pa.array(_CHANGE_TYPES[self._split.kind])).to_numpy(zero_copy_only=False)
+            mask = wanted if mask is None else mask & wanted
+        if mask is None:
+            return None
+        mask[:skip] = False
+        return np.flatnonzero(mask)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,150 @@
+"""Deletion vectors: which rows of a file do not belong to a Delta table any more.
+
+Source: Delta's protocol specification, "Deletion Vector Format", and the portable format of 32-bit Roaring bitmaps.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import uuid
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from flinkish.common.errors import SourceError
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+_MAGIC: Final = 1681511377
+_COOKIE: Final = 12346
+_COOKIE_WITH_RUNS: Final = 12347
+#: From how many containers on a bitmap with runs has offsets.
+_OFFSETS_FROM: Final = 4
+#: Containers of more values are bitmaps.
+_ARRAY_LIMIT: Final = 4096
+_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_DIGITS: Final = {character: index for index, character in enumerate(_ALPHABET)}
+#: Length of a UUID in base 85.
+_UUID: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionVector:
+    """Where the numbers of deleted rows are."""
+
+    #: u: in a file named by a UUID; i: in `value` itself; p: in a file given by its path.
+    storage: str
+    value: str
+    offset: int | None
+    #: Bytes.
+    size: int
+    #: How many rows are deleted.
+    cardinality: int
+
+    def rows(self, table: str) -> Rows:
+        """Return the numbers of the deleted rows of the file, from 0, rising; raises SourceError if they cannot be read."""
+        try:
+            data = _base85(self.value)[: self.size] if self.storage == "i" else self._read(table)
+            rows = _bitmap_array(data)
+        except (struct.error, IndexError, KeyError, ValueError, OverflowError) as error:
+            raise SourceError(f"DeltaSource: a deletion vector of {table} is damaged: {error}") from error
+        if len(rows) != self.cardinality:
+            raise SourceError(
+                f"DeltaSource: a deletion vector of {table} is damaged: it has {len(rows)} rows, the log says {self.cardinality}"
+            )
+        return rows
+
+    def _read(self, table: str) -> bytes:
+        if self.storage != "u":
+            raise SourceError(f"DeltaSource cannot read {table}: a deletion vector is in another folder ({self.value})")
+        prefix, name = self.value[:-_UUID], uuid.UUID(bytes=_base85(self.value[-_UUID:]))
+        if ".." in prefix or prefix.startswith("/"):
+            raise SourceError(f"DeltaSource cannot read {table}: a deletion vector is in the folder {prefix!r}")
+        path = os.path.join(table, prefix, f"deletion_vector_{name}.bin")
+        try:
+            with open(path, "rb") as file:
+                file.seek(self.offset or 0)
+                (size,) = struct.unpack(">I", file.read(4))
+                if size != self.size:
+                    raise ValueError(f"it has {size} bytes, the log says {self.size}")
+                data = file.read(size)
+                (checksum,) = struct.unpack(">I", file.read(4))
+        except FileNotFoundError as error:
+            raise SourceError(
+                f"DeltaSource: {path} is gone, which says what rows of {table} are deleted",
+                hint="was VACUUM run with a retention shorter than the job was behind? Start from the table as it is now.",
+            ) from error
+        except OSError as error:
+            raise SourceError(f"DeltaSource cannot read {path}: {error.strerror or error}") from error
+        if zlib.crc32(data) != checksum:
+            raise ValueError(f"the checksum of {path} is wrong")
+        return data
+
+
+def _base85(text: str) -> bytes:
+    """Decode ZeroMQ's base 85.
+
+    >>> _base85("HelloWorld").hex()
+    '864fd26fb559f75b'
+    """
+    data = bytearray()
+    for start in range(0, len(text), 5):
+        number = 0
+        for character in text[start : start + 5]:
+            number = number * 85 + _DIGITS[character]
+        data += number.to_bytes(4, "big")
+    return bytes(data)
+
+
+def _bitmap_array(data: bytes) -> Rows:
+    magic, count = struct.unpack_from("<IQ", data)
+    if magic != _MAGIC:
+        raise ValueError(f"it begins with {magic}, not {_MAGIC}")
+    position, found = 12, [np.empty(0, np.int64)]
+    for _ in range(count):
+        (high,) = struct.unpack_from("<I", data, position)
+        values, position = _bitmap(data, position + 4)
+        found.append(values + (high << 32))
+    return np.concatenate(found)
+
+
+def _bitmap(data: bytes, position: int) -> tuple[Rows, int]:
+    """Return the values of a 32-bit Roaring bitmap and where it ends."""
+    (cookie,) = struct.unpack_from("<I", data, position)
+    position += 4
+    runs = np.zeros(0, bool)
+    if cookie & 0xFFFF == _COOKIE_WITH_RUNS:
+        count = (cookie >> 16) + 1
+        length = (count + 7) // 8
+        runs = np.unpackbits(np.frombuffer(data, np.uint8, length, position), bitorder="little").astype(bool)
+        position += length
+    elif cookie == _COOKIE:
+        (count,) = struct.unpack_from("<I", data, position)
+        position += 4
+    else:
+        raise ValueError(f"{cookie} begins no bitmap")
+    headers = np.frombuffer(data, "<u2", 2 * count, position).astype(np.int64).reshape(count, 2)
+    position += 4 * count
+    if not len(runs) or count >= _OFFSETS_FROM:
+        position += 4 * count
+    found = [np.empty(0, np.int64)]
+    for index in range(count):
+        size = int(headers[index, 1]) + 1
+        values: Rows
+        if len(runs) and runs[index]:
+            (number,) = struct.unpack_from("<H", data, position)
+            pairs = np.frombuffer(data, "<u2", 2 * number, position + 2).astype(np.int64).reshape(number, 2)
+            values = np.concatenate([np.arange(start, start + more + 1, dtype=np.int64) for start, more in pairs])
+            position += 2 + 4 * number
+        elif size > _ARRAY_LIMIT:
+            bits = np.unpackbits(np.frombuffer(data, np.uint8, 8192, position), bitorder="little")
+            values = np.flatnonzero(bits).astype(np.int64)
+            position += 8192
+        else:
+            values = np.frombuffer(data, "<u2", size, position).astype(np.int64)
+            position += 2 * size
+        found.append(values + (int(headers[index, 0]) << 16))
+    return np.concatenate(found), position

@@ -1,0 +1,397 @@
+"""DeltaSource: reads a Delta table, as it is at a version, and goes on with what later versions add or change."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import operator
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.safe_files import leads_outside
+from flinkish.common.time import AmountOfTime, milliseconds_of
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.datastream.connectors._arrow import unwrap
+from flinkish.datastream.connectors._delta_columns import columns_of, partition_value, physical_name
+from flinkish.datastream.connectors._delta_enumerator import DeltaEnumerator, DeltaEnumeratorState, ScanSettings
+from flinkish.datastream.connectors._delta_log import DeltaLog, Metadata
+from flinkish.datastream.connectors._delta_reader import DeltaReader, DeltaSplit, ReadPlan
+from flinkish.datastream.connectors.file_system.paths import local_path
+from flinkish.program.sources import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+#: By Delta's type, what values are in Python; a decimal is none of these.
+_CLASSES: Final[dict[str, type]] = {
+    "string": str,
+    **dict.fromkeys(("long", "integer", "short", "byte"), int),
+    **dict.fromkeys(("float", "double"), float),
+    "boolean": bool,
+    "binary": bytes,
+    "date": datetime.date,
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), datetime.datetime),
+}
+_OPERATORS: Final = ("=", "!=", "in", "not in", *_COMPARISONS)
+
+
+class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
+    """Reads the rows of a Delta table: those of one version, or for ever, with what later versions add or change.
+
+    Records are Rows of the table's columns: STRING, LONG, INT, SHORT, BYTE, FLOAT, DOUBLE, BOOLEAN, decimals of the table's
+    precision and scale, PRIMITIVE_ARRAY(BYTE) for binary, SQL_DATE, INSTANT for timestamp, SQL_TIMESTAMP for timestamp_ntz, LIST,
+    MAP and ROW_NAMED for what is nested. Deletion vectors, column mapping, widened types and summaries of either kind are obeyed;
+    a table with other features of readers is refused by their names.
+
+    >>> from flinkish.datastream.connectors.delta import DeltaSource
+    >>> DeltaSource.for_bounded_row_data("/data/flights")  # doctest: +ELLIPSIS
+    <flinkish.datastream.connectors.delta_source.DeltaSourceBuilder object at ...>
+
+    Schema and types are those that the table has when the source is built.
+    The names are those of Delta's connector for Flink. Not there: `read_change_feed`, `keep_order`, `filter_partitions`,
+    `skip_change_commits`, `ending_version`, `row_type`; `version_as_of` for a continuous source.
+    """
+
+    def __init__(self, settings: ScanSettings) -> None:
+        self._settings = settings
+
+    @staticmethod
+    def for_bounded_row_data(table_path: str) -> DeltaSourceBuilder:
+        """Begin a source that reads one version of the table, the newest one by default, and ends."""
+        return DeltaSourceBuilder(_Options(path=local_path(table_path, "the path of DeltaSource"), bounded=True))
+
+    @staticmethod
+    def for_continuous_row_data(table_path: str) -> DeltaSourceBuilder:
+        """Begin a source that reads a version of the table, the newest one by default, and then for ever what is added."""
+        return DeltaSourceBuilder(_Options(path=local_path(table_path, "the path of DeltaSource"), bounded=False))
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._settings.bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def split_type(self) -> type[DeltaSplit]:
+        return DeltaSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return DeltaEnumeratorState
+
+    def create_enumerator(self, context: SplitEnumeratorContext[DeltaSplit]) -> SplitEnumerator[DeltaSplit, DeltaEnumeratorState]:
+        return DeltaEnumerator(context, self._settings, None)
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[DeltaSplit], checkpoint: DeltaEnumeratorState
+    ) -> SplitEnumerator[DeltaSplit, DeltaEnumeratorState]:
+        return DeltaEnumerator(context, self._settings, checkpoint)
+
+    def check_restored(self, splits: Sequence[DeltaSplit], checkpoint: DeltaEnumeratorState | None, *, trusted: bool) -> None:
+        """Raise ForeignCheckpointError for a split of a file that is not in the table's folder."""
+        table = self._settings.plan.table
+        for split in (*splits, *(() if checkpoint is None else checkpoint.returned)):
+            path = os.path.join(table, split.path)
+            if os.path.isabs(split.path) or os.path.normpath(path) != path or (not trusted and leads_outside(path, table)):
+                raise ForeignCheckpointError(
+                    f"a split in the checkpoint is of the file {split.path!r}, which is no file of the Delta table {table}",
+                    hint="the checkpoint was tampered with.",
+                )
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, DeltaSplit]:
+        return DeltaReader(self._settings.plan, context)
+
+    def produced_type(self) -> TypeInformation:
+        columns = self._settings.plan.columns
+        return Types.ROW_NAMED([column.name for column in columns], [column.type_info for column in columns])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What the builder collects."""
+
+    path: str
+    bounded: bool
+    columns: tuple[str, ...] | None = None
+    row_type: TypeInformation | None = None
+    partitions: tuple[tuple[str, str, Any], ...] = ()
+    version_as_of: int | None = None
+    timestamp_as_of: int | None = None
+    starting_version: int | Literal["latest"] | None = None
+    starting_timestamp: int | None = None
+    ending_version: int | None = None
+    change_feed: bool = False
+    in_order: bool = False
+    ignore_deletes: bool = False
+    ignore_changes: bool = False
+    skip_change_commits: bool = False
+    interval: int = 5_000
+
+
+class DeltaSourceBuilder:
+    """Sets up a DeltaSource."""
+
+    def __init__(self, options: _Options) -> None:
+        self._options = options
+
+    def column_names(self, *columns: str) -> DeltaSourceBuilder:
+        """Read some columns only, in this order; other columns may then come and go while the job runs."""
+        names = tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+            raise InvalidArgumentError(f"column_names takes different names of columns; got {columns!r}")
+        return self._with(columns=names)
+
+    def row_type(self, row_type: TypeInformation) -> DeltaSourceBuilder:
+        """Read the columns of a ROW_NAMED as its types, such as wider ones, or SQL_TIMESTAMP for a timestamp (in UTC)."""
+        if not isinstance(unwrap(row_type), RowTypeInfo):
+            raise InvalidArgumentError(f"row_type takes a Types.ROW_NAMED; got {row_type!r}")
+        return self._with(row_type=row_type)
+
+    def filter_partitions(self, *conditions: tuple[str, str, Any]) -> DeltaSourceBuilder:
+        """Read the files of some partitions only: those that meet all conditions (column, operator, value).
+
+        Operators: =, !=, <, <=, >, >=, in, not in. Values are of the column's type; None stands for null, with = and != only.
+        What happens in other partitions is not looked at.
+        """
+        for condition in conditions:
+            if not isinstance(condition, tuple | list) or len(condition) != 3 or condition[1] not in _OPERATORS:
+                raise InvalidArgumentError(
+                    f"filter_partitions takes conditions (column, operator, value); got {condition!r}",
+                    hint=f'("day", ">=", datetime.date(2024, 1, 1)); operators are {", ".join(_OPERATORS)}.',
+                )
+        return self._with(partitions=(*self._options.partitions, *(tuple(condition) for condition in conditions)))
+
+    def version_as_of(self, snapshot_version: int) -> DeltaSourceBuilder:
+        """Read the table as it was at a version; a continuous source goes on with the version after it."""
+        return self._with(version_as_of=_version(snapshot_version, "version_as_of"))
+
+    def timestamp_as_of(self, snapshot_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
+        """Read the table as it was at a time: ISO text or datetime (UTC if it has no zone), or milliseconds since the epoch."""
+        return self._with(timestamp_as_of=_milliseconds(snapshot_timestamp, "timestamp_as_of"))
+
+    def starting_version(self, starting_version: int | str) -> DeltaSourceBuilder:
+        """Read what changed from a version on, with that version, and not what the table held before.
+
+        "latest": a continuous source begins with the version that comes next.
+        """
+        if starting_version == "latest":
+            return self._with(starting_version="latest")
+        return self._with(starting_version=_version(starting_version, 'starting_version ("latest" or a number)'))
+
+    def starting_timestamp(self, starting_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
+        """Read what changed from the first version at or after a time on; see `timestamp_as_of`, `starting_version`."""
+        return self._with(starting_timestamp=_milliseconds(starting_timestamp, "starting_timestamp"))
+
+    def ending_version(self, ending_version: int) -> DeltaSourceBuilder:
+        """Set the last version that a bounded source with `starting_version` reads; the newest one by default."""
+        return self._with(ending_version=_version(ending_version, "ending_version"))
+
+    def update_check_interval_millis(self, update_check_interval: int | AmountOfTime) -> DeltaSourceBuilder:
+        """Set the milliseconds between two looks for new versions, 5,000 by default."""
+        millis = milliseconds_of(
+            update_check_interval, "update_check_interval_millis", rule="takes milliseconds as int", or_number=True
+        )
+        if millis <= 0:
+            raise InvalidProgramError(f"the interval between two looks must be more than 0 ms; got {millis}")
+        return self._with(interval=millis)
+
+    def read_change_feed(self) -> DeltaSourceBuilder:
+        """Read changes as Rows of their kinds: INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE.
+
+        For tables with delta.enableChangeDataFeed. Changes are read by one reader in the order of the versions, and of each
+        version first what takes rows back, then what adds some: so the changes of a key come in their order.
+        """
+        return self._with(change_feed=True)
+
+    def keep_order(self) -> DeltaSourceBuilder:
+        """Have one reader read the versions that come after the first snapshot, so that their rows come in their order."""
+        return self._with(in_order=True)
+
+    def ignore_deletes(self, ignore_deletes: bool = True) -> DeltaSourceBuilder:
+        """Go on where a version only deleted rows; rows that were emitted stay so. Without it the job fails there."""
+        return self._with(ignore_deletes=_flag(ignore_deletes, "ignore_deletes"))
+
+    def ignore_changes(self, ignore_changes: bool = True) -> DeltaSourceBuilder:
+        """Go on where a version changed or deleted rows, and read the files that were rewritten for it once more.
+
+        Rows of these files that did not change come again: what is behind the source must stand repeated rows.
+        """
+        return self._with(ignore_changes=_flag(ignore_changes, "ignore_changes"))
+
+    def skip_change_commits(self, skip_change_commits: bool = True) -> DeltaSourceBuilder:
+        """Leave versions out that changed or deleted rows, with the rows that they added."""
+        return self._with(skip_change_commits=_flag(skip_change_commits, "skip_change_commits"))
+
+    def _with(self, **changes: Any) -> DeltaSourceBuilder:
+        self._options = replace(self._options, **changes)
+        return self
+
+    def build(self) -> DeltaSource:
+        """Return the source; looks at the table. Raises InvalidProgramError or SourceError if it cannot be read as wanted."""
+        options = self._options
+        self._check(options)
+        log = DeltaLog(options.path)
+        newest = log.newest()
+        snapshot, first = self._beginning(options, log)
+        # Rows of one version have its schema; what goes on for ever has the schema of today.
+        schema_version = snapshot if options.bounded and snapshot is not None and snapshot >= 0 else newest
+        metadata = log.metadata(schema_version)
+        columns = columns_of(metadata, options.columns, options.row_type, options.path)
+        return DeltaSource(
+            ScanSettings(
+                plan=ReadPlan(table=options.path, columns=columns, by_id=metadata.mapping_mode == "id"),
+                table_id=metadata.id,
+                schema_version=schema_version,
+                all_columns=options.columns is None and options.row_type is None,
+                bounded=options.bounded,
+                snapshot_version=snapshot,
+                first_version=first,
+                last_version=options.ending_version,
+                change_feed=options.change_feed,
+                in_order=options.in_order,
+                ignore_deletes=options.ignore_deletes,
+                ignore_changes=options.ignore_changes,
+                skip_change_commits=options.skip_change_commits,
+                interval=options.interval,
+                wanted=_filter(options.partitions, metadata, options.path) if options.partitions else None,
+            )
+        )
+
+    @staticmethod
+    def _check(options: _Options) -> None:
+        beginnings = {
+            name: getattr(options, name)
+            for name in ("version_as_of", "timestamp_as_of", "starting_version", "starting_timestamp")
+            if getattr(options, name) is not None
+        }
+        if len(beginnings) > 1:
+            raise InvalidProgramError(f"DeltaSource begins in one way; got {' and '.join(beginnings)}")
+        from_changes = "starting_version" in beginnings or "starting_timestamp" in beginnings
+        if options.bounded and options.starting_version == "latest":
+            raise InvalidProgramError('a bounded DeltaSource with starting_version("latest") would read nothing')
+        if options.ending_version is not None and not (options.bounded and from_changes):
+            raise InvalidProgramError("ending_version is for a bounded DeltaSource with starting_version or starting_timestamp")
+        if options.change_feed and options.bounded and not from_changes:
+            raise InvalidProgramError(
+                "a bounded DeltaSource that reads the change feed needs starting_version or starting_timestamp",
+                hint="to read the rows of a version leave read_change_feed() out.",
+            )
+        if options.columns is not None and options.row_type is not None:
+            raise InvalidProgramError("give DeltaSource either column_names or a row_type; got both")
+        lenient = [name for name in ("ignore_deletes", "ignore_changes", "skip_change_commits") if getattr(options, name)]
+        if lenient and (options.change_feed or (options.bounded and not from_changes)):
+            raise InvalidProgramError(
+                f"{', '.join(lenient)} has no effect on a DeltaSource that reads "
+                + ("the change feed" if options.change_feed else "one version")
+            )
+
+    @staticmethod
+    def _beginning(options: _Options, log: DeltaLog) -> tuple[int | None, int | None]:
+        """Return the version of the snapshot and the first version of changes; -1: the newest, and that after it."""
+        if options.version_as_of is not None:
+            return options.version_as_of, None
+        if options.timestamp_as_of is not None:
+            return log.version_as_of(options.timestamp_as_of), None
+        if options.starting_timestamp is not None:
+            return None, log.version_from(options.starting_timestamp)
+        if options.starting_version is not None:
+            return None, -1 if options.starting_version == "latest" else options.starting_version
+        return -1, None
+
+
+def _version(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidArgumentError(f"{what} takes the number of a version; got {value!r}")
+    return value
+
+
+def _flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"{what} takes True or False; got {value!r}")
+    return value
+
+
+def _milliseconds(value: Any, what: str) -> int:
+    if isinstance(value, str):
+        try:
+            value = datetime.datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{what} takes a time such as '2024-02-29T12:00:00Z'; got {value!r}") from error
+    if isinstance(value, datetime.datetime):
+        time = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
+        return (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise InvalidArgumentError(f"{what} takes ISO text, a datetime, or milliseconds since the epoch; got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionFilter:
+    """Whether a file's partition values meet all conditions."""
+
+    #: Physical name and type of the column, operator, value.
+    conditions: tuple[tuple[str, str, str, Any], ...]
+    table: str
+
+    def __call__(self, partition: dict[str, str | None]) -> bool:
+        for name, part, sign, wanted in self.conditions:
+            if name not in partition:  # the table was partitioned otherwise then: it has to be looked into
+                continue
+            value = partition_value(partition[name], part, f"a file of {self.table}")
+            if sign in ("in", "not in"):
+                met = value is not None and (value in wanted) == (sign == "in")
+            elif wanted is None:
+                met = (value is None) == (sign == "=")
+            elif sign in ("=", "!="):
+                met = value is not None and (value == wanted) == (sign == "=")
+            else:
+                met = value is not None and _COMPARISONS[sign](value, wanted)
+            if not met:
+                return False
+        return True
+
+
+def _filter(conditions: Iterable[tuple[str, str, Any]], metadata: Metadata, table: str) -> _PartitionFilter:
+    fields = {field["name"]: field for field in metadata.schema["fields"]}
+    found = []
+    for name, sign, wanted in conditions:
+        if name not in metadata.partition_columns:
+            raise InvalidProgramError(
+                f"filter_partitions: {name!r} is no partition column of {table}; these are {list(metadata.partition_columns)}",
+                hint="filter the stream by other columns.",
+            )
+        part = fields[name]["type"]
+        if sign in ("in", "not in"):
+            if isinstance(wanted, str | bytes) or not isinstance(wanted, Iterable):
+                raise InvalidArgumentError(f"filter_partitions: {sign!r} takes a list of values for {name!r}; got {wanted!r}")
+            value: Any = tuple(_typed(one, part, name) for one in wanted)
+        elif wanted is None and sign not in ("=", "!="):
+            raise InvalidArgumentError(f"filter_partitions: {name!r} {sign} None has no meaning; nulls are found with = and !=")
+        else:
+            value = None if wanted is None else _typed(wanted, part, name)
+        found.append((physical_name(fields[name]), part, sign, value))
+    return _PartitionFilter(tuple(found), table)
+
+
+def _typed(value: Any, part: str, name: str) -> Any:
+    """Return a value of a condition as one of the column's type."""
+    accepted = _CLASSES.get(part, decimal.Decimal)
+    if type(value) is not accepted and not (accepted is float and type(value) is int):
+        raise InvalidArgumentError(
+            f"filter_partitions: {name!r} is {part}; got {value!r} of type {type(value).__name__}",
+            hint=f"give a {accepted.__name__}.",
+        )
+    if part == "timestamp" and isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=datetime.UTC)
+    return value
