@@ -1,7 +1,7 @@
-"""What the driver and the slots say to each other: commands down, reports up, frames between slots.
+"""The messages between the driver and the slots: commands to slots, reports to the driver, frames between slots.
 
-All of it is plain frozen data. It is pickled for transport (see common/pickling.py): it never leaves the trust domain of one
-attempt.
+All of them are plain frozen data. They are pickled for transport (see common/pickling.py), which is safe because they never leave
+the trust domain of one attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_WATERMARK = LONG_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgram:
-    """All that a slot must know to run its part of one attempt; pickled by value once and sent to each slot host."""
+    """The program of one attempt, as slots need it to run their parts; pickled by value once and sent to each slot host."""
 
     plan: ExecutionPlan
     configuration: Configuration
@@ -35,27 +35,27 @@ class TaskProgram:
     lineage: LineageId
     job_name: str
     attempt_id: AttemptId
-    #: Segment files go here; every slot must reach it. Removed by the engine when the attempt ends.
+    #: Folder for segment files, which every slot must be able to access. The engine removes it when the attempt ends.
     scratch: Path
-    #: The same on disk, for records of a batch that do not fit into memory; None: they have to.
+    #: Folder on disk for records of a batch that do not fit into memory; None = they must fit.
     spill: Path | None = None
-    #: Files for user functions.
+    #: Files that user functions need.
     dependencies: Dependencies = NO_DEPENDENCIES
-    #: The Python interpreter of the tasks where they have processes of their own; None: that of the engine.
+    #: The Python interpreter of the tasks if they have their own processes; None = that of the engine.
     python_executable: str | None = None
 
     def remove_folders(self) -> None:
-        """Remove what the attempt has written; for the engine, when it has ended."""
+        """Remove the attempt's folders; called by the engine when the attempt has ended."""
         for folder in (self.scratch, self.spill):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 class Frame(NamedTuple):
-    """One row between slots: a stretch of one channel.
+    """One row between slots: consecutive elements of one channel.
 
-    `slot` and `level` say where it goes, `edge` and `channel` (the sending subtask) where it comes from; frames of a channel are
-    taken in the order of `seq`.
+    `slot` and `level` are the destination, `edge` and `channel` (the sending subtask) the origin; `seq` is the order of the
+    frames of a channel.
     """
 
     slot: int
@@ -77,16 +77,16 @@ class SplitState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderCommand:
-    """What one source subtask is to do in an epoch. `splits` are all that it owns, at their positions: the truth."""
+    """The command to one source subtask for an epoch. `splits` has all of its splits, at their authoritative positions."""
 
     splits: tuple[SplitState, ...]
-    #: At most about so many records.
+    #: Approximate maximum number of records to read.
     credit: int
     no_more_splits: bool
-    #: The reader said END_OF_INPUT in an earlier epoch of this attempt.
+    #: Whether the reader reported END_OF_INPUT in an earlier epoch of this attempt.
     finished: bool = False
-    #: How far its watermark may be when more is read, in milliseconds: that of the slowest reader of its alignment group and the
-    #: allowed drift. None: any.
+    #: The watermark up to which it may read more, in milliseconds: that of the slowest reader of its alignment group plus the
+    #: allowed drift. None = no limit.
     max_watermark: int | None = None
     #: Records of a source that is read on the driver.
     records: tuple[Any, ...] = ()
@@ -100,7 +100,7 @@ class Barrier:
     checkpoint_id: CheckpointId
     timestamp: int
     directory: str
-    #: What `StateFile.path` is relative to.
+    #: The folder to which `StateFile.path` is relative.
     root: str
 
 
@@ -113,7 +113,7 @@ class StateFile:
     size: int
     sha256: str
     rows: int
-    #: Operators that have rows in it.
+    #: The operators that have rows in the file.
     operator_uids: tuple[str, ...]
     #: Smallest and largest key group in it, inclusive; (-1, -1) for operator state only.
     key_groups: tuple[int, int]
@@ -121,12 +121,12 @@ class StateFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """The checkpoint to restore from in the first epoch of an attempt; nobody verified its files yet: check before decoding."""
+    """The checkpoint to restore from in the first epoch of an attempt; its files must be verified before they are decoded."""
 
     checkpoint_id: CheckpointId
     root: str
     files: tuple[StateFile, ...]
-    #: Whether the manifest's signature was good, so that pickled values may be decoded.
+    #: Whether the manifest's signature is valid, so that pickled values may be decoded.
     pickle_allowed: bool
     #: Parallelism of each operator when the checkpoint was taken.
     parallelism: Mapping[OperatorUid, int]
@@ -134,48 +134,48 @@ class Restore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCommand:
-    """What all slots are to do in one epoch."""
+    """The command to all slots for one epoch."""
 
     attempt_id: AttemptId
-    #: 0 for the first attempt of the job; what RuntimeContext.get_attempt_number shows.
+    #: 0 for the first attempt of the job; the value of RuntimeContext.get_attempt_number.
     attempt_number: int
     epoch: Epoch
-    #: Milliseconds; what every task takes for now, also when it is run again.
+    #: The current time of every task in milliseconds, also when the epoch is run again.
     processing_time: int
-    #: Milliseconds of a clock that nobody sets, to be compared within one attempt only.
+    #: Milliseconds of a monotonic clock, to be compared within one attempt only.
     steady_time: int = 0
     readers: Mapping[tuple[OperatorUid, int], ReaderCommand] = field(default_factory=dict)
-    #: State of level 0 by slot: what its report of the epoch before carried.
+    #: State of level 0 by slot, from the reports of the epoch before.
     carry_over: Mapping[int, bytes] = field(default_factory=dict)
     barrier: Barrier | None = None
     completed_checkpoints: tuple[CheckpointId, ...] = ()
     aborted_checkpoints: tuple[CheckpointId, ...] = ()
     restore: Restore | None = None
-    #: About so many of the records that a task of a batch holds back may go on in this epoch; None: all.
+    #: Approximate maximum of held-back records that a task of a batch may release in this epoch; None = no limit.
     release: int | None = None
-    #: Stop-with-savepoint --drain: sources end here, as if their input had.
+    #: Stop-with-savepoint --drain: sources end now, as if their input had ended.
     drain: bool = False
-    #: The last epoch of a job that has come to its end: nothing runs. Functions learn which checkpoints are complete, and all
-    #: that was opened is closed; what a close() raises is a failure.
+    #: Whether it is the last epoch of a job that has ended, in which no records are processed: functions are notified of
+    #: completed checkpoints, and everything that was opened is closed; an error of a close() is a failure.
     farewell: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderReport:
-    """Where a source subtask stands after an epoch."""
+    """The status of a source subtask after an epoch."""
 
     splits: tuple[SplitState, ...]
     records: int
-    #: The last answer of poll_next: True for MORE_AVAILABLE.
+    #: Whether the last result of poll_next was MORE_AVAILABLE.
     more_available: bool
     finished: bool
-    #: The reader has nothing left to read and asks for a split.
+    #: Whether the reader has nothing left to read and requests a split.
     wants_split: bool
-    #: What it has emitted last, in milliseconds; None before the first watermark and while it is idle.
+    #: The last emitted watermark in milliseconds; None before the first watermark and while it is idle.
     watermark: int | None = None
-    #: It did not read on because its watermark is further than `max_watermark`.
+    #: Whether it stopped because its watermark has passed `max_watermark`.
     held_back: bool = False
-    #: It is not idle, and may fall idle by time alone: it has to be asked again.
+    #: Whether it is active but may become idle just because time passes, so that it has to be polled again.
     awaits_idleness: bool = False
 
 
@@ -187,43 +187,43 @@ class Acknowledgement:
     vertex: VertexId
     subtask: int
     files: tuple[StateFile, ...]
-    #: MessagePack of what each sink writer of the chain prepared, by operator.
+    #: The committables that each sink writer of the chain prepared, as MessagePack, by operator.
     committables: Mapping[OperatorUid, tuple[bytes, ...]] = field(default_factory=dict)
-    #: From the first barrier on a channel of the subtask to the last one; 0 for a source.
+    #: Time between the first and the last barrier on the channels of the subtask; 0 for a source.
     alignment_ms: float = 0.0
     snapshot_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decline:
-    """A subtask could not take a checkpoint; the job goes on."""
+    """States that a subtask could not take a checkpoint; the job continues."""
 
     checkpoint_id: CheckpointId
     vertex: VertexId
     subtask: int
     reason: str
-    #: As in Acknowledgement: writers have forgotten what they prepared, so it goes into the next checkpoint that completes.
+    #: As in Acknowledgement: writers have forgotten these committables, so they go into the next checkpoint that completes.
     committables: Mapping[OperatorUid, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailure:
-    """User code, a source or a sink raised; the attempt fails. `error` is the exception itself if it pickles."""
+    """An error of user code, a source or a sink; the attempt fails. `error` is the exception itself if it can be pickled."""
 
     vertex: VertexId
     subtask: int
     operator_uid: OperatorUid
     operator_name: str
-    #: With the frames of flinkish.
+    #: The traceback including the frames of flinkish.
     traceback: str
     error: BaseException | None = None
-    #: The same with the frames of the program only.
+    #: The traceback with the frames of the program only.
     shown: str = ""
     #: The record that was processed, or why there is none.
     at: str = ""
     #: `file:line` of the program that made the operator.
     made_at: str | None = None
-    #: Raised by a close() in the last epoch, when everything else was done.
+    #: Whether a close() raised it in the last epoch, when everything else was done.
     in_close: bool = False
 
 
@@ -237,14 +237,14 @@ class VertexMetrics:
     records_out: int
     busy_ms: float
     watermark: int
-    #: About; on edges, and to the driver.
+    #: Approximate number of bytes sent on edges and to the driver.
     bytes_out: int = 0
-    #: What the sinks of the chain took.
+    #: Number of records that the sinks of the chain took.
     records_written: int = 0
-    #: Of all operators of the chain, in their order; `watermark` is that of the first one.
+    #: Watermarks of all operators of the chain, in their order; `watermark` is that of the first one.
     watermarks: tuple[int, ...] = ()
     late_records: int = 0
-    #: All inputs have ended and everything was emitted.
+    #: Whether all inputs have ended and everything has been emitted.
     finished: bool = False
     #: User metrics by dotted name.
     user: Mapping[str, Any] = field(default_factory=dict)
@@ -252,18 +252,18 @@ class VertexMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverValues:
-    """What a sink writer sent to the driver: printed lines, collected records."""
+    """Values that a sink writer sent to the driver: printed lines, or collected records."""
 
     operator_uid: OperatorUid
     subtask: int
-    #: What the driver does with them; see `SinkWriterContext.emit_to_driver`.
+    #: Decides what the driver does with the values; see `SinkWriterContext.emit_to_driver`.
     destination: str
     values: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochReport:
-    """What one slot did at one level in one epoch."""
+    """The report of one slot about one level in one epoch."""
 
     epoch: Epoch
     level: int
@@ -275,15 +275,15 @@ class EpochReport:
     final_committables: tuple[tuple[OperatorUid, int, tuple[bytes, ...]], ...] = ()
     driver_values: tuple[DriverValues, ...] = ()
     metrics: tuple[VertexMetrics, ...] = ()
-    #: Most records that a task of a batch held back before and handed on in this epoch.
+    #: Maximum number of held-back records that a task of a batch released in this epoch.
     released: int = 0
-    #: A task holds back records that may go on in the next epoch.
+    #: Whether a task holds back records that may be released in the next epoch.
     holds: bool = False
-    #: A function, reader or writer that is open has a close() of its own, so that the job needs a last epoch to call it.
+    #: Whether an open function, reader or writer defines close(), so that the job needs a last epoch to call it.
     closes: bool = False
     #: When the earliest processing-time timer is due, in milliseconds.
     next_timer: int | None = None
-    #: State of level 0, to be handed back in the next command.
+    #: State of level 0, to be returned in the next command.
     carry_over: bytes | None = None
     failure: TaskFailure | None = None
     #: Versions and sizes of the process, in the first report of a slot host.
@@ -292,7 +292,7 @@ class EpochReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelResult:
-    """What a slot gives back for one level of one epoch."""
+    """The result of running one level in one slot for one epoch."""
 
     frames: tuple[Frame, ...]
     state: bytes

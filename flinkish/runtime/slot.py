@@ -1,4 +1,4 @@
-"""A task slot: all subtasks with one index, level by level. Both engines call it; nothing in it knows which."""
+"""A task slot: runs all subtasks with one index, level by level. It does not depend on the engine that calls it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from flinkish.runtime.task import VertexTask
 
 _log = logging.getLogger("flinkish.runtime.slot")
 
-#: Objects made between two looks for garbage in cycles. Python's own 700 cost joins and sessions, whose state is many small dicts
-#: and lists without cycles, a third to a half of their time.
+#: Number of allocations between two runs of the cyclic garbage collector. With Python's default of 700, joins and sessions, whose
+#: state is many small dicts and lists without cycles, spent a third to a half of their time on it.
 _GARBAGE_THRESHOLD = 100_000
 
 
@@ -146,8 +146,8 @@ class _LevelTask:
 class SlotTask:
     """One slot in one attempt: keeps its levels' state and operators from epoch to epoch.
 
-    What it keeps is a cache: if the state it is given is not what it stands at (its try was not the one that counted, or it is
-    new), it throws its own away and rebuilds from the one given. The state of level 0 is given with the command.
+    Its state is a cache: if the given state differs from its own (its last try did not count, or the process is new), it discards
+    its own and rebuilds from the given one. The state of level 0 comes with the command.
     """
 
     def __init__(
@@ -165,16 +165,17 @@ class SlotTask:
         self._clock = clock or SystemClock()
         self._ids = ids
         self._levels: dict[int, _LevelTask] = {}
-        #: The last epoch in which each level was told of checkpoints: not told again if the epoch is run again.
+        #: The last epoch in which each level was notified of checkpoints, so that a repeated epoch does not notify it again.
         self._notified: dict[int, int] = {}
         self._introduced = False
-        #: What each level gave back in the last epoch of the job: its operators are closed, once.
+        #: The result of each level in the last epoch of the job, because its operators can be closed only once.
         self._farewells: dict[int, LevelResult] = {}
 
     def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame] = ()) -> LevelResult:
-        """Run one level for one epoch; `state` is what it gave back last (None at level 0), `frames` are those for it.
+        """Run one level for one epoch; `state` is the state from its last result (None at level 0), `frames` is its input.
 
-        Errors of user code, sources and sinks come as `report.failure`, with the state unchanged; the driver ends the attempt.
+        Errors of user code, sources and sinks are returned as `report.failure`, with the state unchanged; then the driver ends
+        the attempt.
         """
         if level in self._farewells:
             return self._farewells[level]
@@ -185,7 +186,7 @@ class SlotTask:
                 result = self._run(level, command, state, frames)
         except Unwinding:
             raise
-        # Whatever user code raises is its error, also sys.exit(), KeyboardInterrupt or a panic of a library in Rust.
+        # Everything that user code raises is a failure, including sys.exit(), KeyboardInterrupt and panics of Rust libraries.
         except BaseException as error:
             failure = self._failure(level, error)
             self._discard(level)
@@ -196,7 +197,7 @@ class SlotTask:
         return result
 
     def _say_farewell(self, level: int, result: LevelResult) -> LevelResult:
-        """Close a level for good, and add to its result what a close() raised."""
+        """Close a level for good, and add the error of a close(), if any, to its result."""
         try:
             error = raised_by(self._levels[level].close)
             if error is None:
@@ -277,13 +278,13 @@ class SlotTask:
         )
 
     def _discard(self, level: int) -> None:
-        """Drop the operators of a level that starts anew or has failed; what they raise on closing is logged."""
+        """Drop the operators of a level that is rebuilt or has failed; errors of closing them are logged."""
         task = self._levels.pop(level, None)
         if task is not None and (error := raised_by(task.close)) is not None:
             _log.warning("Slot %d, level %d: closing a user function failed.", self._slot, level, exc_info=error)
 
     def close(self) -> None:
-        """Close all operators that are open: none after the last epoch of a job that came to its end.
+        """Close all open operators; after the last epoch of a job that has ended, there are none.
 
         Raises the first error that a user's close() raised, after all were closed.
         """

@@ -1,4 +1,4 @@
-"""One subtask of a job vertex: a chain of operators between an input gate (or a source) and the edges it feeds."""
+"""One subtask of a job vertex: a chain of operators between an input gate (or a source) and its output edges."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from flinkish.runtime.protocol import (
 from flinkish.runtime.state.level_state import LevelState
 
 _WATERMARK_STATE = ListStateDescriptor("_watermark", Types.LONG())
-#: Elements, or frames that hold them, by edge and sending subtask.
+#: Elements, or bodies of frames with elements, by edge and sending subtask.
 Inputs = Mapping[tuple[int, int], Sequence[Element | bytes]]
 
 
 @dataclass(slots=True)
 class TaskReport:
-    """What a subtask has to say about the epoch; the slot puts it into its report."""
+    """A subtask's report about the epoch, which the slot includes in its own report."""
 
     readers: dict[tuple[OperatorUid, int], ReaderReport] = field(default_factory=dict)
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
@@ -65,9 +65,9 @@ class TaskReport:
 class VertexTask:
     """Runs a vertex in one subtask.
 
-    Order within an epoch: due processing-time timers; the input, in the gate's order; timers that became due and periodic
-    watermarks; the barrier, if there is one; then effects outside are made durable. All of it depends only on the state, the
-    command and the frames, so a second try does the same.
+    The order within an epoch is: due processing-time timers; the input, in the gate's order; timers that became due and periodic
+    watermarks; the barrier, if there is one; then external effects are made durable. All of this depends only on the state, the
+    command and the frames, so a second try gives the same result.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class VertexTask:
         self._input = input_of(self.head)
         self._restore_watermarks()
         self._downstream_first = self.operators[::-1]
-        #: Key selectors and partitioners.
+        #: Key selectors and partitioners that have been opened.
         self._opened: list[Function] = []
 
     # -- construction --------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class VertexTask:
             operator.connect(Output(_emits(main), side, [target for _, target in targets]))
 
     def _restore_watermarks(self) -> None:
-        """Continue from the watermarks of the epoch before or, in a restored job, from the least that a checkpoint remembers."""
+        """Continue from the watermarks of the epoch before or, in a restored job, from the least one in the checkpoint."""
         watermarks = self._table.get("watermarks")
         if watermarks is not None:
             for operator, watermark in zip(self.operators, watermarks, strict=True):
@@ -214,7 +214,7 @@ class VertexTask:
         close_all([*self.operators, *opened, self._event_loop])
 
     def closes(self) -> bool:
-        """Return whether something that is open has a close() of its own."""
+        """Tell whether an open object defines close()."""
         if any(operator.closes() for operator in self.operators):
             return True
         return any(type(function).close is not Function.close for function in self._opened)
@@ -224,7 +224,7 @@ class VertexTask:
     def run(
         self, command: EpochCommand, inputs: Mapping[tuple[int, int], Sequence[Element | bytes]], *, notify: bool = True
     ) -> None:
-        """Run one epoch; `inputs` are the elements by edge and sending subtask, `notify` says whether to tell of checkpoints."""
+        """Run one epoch; `inputs` has elements by edge and sending subtask; `notify` = notify operators of checkpoints."""
         started = self._clock.monotonic()
         self.report = TaskReport()
         self._records_in = 0
@@ -271,7 +271,7 @@ class VertexTask:
         if reader_command is not None:
             finished_before = reader_command.finished and self._finished
             if reader_command.finished and not self._finished:
-                # Restored after the source had finished: the end has to be said again in this attempt.
+                # The source had finished before the checkpoint, so its end has to be sent again in this attempt.
                 source.drain()
             report = source.read(reader_command)
             if command.drain and not finished_before and not report.finished:
@@ -291,7 +291,7 @@ class VertexTask:
             operator.before_barrier()
 
     def _remember(self) -> None:
-        """Log what lives from epoch to epoch, where it changed."""
+        """Log the data that is kept from epoch to epoch, if it has changed."""
         self._put("watermarks", [operator.current_watermark for operator in self.operators])
         self._put("finished", self._finished)
         if self._gate is not None:
@@ -303,7 +303,7 @@ class VertexTask:
         if self._table.get(name) != value:
             self._table[name] = value
 
-    # -- what the gate says --------------------------------------------------------------------------------------------------
+    # -- events of the gate --------------------------------------------------------------------------------------------------
 
     def on_records(self, input_index: int, records: Records) -> None:
         self._records_in += len(records.values)
@@ -321,7 +321,7 @@ class VertexTask:
         self._end_if_nothing_waits()
 
     def _release(self, most: int | None) -> None:
-        """Hand on what a batch has held back, as far as its turn has come."""
+        """Release held-back records of a batch that are ready."""
         assert self._gate is not None
         if self._input.holds:
             self.report.released = self._input.release(most, ended=self._gate.ended)
@@ -344,7 +344,7 @@ class VertexTask:
                     self.report.final_committables.append((operator.node.uid, self.subtask, committables))
 
     def on_barrier(self, barrier: Barrier) -> None:
-        """Snapshot: flush in the order of the chain, write the state, acknowledge, pass the barrier on."""
+        """Take a snapshot: flush in the order of the chain, write the state, acknowledge, pass the barrier on."""
         self._before_barrier()
         self._barrier_taken = True
         started = self._clock.monotonic()
@@ -392,7 +392,7 @@ class VertexTask:
     # -- results -------------------------------------------------------------------------------------------------------------
 
     def frames(self) -> list[Frame]:
-        """Return the epoch's frames for other slots and deeper levels."""
+        """Return the epoch's frames for other slots and later levels."""
         return [frame for writer in self._edges if not writer.local for frame in writer.frames()]
 
     def local_elements(self) -> dict[tuple[int, int], list[Element]]:
@@ -400,7 +400,7 @@ class VertexTask:
         return {(writer.edge.id, self.subtask): writer.elements() for writer in self._edges if writer.local}
 
     def metrics(self) -> VertexMetrics:
-        """Return the epoch's figures; after `frames`, which counts."""
+        """Return the epoch's figures; call it after `frames`, which counts the records."""
         user = self._metrics.values()
         late = sum(count for name, count in user.items() if name.rpartition(".")[2] == LATE_RECORDS)
         late_before, self._late_records = self._late_records, late
@@ -426,7 +426,7 @@ class VertexTask:
 
 
 def _emits(targets: list[Operator | EdgeWriter]) -> list[tuple[Emit, EmitRun]]:
-    """Return what takes records for each target; with several, none sees what functions of another one do to a record."""
+    """Return the functions that pass records to each target; with several targets, records are copied to isolate them."""
     return [_emits_of(target, shared=len(targets) > 1) for target in targets]
 
 

@@ -1,6 +1,6 @@
 """Runs watermark generators: one for each split, combined into the watermark of one subtask.
 
-Idleness is counted by the steady time of an attempt: no setting of a clock counts, nor the time between two attempts.
+Idleness is measured by the steady time of an attempt, so changes of the clock and the time between two attempts have no effect.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flinkish.runtime.protocol import MIN_WATERMARK
 
 
 class SplitWatermarks:
-    """A generator with what it said: the WatermarkOutput of one split."""
+    """A watermark generator and its output, for one split; implements WatermarkOutput."""
 
     def __init__(self, generator: WatermarkGenerator, now: int, combined: CombinedWatermarks) -> None:
         self.generator = generator
@@ -30,24 +30,24 @@ class SplitWatermarks:
             self._combined.changed = True
 
     def mark_idle(self) -> None:
-        """Take the generator's word, or the source's, that the split is idle, whatever records it gave in this epoch."""
+        """Mark the split as idle because its generator or source says so, even if it had records in this epoch."""
         self.idle = True
         self._events = False
         self._combined.changed = True
 
     def mark_active(self) -> None:
-        """Take the source's word that the split is idle no longer."""
+        """Mark the split as active because its source says so."""
         if self.idle:
             self.idle = False
             self._combined.changed = True
 
     def event(self, value: Any, timestamp: int | None) -> None:
-        """Show a record to the generator."""
+        """Pass a record to the generator."""
         self._events = True
         self.on_event(value, MIN_WATERMARK if timestamp is None else timestamp, self)
 
     def check_idleness(self, now: int, timeout: int | None) -> None:
-        """Set idleness by how long ago the last event was, at the end of an epoch."""
+        """Update the idleness at the end of an epoch, by the time since the last event."""
         if self._events:
             self._events = False
             self._last_event = now
@@ -58,21 +58,21 @@ class SplitWatermarks:
             self.mark_idle()
 
     def idle_at(self, timeout: int) -> int | None:
-        """Return when the split falls idle if no record comes; None if it is idle."""
+        """Return when the split becomes idle if no record arrives; None if it is already idle."""
         return None if self.idle else self._last_event + timeout
 
     def keep_from_idleness(self, now: int) -> None:
-        """Count idleness from now on: nothing was read, though there may be something."""
+        """Restart the idleness timeout now, because nothing was read although there may be records."""
         self._last_event = now
 
     def get_state(self) -> Any:
-        """Return plain data to go on from."""
+        """Return the state as plain data."""
         return [self.watermark, self.idle, [self._combined.attempt, self._last_event], self.generator.get_state()]
 
     def set_state(self, state: Any, timeout: int | None) -> None:
-        """Go on from what `get_state` gave, perhaps in another process; in another attempt idleness is counted from now on."""
+        """Continue from a result of `get_state`, perhaps of another process; a new attempt restarts the idleness timeout."""
         self.watermark, idle, since, inner = state
-        # What was fallen idle for want of records may have some waiting; it would find them late.
+        # A split that became idle by the timeout may have records by now, which would be late if it stayed idle.
         self.idle = idle and timeout is None
         if since.__class__ is list and since[0] == self._combined.attempt:
             self.idle, self._last_event = idle, since[1]
@@ -80,26 +80,26 @@ class SplitWatermarks:
 
 
 class CombinedWatermarks:
-    """The least watermark of the splits that are not idle; what one subtask of a source emits."""
+    """The minimum watermark of the splits that are not idle, which one subtask of a source emits."""
 
     def __init__(self, strategy: WatermarkStrategy, periodic: bool, attempt: str = "") -> None:
         self._strategy = strategy
         self._periodic = periodic
         self.attempt = attempt
-        #: What the splits that are read to their ends have come to, and whether it counts: nothing is left to read.
+        #: The watermark of finished splits, and whether it is used, because nothing is left to read.
         self._ended = MIN_WATERMARK
         self._drained = False
-        #: Since when there has been no split, and whether for so long that the subtask is idle.
+        #: Since when there has been no split, and whether this exceeds the timeout, so that the subtask is idle.
         self._without_splits: int | None = None
         self._idle_without_splits = False
         self._splits: dict[str, SplitWatermarks] = {}
-        #: A split's watermark or idleness changed since the last `take`.
+        #: Whether a split's watermark or idleness has changed since the last `take`.
         self.changed = False
         self.watermark = MIN_WATERMARK
         self.idle = False
 
     def split(self, split_id: str, now: int, state: Any = None) -> SplitWatermarks:
-        """Return the generator of a split, made on first use, from `state` if there is one."""
+        """Return the generator of a split; the first call creates it, from `state` if there is one."""
         split = self._splits.get(split_id)
         if split is None:
             split = self._splits[split_id] = SplitWatermarks(self._strategy.create_generator(), now, self)
@@ -110,10 +110,10 @@ class CombinedWatermarks:
         return split
 
     def remove(self, split_id: str, *, last_word: bool = False) -> None:
-        """Forget a split that is read to its end.
+        """Remove a split that has been read to its end.
 
-        With `last_word` the watermark that it has come to counts once the subtask has nothing left to read: splits that are read
-        one after the other are not held against each other.
+        With `last_word`, its final watermark is used when the subtask has nothing left to read, so that splits that are read one
+        after the other do not hold each other back.
         """
         split = self._splits.get(split_id)
         if split is None:
@@ -126,7 +126,7 @@ class CombinedWatermarks:
         self.changed = True
 
     def _least(self) -> int:
-        """Return the least watermark of those splits that are not idle; the highest if all are."""
+        """Return the minimum watermark of the splits that are not idle; the maximum if all are idle."""
         active = [split.watermark for split in self._splits.values() if not split.idle]
         return min(active) if active else max(split.watermark for split in self._splits.values())
 
@@ -158,9 +158,9 @@ class CombinedWatermarks:
                 split.generator.on_periodic_emit(split)
 
     def end_epoch(self, now: int, *, held_back: bool = False, drained: bool = False) -> None:
-        """Let periodic generators emit and see which splits fell idle; none that was held back.
+        """Let periodic generators emit, and check which splits became idle, unless the source was held back.
 
-        `drained`: there is nothing left to read. A subtask without splits is idle after the timeout, too.
+        `drained` = there is nothing left to read. A subtask without splits also becomes idle after the timeout.
         """
         self.emit_periodic()
         timeout = self._strategy.idleness_ms

@@ -58,9 +58,9 @@ def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) 
 
 
 class TimestampsAndWatermarksOperator(Operator):
-    """Gives records their event time and makes watermarks of it; those from before are ignored, but for the last.
+    """Assigns event time to records and generates watermarks; watermarks from upstream are ignored, except the final one.
 
-    Punctuated watermarks go out at once, periodic ones at the end of each epoch (the interval 0 turns them off).
+    Punctuated watermarks are emitted at once, periodic ones at the end of each epoch (the interval 0 turns them off).
     """
 
     passes_through = True
@@ -108,7 +108,7 @@ class TimestampsAndWatermarksOperator(Operator):
             self.output.watermark(MAX_WATERMARK)
 
     def status(self, idle: bool) -> None:
-        """Idleness is decided here anew."""
+        """Ignore the upstream status: this operator decides about idleness itself."""
 
     def before_barrier(self) -> None:
         if self._watched and self.current_watermark != MAX_WATERMARK:
@@ -116,7 +116,7 @@ class TimestampsAndWatermarksOperator(Operator):
             self._send()
 
     def next_timer(self) -> int | None:
-        """Have an epoch run when the stream falls idle: those who wait for its watermark may have nothing else to run one for."""
+        """Request an epoch when the stream becomes idle, because downstream operators may wait for its watermark."""
         timeout = self._strategy.idleness_ms
         if timeout is None or not self._watched or self.current_watermark == MAX_WATERMARK:
             return None

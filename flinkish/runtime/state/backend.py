@@ -1,10 +1,10 @@
-"""The seam between the runtime and what keeps state while a job runs: what a state backend fulfils.
+"""The interface between the runtime and state backends, which keep state while a job runs.
 
-A `StateBackend` holds all tables of one slot at one level, `Table` and its kinds say what can be done with one. Operators,
-handles, time-to-live, checkpoints and restores use these operations and touch no table's inside; so the heap (heap/) can be
-joined by another form. `backends.py` decides which form a job gets.
+A `StateBackend` has all tables of one slot at one level; `Table` and its subclasses define the operations on a table. Operators,
+handles, time-to-live, checkpoints and restores use only these operations, so other backends can be added to the heap (heap/).
+`backends.py` decides which backend a job gets.
 
-A checkpoint does not depend on the backend: it is made from the frozen rows of `rows` and taken over by `load`.
+A checkpoint does not depend on the backend: it is written from the frozen rows of `rows` and restored by `load`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from flinkish.runtime.state.tables import Address, Frozen, StateAddress, TableMe
 Convert = Callable[[Any], Any]
 #: timestamp (ms), key, namespace
 Fire = Callable[[int, Any, Any], None]
-#: Called now and then while timers fire, with how many have fired so far; raises to stop.
+#: Called regularly while timers fire, with the number fired so far; raises an error to stop.
 Look = Callable[[int], None]
 
 
 class Scope(Protocol):
-    """What a state handle asks for where it is."""
+    """Tells a state handle the current address."""
 
     current_key: Any
     current_namespace: Any
@@ -39,19 +39,19 @@ class Table(Protocol):
     meta: TableMeta
 
     def is_empty(self) -> bool:
-        """Return whether there is nothing in it."""
+        """Tell whether the table is empty."""
         ...
 
     def addresses(self) -> list[Address]:
-        """Return the addresses that have something."""
+        """Return the addresses that have values."""
         ...
 
     def changed(self) -> int:
-        """Return about how many entries changed in this epoch."""
+        """Return the approximate number of entries that changed in this epoch."""
         ...
 
     def forget(self, *, logged: bool) -> None:
-        """Drop all, in place: with what changed, or, where some of it is in the log already, as a change."""
+        """Drop everything, in place: without a change in the log or, if the log has some of it already, as a change."""
         ...
 
 
@@ -59,7 +59,7 @@ class ExpiringTable(Table, Protocol):
     """A table whose values may have a time-to-live."""
 
     def drop_expired(self, addresses: Iterable[Address], expired: Callable[[Frozen], bool]) -> None:
-        """Remove what a predicate on frozen values says has expired, at some addresses; values touched in this epoch stay."""
+        """Remove values at some addresses that a predicate on frozen values finds expired, except those used in this epoch."""
         ...
 
 
@@ -69,7 +69,7 @@ class ValueTable(ExpiringTable, Protocol):
     codec: Codec
 
     def value_state(self, scope: Scope, convert: Convert | None) -> ValueState[Any]:
-        """Return the handle of a value state without time-to-live. The table makes it, so that nothing stands between them."""
+        """Return the handle of a value state without time-to-live; the table creates it for direct access."""
         ...
 
     def get(self, address: Address) -> Any:
@@ -103,7 +103,7 @@ class ListTable(ExpiringTable, Protocol):
         ...
 
     def get(self, address: Address) -> list[Any]:
-        """Return the elements as objects of their own; changing them changes nothing here."""
+        """Return the elements as copies; changing them does not change the state."""
         ...
 
     def replace(self, address: Address, values: Iterable[Any]) -> None:
@@ -124,7 +124,7 @@ class ListTable(ExpiringTable, Protocol):
 
 
 class GroupedTable(Table, Protocol):
-    """A value for each member of each group. A group without members is not there; members keep the order in which they came."""
+    """A value for each member of each group. A group without members does not exist; members keep their order of insertion."""
 
     codec: Codec
 
@@ -145,11 +145,11 @@ class GroupedTable(Table, Protocol):
         ...
 
     def contains(self, group: Any, member: Any) -> bool:
-        """Return whether there is such a value."""
+        """Tell whether there is a value for a member."""
         ...
 
     def has(self, group: Any) -> bool:
-        """Return whether a group has members."""
+        """Tell whether a group has members."""
         ...
 
     def groups(self) -> list[Any]:
@@ -180,27 +180,27 @@ class MapTable(GroupedTable, ExpiringTable, Protocol):
 
 
 class PaneTable(GroupedTable, Protocol):
-    """Values by namespace and then by key: for windows that begin and end for all keys together.
+    """Values by namespace and then by key, for windows that begin and end for all keys together.
 
-    In a checkpoint there is nothing of that: its rows are those of a ValueTable.
+    Checkpoints do not show this layout: its rows are those of a ValueTable.
     """
 
     def pane(self, namespace: Any) -> tuple[MutableMapping[Any, Any], MutableMapping[Any, bool]]:
-        """Return the values of a namespace by key, to fold a run of records into them, and where to note what was set.
+        """Return two mappings for folding a run of records: the values of a namespace by key, and the record of changed keys.
 
-        Both are good until the run has ended, and are asked for only if something is to be set. If values cannot change
-        (`codec.immutable`), a key that is not in the first has no value; whoever sets one there sets the key to False in the
-        second. Else the first holds the objects that were touched in this epoch, a key that is not in it is to be looked up by
-        `get` and set by `put`, and nothing need be noted.
+        Both are valid until the end of the run, and must be requested only if a value will be set. If values are immutable
+        (`codec.immutable`), a key that is not in the first mapping has no value; code that sets a value there must set the key to
+        False in the second. Otherwise the first mapping has the objects that were used in this epoch; other keys must be read by
+        `get` and set by `put`, and the second mapping is not used.
         """
         ...
 
     def copies(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
-        """Return the keys of a namespace with their values as objects of their own: changing them changes nothing here."""
+        """Return the keys of a namespace with copies of their values; changing these does not change the state."""
         ...
 
     def copy(self, namespace: Any, key: Any) -> Any:
-        """Return a value as an object of its own, None if there is none."""
+        """Return a copy of a value, None if there is none."""
         ...
 
     def rows(self) -> Iterable[tuple[Address, Frozen]]:
@@ -222,7 +222,7 @@ class GroupedLists(Table, Protocol):
         ...
 
     def get(self, group: Any, member: Any) -> list[Any]:
-        """Return the elements of a list that is there as objects of their own."""
+        """Return the elements of an existing list as copies."""
         ...
 
     def remove(self, group: Any, member: Any) -> None:
@@ -238,7 +238,7 @@ class GroupedLists(Table, Protocol):
         ...
 
     def members(self, group: Any) -> list[Any]:
-        """Return the members of a group, in the order in which they came."""
+        """Return the members of a group, in their order of insertion."""
         ...
 
     def rows(self) -> Iterable[tuple[Address, list[Frozen]]]:
@@ -256,11 +256,11 @@ class TimerQueue(Protocol):
     size: int
 
     def register(self, timestamp: int, address: Address) -> None:
-        """Add a timer, unless there is the same already."""
+        """Add a timer, unless the same timer exists already."""
         ...
 
     def delete(self, timestamp: int, address: Address) -> None:
-        """Remove a timer if there is such a one."""
+        """Remove a timer if it exists."""
         ...
 
     def next(self) -> int | None:
@@ -268,16 +268,16 @@ class TimerQueue(Protocol):
         ...
 
     def advance(self, timestamp: int, fire: Fire, look: Look) -> None:
-        """Fire all timers up to a timestamp, in time order, also those that are registered meanwhile.
+        """Fire all timers up to a timestamp, in time order, including those that are registered in the meantime.
 
         A timer is removed before it fires, so that the function called can register it again.
         """
         ...
 
     def advance_clock(self, now: int, fire: Fire, look: Look) -> None:
-        """Fire all timers up to the present, as `advance`; one that a timer sets for the present itself waits for the next call.
+        """Fire all timers up to `now`, like `advance`; a timer that is set for exactly `now` meanwhile waits for the next call.
 
-        The present stands still until then: a function that sets a timer for now whenever one fires would go on for ever.
+        Otherwise a function that sets a timer for the current time whenever one fires would never end, as `now` does not change.
         """
         ...
 
@@ -307,38 +307,38 @@ class TimerTable(Table, Protocol):
 class StateBackend(Protocol):
     """The tables of one slot at one level.
 
-    Whoever makes a backend keeps a log of what it holds (level_state.py): changes epoch by epoch, now and then all of it. A
-    backend that was made anew and given the same entries holds the same.
+    Its owner keeps a log of its content (level_state.py): the changes of each epoch and, from time to time, the whole content. A
+    new backend that gets the same entries has the same content.
     """
 
     @property
     def tables(self) -> Mapping[StateAddress, Table]:
-        """The tables that there are; not to be changed."""
+        """The existing tables; not to be changed."""
         ...
 
     def create(self, address: StateAddress, meta: TableMeta) -> Table:
-        """Make an empty table of the kind that is declared.
+        """Create an empty table of the declared kind.
 
-        `meta.kind` and `meta.grouped_by` say which Protocol it fulfils; that of kind INTERNAL is a MutableMapping.
+        `meta.kind` and `meta.grouped_by` decide which Protocol it implements; a table of kind INTERNAL is a MutableMapping.
         """
         ...
 
     def take_changes(self) -> Any:
-        """Return what changed since the last call, as data that pickles; None if nothing did.
+        """Return the changes since the last call, as data that can be pickled; None if there are none.
 
-        Objects that functions changed in place are looked at here: raises TypeMismatchError or StateError, with the name of the
-        state, if one cannot be stored as it is declared.
+        Objects that functions have changed in place are encoded here: raises TypeMismatchError or StateError, with the name of
+        the state, if one cannot be stored as declared.
         """
         ...
 
     def apply(self, changes: Any) -> None:
-        """Do again what `take_changes` gave."""
+        """Apply changes that `take_changes` returned."""
         ...
 
     def dump(self) -> Any:
-        """Return all there is, as data that pickles, after `take_changes`; nothing may be changed in it."""
+        """Return the whole content, as data that can be pickled, after `take_changes`; the caller must not change it."""
         ...
 
     def fill(self, dumped: Any) -> None:
-        """Replace all there is by what `dump` gave."""
+        """Replace the whole content by a result of `dump`."""
         ...

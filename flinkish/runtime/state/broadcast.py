@@ -1,4 +1,4 @@
-"""Broadcast state: one map for a subtask, and what the other stream sees of it."""
+"""Broadcast state: one map for each subtask, and a read-only view of it for the other stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.runtime.state.tables import OPERATOR_ADDRESS
 
 
 class TableBroadcastState(BroadcastState[Any, Any]):
-    """The map itself, for the broadcast side. `what` names it in errors."""
+    """The map itself, for the broadcast side. `what` is its name in errors."""
 
     __slots__ = ("_convert", "_convert_key", "_find", "table", "what")
 
@@ -61,9 +61,9 @@ class TableBroadcastState(BroadcastState[Any, Any]):
 
 
 class ReadOnlyBroadcastStateView(ReadOnlyBroadcastState[Any, Any]):
-    """The same map for the side that is not broadcast: reads it, refuses to change it.
+    """The same map for the side that is not broadcast, which can read but not change it.
 
-    If one subtask changed it by its own records, the copies of the subtasks would no longer be the same.
+    If a subtask could change it because of its own records, the copies of the subtasks would no longer be equal.
     """
 
     __slots__ = ("_state",)

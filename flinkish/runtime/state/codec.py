@@ -1,9 +1,8 @@
-"""Values to bytes and back, by declared type: what checkpoints hold.
+"""Converts values to bytes and back by their declared type, for checkpoints.
 
-A typed value is MessagePack of its *plain form*: numbers, text, lists. An untyped one (PICKLED_BYTE_ARRAY) is MessagePack too
-if it is plain data, with extension types for what MessagePack lacks (tuples, sets, Decimal, dates, Row...); anything else is
-pickled, as one extension of code PICKLE around all of it. Pickled parts are refused by decoders that were told not to trust
-what they read.
+A typed value is MessagePack of its *plain form*: numbers, text, lists. An untyped value (PICKLED_BYTE_ARRAY) is also MessagePack
+if it is plain data, with extension types for kinds that MessagePack lacks (tuples, sets, Decimal, dates, Row...). Any other value
+is pickled as a whole, in one extension of code PICKLE. Decoders for untrusted data refuse pickled parts.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from flinkish.common.types import Row, RowKind, make_row
 
 Function = Callable[[Any], Any]
 
-#: Classes of untyped values that are kept as they are between epochs: they cannot change. Not bytes: those are encodings there.
+#: Classes of immutable untyped values that are not encoded between epochs. Not bytes, which would look like an encoding.
 KEPT_AS_THEY_ARE: frozenset[type] = frozenset(
     {
         int,
@@ -61,7 +60,7 @@ KEPT_AS_THEY_ARE: frozenset[type] = frozenset(
         datetime.timedelta,
     }
 )
-#: Untyped values that MessagePack takes as they are.
+#: Classes of untyped values that MessagePack writes directly.
 _NATIVE: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
 
 PICKLE, TUPLE, SET, FROZENSET, PAIRS, BIG_INT, DECIMAL, DATETIME, DATE, TIME, DURATION, ROW, INSTANT, UUID, BYTES, COMPLEX = (
@@ -83,25 +82,25 @@ class NotPlainError(Exception):
 
 
 def encode_untyped(value: Any) -> bytes:
-    """Encode any value; falls back to pickle for what is not plain data."""
+    """Encode any value; falls back to pickle for values that are not plain data."""
     try:
         try:
             return _encode(value if value.__class__ in _NATIVE else _plain_of(value))
-        except OverflowError:  # somewhere in it is an integer of more than 64 bits
+        except OverflowError:  # it contains an integer of more than 64 bits
             return _encode(_carefully_plain_of(value))
     except (NotPlainError, UnicodeEncodeError, RecursionError):
         return _encode(msgspec.msgpack.Ext(PICKLE, pickling.dumps(value)))
 
 
 def decode_untyped(data: bytes) -> Any:
-    """Decode what `encode_untyped` gave, pickled or not: only for bytes that are trusted."""
+    """Decode a result of `encode_untyped`, pickled or not; only for trusted bytes."""
     if data[0] >= 0xC7 and is_pickled(data):
         return pickling.loads(_decode_native(data).data)
     return _DECODE(data)
 
 
 def decode_plain(data: bytes) -> Any:
-    """Decode what `encode_untyped` gave; raises CorruptCheckpointError if something in it is pickled."""
+    """Decode a result of `encode_untyped`; raises CorruptCheckpointError if a part of it is pickled."""
     if is_pickled(data):
         raise CorruptCheckpointError(
             "a value is pickled, and comes from a checkpoint whose signature is missing or wrong, so it must not be unpickled",
@@ -112,7 +111,7 @@ def decode_plain(data: bytes) -> Any:
 
 
 def is_pickled(data: bytes) -> bool:
-    """Return whether an untyped value was pickled: it is then a single extension of code PICKLE."""
+    """Tell whether an untyped value was pickled: it is then a single extension of code PICKLE."""
     first = data[0] if data else 0
     position = {0xC7: 2, 0xC8: 3, 0xC9: 5, 0xD4: 1, 0xD5: 1, 0xD6: 1, 0xD7: 1, 0xD8: 1}.get(first)
     return position is not None and len(data) > position and data[position] == PICKLE
@@ -123,10 +122,9 @@ def _ext(code: int, plain: Any) -> msgspec.msgpack.Ext:
 
 
 class _PlainForms:
-    """Makes what MessagePack can write of plain data; raises NotPlainError for anything else.
+    """Converts plain data to a form that MessagePack can write; raises NotPlainError for anything else.
 
-    `native` are the classes whose values are taken as they are. Integers are checked for their size only by the careful one,
-    which has no int among them.
+    `native` are the classes whose values are not converted. Integers are checked for their size only if int is not among them.
     """
 
     def __init__(self, native: frozenset[type]) -> None:
@@ -257,17 +255,17 @@ decode_plain_list = msgspec.msgpack.Decoder(list[Any], ext_hook=_extension).deco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """How the values of a type are written. The functions are None where value and plain form are the same."""
+    """How the values of a type are written. The functions are None if value and plain form are the same."""
 
     to_plain: Function | None = None
     from_plain: Function | None = None
-    #: Values cannot change, so they may be kept as they are.
+    #: Whether values are immutable, so that they need not be encoded between epochs.
     immutable: bool = True
-    #: Parts of it may be pickled.
+    #: Whether parts of a value may be pickled.
     pickles: bool = False
-    #: Name of a column type that batches of it can be written as.
+    #: Name of the column type as which batches of values can be written.
     batch: str | None = None
-    #: The class that values have, if it alone makes them good.
+    #: The class whose instances are always valid values, if there is one.
     exact: type | None = None
 
 
@@ -344,7 +342,7 @@ def _same(value: Any) -> Any:
 
 
 def _map_form(key: _Form, value: _Form) -> _Form:
-    """As a list of pairs: MessagePack maps cannot have all keys that dicts can."""
+    """Return the form of maps, a list of pairs, because MessagePack maps do not allow all keys of dicts."""
     key_to, key_from = key.to_plain or _same, key.from_plain or _same
     value_to, value_from = _nullable(value.to_plain) or _same, _nullable(value.from_plain) or _same
     return _Form(
@@ -404,7 +402,7 @@ def _tuple_form(fields: list[_Form]) -> _Form:
 
 
 def structure_of(type_info: TypeInformation) -> str:
-    """Return what counts in a type when state is restored: its shape, without the names of fields."""
+    """Return the structure of a type, which must match when state is restored: its shape without the names of fields."""
     match type_info:
         case ExternalTypeInfo():
             return structure_of(type_info.type_info)
@@ -431,8 +429,8 @@ class Codec:
 
     With `ttl`, values are pairs (time of last use in milliseconds, value). With `trusted` False, decoding refuses pickled parts.
 
-    `immutable`: values cannot change, so that frozen form and value are the same. `exact`: instances of just this class need no
-    conversion by `convert`, which checks and converts a value as PyFlink does (None: takes anything).
+    `immutable`: values never change, so frozen form and value are the same. `convert` checks and converts a value as PyFlink does
+    (None = accepts anything). `exact`: instances of exactly this class need no `convert`.
     """
 
     __slots__ = (
@@ -461,12 +459,12 @@ class Codec:
         self.exact = form.exact
         self.batch = None if ttl else form.batch
         self.convert: Function | None = state_converter(type_info)
-        #: Raises TypeMismatchError if some of many values cannot be written; None where that was checked before.
+        #: Raises TypeMismatchError if one of many values cannot be written; None if values were checked before.
         self.check_all: Callable[[Iterable[Any]], None] | None = None
         if form.exact is int:
             self.check_all = _check_stamped_longs if ttl else _check_longs
         self.untyped = _is_untyped(type_info) and not ttl
-        #: From the decoded MessagePack to the value; None if that is the value, or if it takes more than that.
+        #: Converts decoded MessagePack to the value; None if they are the same, or if the conversion needs the bytes.
         self.from_plain: Function | None = None
         self.encode: Callable[[Any], bytes]
         self.decode: Function
@@ -550,7 +548,7 @@ _encode_json = msgspec.json.Encoder(enc_hook=_json_default).encode
 
 
 def to_json(value: Any) -> str | None:
-    """Return a value as JSON for people, None if it has none."""
+    """Return a value as JSON for people; None if there is no JSON for it."""
     try:
         return _encode_json(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError):
@@ -558,7 +556,7 @@ def to_json(value: Any) -> str | None:
 
 
 def encoded_to_json(codec: Codec, data: bytes) -> str | None:
-    """Return an encoded value as JSON for people, None if it has none. Nothing is unpickled for that."""
+    """Return an encoded value as JSON for people; None if there is no JSON for it. Does not unpickle anything."""
     if codec.untyped and is_pickled(data):
         return None
     if codec.pickles and not codec.untyped:

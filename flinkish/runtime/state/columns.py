@@ -1,8 +1,7 @@
-"""Batches of values as Arrow columns of encodings, and back. Imports Arrow and numpy: only imported when a checkpoint is near.
+"""Converts batches of values to Arrow columns of encodings and back. Imported only for checkpoints, as it needs Arrow.
 
-The encodings are those of codec.py, one by one; for numbers and text they are made and split for a whole batch at once:
-MessagePack of a list is a header followed by the encodings of its elements, so only their lengths are to be found (1 M longs:
-60 ms instead of 200 ms).
+The encodings are those of codec.py. Numbers and text are encoded and split for a whole batch at once: MessagePack of a list is a
+header followed by the encodings of its elements, so only their lengths have to be found (1 M longs: 60 ms instead of 200 ms).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_list = msgspec.msgpack.Decoder(list[Any]).decode
 _decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
-#: Values with longer encodings have no readable form in a checkpoint: it would double its size for nobody.
+#: Values with longer encodings have no readable form in a checkpoint, because it would double the size without any use.
 _JSON_LIMIT = 4_096
 
 
@@ -94,7 +93,7 @@ _BATCH_ENCODERS: dict[str, Callable[[Sequence[Any]], pa.Array | None]] = {
 
 
 def _batch_of(codec: Codec, values: Sequence[Any]) -> str:
-    """Return which kind of batch values can be encoded as: by their type or, if they are not typed, by their class."""
+    """Return the kind of batch as which values can be encoded: by their type or, if untyped, by their class."""
     if codec.batch is not None or not codec.untyped:
         return codec.batch or ""
     kinds = set(map(type, values))
@@ -111,14 +110,14 @@ def encode_all(codec: Codec, values: Sequence[Any], *, frozen: bool) -> pa.Array
         try:
             column = encoder(values)
         except (TypeError, ValueError, OverflowError, pa.ArrowException):
-            column = None  # not what the type says, such as a boolean key that is declared a long: encoded one by one
+            column = None  # values of another type than declared, such as a boolean key for a long, are encoded one by one
         if column is not None:
             return column
     return binary_column(list(map(codec.encode_frozen if frozen else codec.encode, values)))
 
 
 def _contents(column: pa.Array) -> bytes:
-    """Return the bytes of all values of a binary column, one behind the other."""
+    """Return the concatenated bytes of all values of a binary column."""
     if len(column) == 0:
         return b""
     wide = pa.types.is_large_binary(column.type)
@@ -166,7 +165,7 @@ def _decode_chunk(codec: Codec, chunk: pa.Array) -> list[Any]:
 
 
 def freeze_all(codec: Codec, column: pa.ChunkedArray) -> list[Any]:
-    """Return the frozen forms of a column of encodings; what can stay encoded stays so."""
+    """Return the frozen forms of a column of encodings, decoding only values whose frozen form is not the encoding."""
     if codec.immutable:
         return decode_all(codec, column)
     if codec.untyped and all(_only_scalars(chunk) for chunk in column.chunks):
@@ -249,5 +248,5 @@ def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> pa.Array:
 
 
 def in_range(column: pa.ChunkedArray, groups: range) -> pa.ChunkedArray:
-    """Return which key groups are in a range."""
+    """Return a mask of the key groups that are in a range."""
     return pc.and_(pc.greater_equal(column, groups.start), pc.less(column, groups.stop))

@@ -1,4 +1,4 @@
-"""Handles of keyed state: what functions work with. Those of value state without time-to-live are made by their tables."""
+"""The state handles that functions use. Tables create the handles of value state without time-to-live themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flinkish.runtime.state.ttl import TtlPolicy
 
 
 def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | None:
-    """Return what checks and converts values on their way into state; None if anything goes."""
+    """Return a function that checks and converts values on their way into state; None if all values are accepted unchanged."""
     convert = codec.convert
     if convert is None:
         return None
@@ -34,12 +34,12 @@ def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | 
 
 
 def finding(what: str, key_codec: Codec) -> Convert | None:
-    """Return what makes of a key of a map the one that it is stored as; None if that is equal to it anyway."""
+    """Return a function from a map's key to the stored form of the key; None if they are always equal."""
     return None if is_stored_as_given(key_codec.type_info) else conversion(what, key_codec)
 
 
 class Cell:
-    """One value for the current key: what value, reducing and aggregating state are made of."""
+    """One value for the current key; the base of value, reducing and aggregating state."""
 
     __slots__ = ("_backend", "_table")
 
@@ -180,7 +180,7 @@ def _take(cell: Cell) -> tuple[Any, ...]:
 
 
 class TableListState(ListState[Any]):
-    """List state over a table; also operator state, whose scope has one fixed address."""
+    """List state in a table; also used for operator state, whose scope has one fixed address."""
 
     __slots__ = ("_backend", "_convert", "_table")
 
@@ -220,7 +220,7 @@ class TableListState(ListState[Any]):
 
 
 class TtlListState(TableListState):
-    """List state whose elements have a stamp each."""
+    """List state in which each element has a time stamp."""
 
     __slots__ = ("_now", "_policy")
 
@@ -252,7 +252,7 @@ class TtlListState(TableListState):
 
 
 class TableMapState(MapState[Any, Any]):
-    """`keys`: what is done with a key before an entry is put, and before one is looked up."""
+    """Map state in a table; `keys` has the conversions of a key before an entry is put, and before one is looked up."""
 
     __slots__ = ("_backend", "_convert", "_convert_key", "_find", "_table")
 
@@ -324,7 +324,7 @@ class TtlMapState(TableMapState):
         self._table.put(self._backend.address(), key, (self._now(), value))
 
     def _seen(self, address: Address, key: Any, stamped: tuple[int, Any], now: int) -> bool:
-        """Account for a read of an entry; return whether it may be seen."""
+        """Apply the policy to a read of an entry; return whether the entry is visible."""
         stamp, value = stamped
         if self._policy.is_expired(stamp, now):
             self._table.remove(address, key)

@@ -52,7 +52,7 @@ StateT = TypeVar("StateT", bound=State)
 
 
 class NoKey:
-    """The current key where there is none: it cannot be looked up, so that state used there is noticed at no cost."""
+    """The current key while there is none: it raises an error when it is hashed, so that a wrong use of state costs no check."""
 
     def __init__(self, why: str, hint: str) -> None:
         self._why = why
@@ -65,7 +65,7 @@ class NoKey:
         return "NO_KEY"
 
 
-#: Before the first record.
+#: The current key before the first record.
 NO_KEY: Any = NoKey(
     "keyed state or a timer was used while no record is processed, so there is no key",
     "use state in process_element and on_timer; in open() only get the handles.",
@@ -73,7 +73,7 @@ NO_KEY: Any = NoKey(
 
 
 class Tables(Protocol):
-    """Where tables come from: one operator's part of a slot's state."""
+    """One operator's part of a slot's state, which provides the tables."""
 
     uid: str
 
@@ -108,7 +108,7 @@ class KeyedStateBackend:
         self._timers: dict[str, InternalTimerService] = {}
 
     def address(self) -> Address:
-        """Return what the current key and namespace are stored under."""
+        """Return the address of the current key and namespace."""
         if self.current_namespace is None:
             return self.current_key
         return Namespaced(self.current_key, self.current_namespace)
@@ -169,9 +169,9 @@ class KeyedStateBackend:
         return self._get(descriptor, tables.AGGREGATING, (descriptor.type_info,), make)
 
     def table_of(self, descriptor: StateDescriptor) -> tuple[Any, Convert | None]:
-        """Return what lies behind a state, for operators that fold by themselves.
+        """Return the table of a state and the function that converts values, for operators that fold records themselves.
 
-        That is its table, and what checks values before they are put in; None if anything goes.
+        The function is None if all values are accepted unchanged.
         """
         self.get(descriptor)
         table: Any = self._tables[descriptor.get_name()]
@@ -192,7 +192,7 @@ class KeyedStateBackend:
         descriptor: ListStateDescriptor | ReducingStateDescriptor | AggregatingStateDescriptor,
         grouped_by: Literal["namespace", "key"],
     ) -> tuple[PaneTable | GroupedLists, Convert | None]:
-        """Return a table as `table_of` does, but grouped; for states that have no handle and nothing in the void namespace."""
+        """Return a grouped table, otherwise like `table_of`; for states without handles and without the void namespace."""
         if isinstance(descriptor, ListStateDescriptor):
             kind, type_info = tables.LIST, descriptor.element_type_info
         else:
@@ -207,7 +207,7 @@ class KeyedStateBackend:
         return table, self._conversion(descriptor, table.codec)
 
     def in_namespace(self) -> NamespacedBackend:
-        """Return a view of the same state with a current namespace of its own."""
+        """Return a view of the same state that has its own current namespace."""
         return NamespacedBackend(self)
 
     def timer_service(self, name: str = "timers") -> InternalTimerService:
@@ -220,7 +220,7 @@ class KeyedStateBackend:
         return service
 
     def keys(self, name: str, namespace: Any = None) -> Iterator[Any]:
-        """Return the keys that have something in a state; raises StateError if the state was not asked for yet."""
+        """Return the keys that have values in a state; raises StateError if the state was not requested before."""
         table = self._tables.get(name)
         if table is None:
             raise StateError(f"there is no state {name!r}; there are {sorted(self._tables)}")
@@ -229,13 +229,13 @@ class KeyedStateBackend:
                 yield original_key(key_of(address))
 
     def keys_and_namespaces(self, name: str) -> list[tuple[Any, Any]]:
-        """Return where a state that was asked for has something: keys as in `current_key`, and namespaces."""
+        """Return the keys (as in `current_key`) and namespaces for which a requested state has values."""
         return [(key_of(address), namespace_of(address)) for address in self._tables[name].addresses()]
 
     def forget(self, *, logged: bool) -> None:
-        """Drop all state and timers: those of the one key there is, in batch mode, which is done for good.
+        """Drop all state and timers in batch mode, where they belong to a single key that has ended.
 
-        `logged` says whether the key began in an epoch before; else nothing of it needs to be logged.
+        `logged` says whether the key began in an earlier epoch; otherwise nothing needs to be logged.
         """
         for table in self._tables.values():
             table.forget(logged=logged)

@@ -1,4 +1,4 @@
-"""All state of one slot at one level: a state backend that is a cache of the change log which Spark keeps."""
+"""All state of one slot at one level: a state backend, which is a cache of the change log that Spark stores."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class LevelState:
-    """One slot's state at one level. What the backend holds is called the heap here, wherever it is.
+    """One slot's state at one level. The content of the backend is called the heap here, wherever it is.
 
-    Between `end_epoch` and the next `begin_epoch` the heap stands at the position (epoch, nonce) of the bytes that `end_epoch`
-    gave. A heap that is in change, or went ahead of the bytes it is given, must be thrown away: `matches` tells.
+    Between `end_epoch` and the next `begin_epoch`, the heap is at the position (epoch, nonce) of the bytes that `end_epoch`
+    returned. Discard the heap if it is in mid-epoch or ahead of the given bytes; `matches` checks this.
     """
 
     def __init__(self, identity: Identity, log: ChangeLog, ids: IdSource, backend: StateBackend) -> None:
@@ -41,9 +41,9 @@ class LevelState:
         self._backend = backend
         self._in_change = False
         self._sweepers: dict[StateAddress, Sweeper] = {}
-        #: Rows of a checkpoint whose state was not asked for yet.
+        #: Rows of a checkpoint whose states have not been requested yet.
         self._restored: dict[StateAddress, RestoredRows] = {}
-        #: What was restored is in the log only with an entry that holds all state.
+        #: Whether the next entry must have all state, because restored state is not in the log yet.
         self._needs_full = False
         self._operators: dict[str, OperatorState] = {}
 
@@ -59,7 +59,7 @@ class LevelState:
         ids: IdSource,
         backend: StateBackend,
     ) -> LevelState:
-        """Rebuild the heap from the log, in a backend that is empty; None (or nothing) is an empty log.
+        """Rebuild the heap from the log in an empty backend; None or empty bytes mean an empty log.
 
         Raises EngineError if the bytes belong to another attempt, slot or level, or a file they refer to is missing or damaged.
         """
@@ -85,9 +85,9 @@ class LevelState:
             self._restored = {address: RestoredRows.from_bytes(data) for address, data in restored.items()}
 
     def matches(self, blob: bytes | None) -> bool:
-        """Return whether this heap can go on from these bytes: it stands just where they end, and is not in change.
+        """Tell whether this heap can continue from these bytes: it is exactly at their end, and not in mid-epoch.
 
-        A heap at an earlier position could replay what it misses; but the operators on top of it could not.
+        A heap at an earlier position could replay the missing entries, but its operators could not.
         """
         if self._in_change:
             return False
@@ -96,11 +96,11 @@ class LevelState:
         return self._log.position is not None and position_of(blob, self._identity) == self._log.position
 
     def begin_epoch(self) -> None:
-        """Mark the heap as in change, until `end_epoch`."""
+        """Mark the heap as in mid-epoch, until `end_epoch`."""
         self._in_change = True
 
     def end_epoch(self, epoch: Epoch | int) -> bytes:
-        """Log what changed since the last epoch; return the bytes to be kept for the next one.
+        """Log the changes since the last epoch; return the bytes to be kept for the next one.
 
         Raises TypeMismatchError or StateError if a value turns out not to be of its declared type or cannot be stored, OSError
         if a file cannot be written.
@@ -114,7 +114,7 @@ class LevelState:
             log.pass_epoch((int(epoch), nonce))
         else:
             payload = pickling.dumps(changes)
-            del changes  # what is written next may be as large as all state: no second copy meanwhile
+            del changes  # the next entry may be as large as all state, so free this one first
             full = self._needs_full or log.wants_full(len(payload))
             if full:
                 payload = b""
@@ -129,10 +129,10 @@ class LevelState:
         return pickling.dumps((self._backend.dump(), restored))
 
     def restore(self, restore: Restore, requests: Sequence[RestoreRequest]) -> None:
-        """Take over state of a checkpoint; it is decoded when it is asked for.
+        """Take over state of a checkpoint; it is decoded when it is requested.
 
         Raises CorruptCheckpointError if a file that is needed is missing or changed; ForeignCheckpointError if state cannot be
-        taken over. Nothing is half restored: the heap is to be thrown away then.
+        taken over. Discard the heap then, because it may be restored in part.
         """
         from flinkish.runtime.state.restore import read_state
 
@@ -148,11 +148,11 @@ class LevelState:
         return operator
 
     def unclaimed(self, uid: str) -> set[str]:
-        """Return the names of an operator's keyed states that were restored and not asked for yet."""
+        """Return the names of an operator's keyed states that were restored and not requested yet."""
         return {name for owner, category, name in self._restored if owner == uid and category == "keyed"}
 
     def table(self, address: StateAddress, meta: TableMeta, now: Callable[[], int]) -> Table:
-        """Return a table; makes it, with what was restored for it, when it is first asked for."""
+        """Return a table; the first request creates it and fills it with restored state."""
         table = self._backend.tables.get(address)
         if table is not None:
             if table.meta.structure() != meta.structure() or table.meta.ttl != meta.ttl:
@@ -227,7 +227,7 @@ class OperatorState:
         return self._level.table((self.uid, category, name), meta, now)
 
     def unclaimed(self) -> set[str]:
-        """Return the names of the keyed states that were restored and not asked for yet."""
+        """Return the names of the keyed states that were restored and not requested yet."""
         return self._level.unclaimed(self.uid)
 
     def set_sweeper(self, category: str, name: str, sweeper: Sweeper) -> None:
@@ -241,11 +241,11 @@ class OperatorState:
         key_groups: range,
         processing_time: Callable[[], int] = lambda: 0,
     ) -> KeyedStateBackend:
-        """Return the operator's keyed state; `processing_time` (ms) is what time-to-live goes by."""
+        """Return the operator's keyed state; `processing_time` (ms) is the clock of time-to-live."""
         return KeyedStateBackend(self, key_type, max_parallelism, key_groups, processing_time)
 
     def list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """Return a list that belongs to the subtask; a restore at another parallelism deals its elements out in turn."""
+        """Return a list that belongs to the subtask; a restore at another parallelism distributes the elements round-robin."""
         return self._list(descriptor, tables.OPERATOR_LIST)
 
     def union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
@@ -253,7 +253,7 @@ class OperatorState:
         return self._list(descriptor, tables.OPERATOR_UNION)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> TableBroadcastState:
-        """Return a map of which each subtask has a copy; a restore at another parallelism copies it to those that are new.
+        """Return a map of which each subtask has a copy; a restore at another parallelism copies it to new subtasks.
 
         Entries never expire: as in Flink, a time-to-live in the descriptor is for keyed state.
         """
@@ -261,7 +261,7 @@ class OperatorState:
         meta = TableMeta(
             kind=tables.OPERATOR_BROADCAST, key_type=None, types=(descriptor.key_type_info, descriptor.value_type_info)
         )
-        # Also for a state that is known: the types are compared.
+        # Request the table even if the state is known, because that compares the types.
         table = self.table("operator", name, meta, lambda: 0)
         state = self._broadcast.get(name)
         if state is None:
@@ -270,7 +270,7 @@ class OperatorState:
         return state
 
     def operator_states(self) -> dict[str, str]:
-        """Return the names of the user's operator states asked for so far, with their kinds."""
+        """Return the names of the user's operator states requested so far, with their kinds."""
         return {
             **{name: kind for name, (kind, _) in self._lists.items() if name not in rows.RUNTIME_STATES},
             **dict.fromkeys(self._broadcast, tables.OPERATOR_BROADCAST),
@@ -288,7 +288,7 @@ class OperatorState:
         return state
 
     def internal(self, name: str) -> MutableMapping[Any, Any]:
-        """Return a dict of the runtime's own, which lives from epoch to epoch but is in no checkpoint.
+        """Return a dict for the runtime itself, which is kept from epoch to epoch but is not in checkpoints.
 
         Its values are replaced, never changed in place.
         """

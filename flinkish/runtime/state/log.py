@@ -1,4 +1,4 @@
-"""The change log of one slot's level: the bytes that Spark keeps as GroupState, and the files they refer to.
+"""The change log of one slot's level: the bytes that Spark stores as GroupState, and the files that they refer to.
 
 Layout of the bytes: magic, length of the header, header (MessagePack), then the inline entries. The header names the position
 (the last epoch and its nonce), the files of older entries, and the files that the last epoch dropped. An entry is the lengths of
@@ -30,16 +30,16 @@ import msgspec
 
 from flinkish.common.errors import EngineError
 
-#: Bytes of inline entries above which they go to a file.
+#: Maximum bytes of inline entries; if there are more, they are written to a file.
 INLINE_LIMIT = 1 << 20
-#: Number of inline entries above which they go to a file: each costs a little to replay.
+#: Maximum number of inline entries, because replaying each has a small cost; if there are more, they are written to a file.
 INLINE_ENTRIES = 1_024
 
 _MAGIC = b"FKL2"
 _LENGTH = struct.Struct("<I")
-#: Of an entry's head and payload.
+#: The lengths of an entry's head and payload.
 _LENGTHS = struct.Struct("<IQ")
-#: Bytes that are checked at a time.
+#: Number of bytes that are checked at a time.
 _CHUNK = 1 << 20
 
 #: Epoch and nonce of an entry.
@@ -48,7 +48,7 @@ Position = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one epoch changed, or all state at its end."""
+    """The changes of one epoch, or all state at its end."""
 
     epoch: int
     nonce: str
@@ -57,7 +57,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes in the log."""
+        """The approximate number of bytes that it takes in the log."""
         return len(self.payload) + _LENGTHS.size
 
     def parts(self) -> tuple[bytes, bytes]:
@@ -93,7 +93,7 @@ _decode_head = msgspec.msgpack.Decoder(tuple[int, str, bool]).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whose log it is."""
+    """The owner of a log: attempt, slot and level."""
 
     attempt_id: str
     slot: int
@@ -113,7 +113,7 @@ def _parse(blob: bytes, identity: Identity) -> tuple[_Header, int]:
 
 
 def position_of(blob: bytes, identity: Identity) -> Position | None:
-    """Return where a log ends; None if it is the log of another attempt, slot or level."""
+    """Return the position at which a log ends; None if it is the log of another attempt, slot or level."""
     header, _ = _parse(blob, identity)
     if (header.attempt_id, header.slot, header.level) != (identity.attempt_id, identity.slot, identity.level):
         return None
@@ -132,11 +132,11 @@ class ChangeLog:
         self._inline: list[tuple[bytes, bytes]] = []
         self._inline_size = 0
         self._full_size = 0
-        #: Dropped by the entry that was appended last; the bytes without them are not yet known to be in force.
+        #: Files that the last appended entry dropped; it is not known yet whether the bytes without them are in force.
         self._dropped: list[str] = []
 
     def open(self, blob: bytes | None) -> None:
-        """Go to the end of a log; None is the empty one.
+        """Go to the end of a log; None = an empty log.
 
         Raises EngineError if it belongs to another attempt, slot or level.
         """
@@ -184,7 +184,7 @@ class ChangeLog:
             ) from error
 
     def wants_full(self, size: int) -> bool:
-        """Return whether, instead of an entry of `size` bytes, one with all state should be appended: the log has outgrown it."""
+        """Tell whether an entry with all state should replace one of `size` bytes, because the log has become too large."""
         if self._inline_size + size <= INLINE_LIMIT and len(self._inline) < INLINE_ENTRIES:
             return False
         return self._inline_size + size + sum(file.size for file in self._files) >= 2 * self._full_size

@@ -1,6 +1,6 @@
-"""Reads a checkpoint's files: checks them, picks the rows of a subtask, and fills tables when their state is asked for.
+"""Reads a checkpoint's files: checks them, selects the rows of a subtask, and fills tables when their state is requested.
 
-Imports Arrow: only imported in the first epoch of a restored attempt.
+It is imported only in the first epoch of a restored attempt, because it imports Arrow.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from flinkish.runtime.state.columns import decode_all, freeze_all, in_range, key
 from flinkish.runtime.state.rows import RestoreRequest
 from flinkish.runtime.state.tables import Address, Namespaced, StateAddress, TableMeta
 
-#: Classes of keys, as in a table, that belong to the key group that they have always belonged to.
+#: Classes of keys (in the form of tables) whose key groups are the same in all versions of flinkish.
 _SETTLED = PLAIN | {tuple, float, decimal.Decimal}
 
 
 @dataclass(slots=True)
 class RestoredRows:
-    """The rows of one state, by their kind, not decoded yet; and what the state was declared to be.
+    """The rows of one state by their kind, not decoded yet, and the declaration of the state.
 
-    Besides the columns that are read, each row says whether it is trusted, so that pickled values in it may be decoded.
+    In addition to the stored columns, each row has a column that says whether it is trusted, so that pickled values in it may be
+    decoded.
     """
 
     declaration: rows.Declaration
@@ -46,19 +47,19 @@ class RestoredRows:
 
     @property
     def trusted(self) -> bool:
-        """Whether all rows are."""
+        """Whether all rows are trusted."""
         return all(pc.all(table[_TRUSTED], min_count=0).as_py() for table in self.by_kind.values())
 
     def untrusted(self) -> dict[str, pa.Table]:
         """Return the rows that are not trusted, by their kind."""
         return {
-            # Mostly none is trusted or all are: rows that all stay need not be copied.
+            # Usually none or all of the rows are trusted: if none is, they need not be copied.
             kind: table.filter(pc.invert(table[_TRUSTED])) if pc.any(table[_TRUSTED], min_count=0).as_py() else table
             for kind, table in self.by_kind.items()
         }
 
     def to_bytes(self) -> tuple[bytes, dict[str, bytes]]:
-        """Return it as plain data for the log."""
+        """Return the rows as plain data for the log."""
         streams: dict[str, bytes] = {}
         for kind, table in self.by_kind.items():
             sink = pa.BufferOutputStream()
@@ -69,7 +70,7 @@ class RestoredRows:
 
     @staticmethod
     def from_bytes(data: tuple[bytes, dict[str, bytes]]) -> RestoredRows:
-        """Read what `to_bytes` gave."""
+        """Read a result of `to_bytes`."""
         declaration, streams = data
         by_kind: dict[str, pa.Table] = {}
         for kind, stream in streams.items():
@@ -78,7 +79,7 @@ class RestoredRows:
         return RestoredRows(rows.Declaration.decode(declaration), by_kind)
 
 
-#: The columns that are the same in all rows of a row group, as SnapshotWriter writes them; and those that are read.
+#: The columns that are the same in all rows of a row group, as SnapshotWriter writes them, and the columns that are read.
 _SAME = ("operator_uid", "state_name", "state_kind")
 _READ = ["key_group", "key", "namespace", "user_key", "value"]
 #: The column that is added to them; see RestoredRows.
@@ -86,14 +87,14 @@ _TRUSTED = "trusted"
 
 
 def category_of(kind: str) -> str:
-    """Return which of an operator's name spaces a kind of state is in."""
+    """Return the name space, within an operator, to which a kind of state belongs."""
     if kind in (rows.TIMER_EVENT, rows.TIMER_PROCESSING, tables.TIMERS):
         return tables.TIMERS
     return "operator" if kind in (tables.OPERATOR_LIST, tables.OPERATOR_UNION, tables.OPERATOR_BROADCAST) else "keyed"
 
 
 def read_state(restore: Restore, requests: Sequence[RestoreRequest]) -> dict[StateAddress, RestoredRows]:
-    """Read the rows of all requests, from those files that can have some.
+    """Read the rows of all requests, from the files that may contain such rows.
 
     Each file is checked against the size and the SHA-256 of the manifest before anything in it is decoded. Raises
     CorruptCheckpointError if one is missing, changed or unreadable.
@@ -122,7 +123,7 @@ def read_state(restore: Restore, requests: Sequence[RestoreRequest]) -> dict[Sta
 def _overlaps(file: StateFile, request: RestoreRequest) -> bool:
     first, last = file.key_groups
     if first == rows.NO_KEY_GROUP:
-        return True  # has operator state, which every subtask looks at
+        return True  # it contains operator state, which every subtask reads
     groups = key_group_range(request.subtask, request.max_parallelism, request.parallelism)
     return request.keyed and first < groups.stop and last >= groups.start
 
@@ -201,10 +202,10 @@ def _read_file(
 def _uniform_parts(
     parquet: pq.ParquetFile, group: int, requests: Mapping[str, RestoreRequest]
 ) -> Iterator[tuple[str, str, str, pa.Table]]:
-    """Return the rows of a row group that were asked for, with their operator, state and kind.
+    """Return the requested rows of a row group, with their operator, state and kind.
 
-    These are taken from the statistics if they are the same in all rows, so that three columns need not be read (a restore of a
-    million rows takes half the time).
+    Operator, state and kind are taken from the statistics if they are the same in all rows, so that three columns need not be
+    read (a restore of a million rows takes half the time).
     """
     same = [_only_value(parquet.metadata.row_group(group).column(rows.COLUMNS.index(column))) for column in _SAME]
     uid, name, kind = same
@@ -223,7 +224,7 @@ def _uniform_parts(
 
 
 def _wide(table: pa.Table) -> pa.Table:
-    """Return a table whose columns count bytes in 64 bits: `take` makes one piece of many row groups, perhaps of over 2 GiB."""
+    """Return a table with 64-bit offsets, because `take` combines many row groups into one chunk, which may exceed 2 GiB."""
     fields = [field.with_type(pa.large_binary()) if field.type == pa.binary() else field for field in table.schema]
     return table.cast(pa.schema(fields))
 
@@ -237,7 +238,7 @@ def _only_value(column: Any) -> str | None:
 
 
 def _in_groups(table: pa.Table, request: RestoreRequest) -> pa.Table:
-    """Pick the rows of a subtask's key groups, and those that belong to no key."""
+    """Select the rows of a subtask's key groups, and rows without a key."""
     column = table["key_group"]
     limits = pc.min_max(column).as_py()
     groups = key_group_range(request.subtask, request.max_parallelism, request.parallelism)
@@ -262,9 +263,10 @@ def _check_format(declaration: rows.Declaration, address: StateAddress, request:
 
 
 def _redistribute(table: pa.Table, kind: str, request: RestoreRequest, parallelism: Mapping[OperatorUid, int]) -> pa.Table:
-    """Pick a subtask's share: of a list its own elements at the same parallelism, else every n-th; of a union list, all.
+    """Select a subtask's share of operator state.
 
-    Of broadcast state, which every subtask has whole, its own copy; a subtask that is new takes that of an old one, in turn.
+    Of a list: its own elements if the parallelism is the same, else every n-th element. Of a union list: all elements. Of
+    broadcast state: its own copy; a new subtask gets a copy of an old one, round-robin.
     """
     if kind == tables.OPERATOR_BROADCAST:
         owner = encode_untyped(request.subtask % parallelism.get(request.uid, request.parallelism))
@@ -282,8 +284,8 @@ def _redistribute(table: pa.Table, kind: str, request: RestoreRequest, paralleli
 def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callable[[], int]) -> None:
     """Decode restored rows into an empty table.
 
-    Raises ForeignCheckpointError if the state was declared otherwise; CorruptCheckpointError if values do not decode, or are
-    pickled in rows that are not trusted.
+    Raises ForeignCheckpointError if the state was declared differently, CorruptCheckpointError if values cannot be decoded, or
+    are pickled in rows that are not trusted.
     """
     declaration, meta = restored.declaration, table.meta
     if declaration.structure != meta.structure():
@@ -296,7 +298,7 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
     try:
         untrusted = {} if trusted else restored.untrusted()
         if any(rows_of_kind.num_rows < restored.by_kind[kind].num_rows for kind, rows_of_kind in untrusted.items()):
-            # There are rows of both sorts: reading the untrusted ones alone shows first that nothing in them is pickled.
+            # Trusted and untrusted rows are mixed: first read the untrusted ones alone, to check that nothing in them is pickled.
             _Reader(meta, untrusted, stored_ttl, now, trusted=False).read()
             trusted = True
         loaded = _Reader(meta, restored.by_kind, stored_ttl, now, trusted=trusted).read()
@@ -325,12 +327,12 @@ class _Reader:
         self._trusted = trusted
         self._stored_ttl = stored_ttl
         self._now = now
-        #: There are CanonicalKeys among the keys read last.
+        #: Whether there are CanonicalKeys among the keys read last.
         self._wrapped = False
 
     @property
     def _rows(self) -> pa.Table:
-        """All rows, where they are of one kind."""
+        """Return all rows of a state whose rows have one kind."""
         return self._by_kind[self._meta.kind]
 
     def _addresses(self, table: pa.Table) -> list[Address]:
@@ -340,7 +342,7 @@ class _Reader:
         if may_be_wrapped(self._meta.key_type) and not _all_plain(keys):
             given, keys = keys, list(map(as_key, keys))
             self._wrapped = CanonicalKey in set(map(type, keys))
-            # Those of other classes have never changed their group.
+            # Keys of other classes have never changed their group.
             classes = zip(map(type, keys), map(type, given), strict=True)
             doubtful = [index for index, (kind, before) in enumerate(classes) if kind not in _SETTLED or before is bytearray]
             if doubtful:
@@ -348,7 +350,7 @@ class _Reader:
         namespaces = table["namespace"]
         if namespaces.null_count == len(namespaces):
             return keys
-        # Most windows are those of many keys.
+        # Decoding is cached, because many keys have the same windows.
         decode = cache(decode_untyped if self._trusted else decode_plain)
         return [
             key if namespace is None else Namespaced(key, decode(namespace))
@@ -356,7 +358,7 @@ class _Reader:
         ]
 
     def _check_groups(self, keys: Sequence[Any], stored: pa.ChunkedArray) -> None:
-        """Refuse keys that would be looked for in other key groups than those they are stored in: nobody would find them."""
+        """Refuse keys that are stored in other key groups than those in which they would be looked up."""
         elsewhere = pc.not_equal(key_groups_of(keys, self._meta.max_parallelism), stored.combine_chunks())
         if pc.any(elsewhere).as_py():
             raise ForeignCheckpointError(
@@ -367,7 +369,7 @@ class _Reader:
             )
 
     def _converted(self, codec: Codec, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Bring values stored with or without time-to-live to how they are declared now; check them if not trusted."""
+        """Convert values stored with or without time-to-live to the present declaration; check untrusted ones."""
         if self._stored_ttl == codec.ttl:
             if codec.pickles and not self._trusted:
                 decode_all(codec_of(codec.type_info, ttl=codec.ttl, trusted=False), column)
@@ -382,7 +384,7 @@ class _Reader:
         return freeze_all(codec, self._converted(codec, column))
 
     def _distinct(self, table: pa.Table) -> list[Address]:
-        """Return the addresses of rows of which there is one for each."""
+        """Return the addresses of rows; raises an error if an address occurs twice."""
         addresses = self._addresses(table)
         if self._wrapped and len(set(addresses)) < len(addresses):
             raise ForeignCheckpointError(
@@ -393,7 +395,7 @@ class _Reader:
         return addresses
 
     def read(self) -> tuple[Any, ...]:
-        """Return what the `load` of a table of this kind takes; for timers, what those of both its queues take."""
+        """Return the arguments of the `load` method of a table of this kind; for timers, those of both queues."""
         match self._meta.kind:
             case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
                 return self._distinct(self._rows), self._values()

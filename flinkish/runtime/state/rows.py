@@ -1,10 +1,10 @@
-"""The rows of a checkpoint's table: what both the writing and the reading side must agree on.
+"""The format of the rows of a checkpoint's table, for both writing and reading.
 
-One row for each value, map entry, list, timer or element of operator state, and one of kind `schema` for each state, which says
-what the state was declared to be. All binary columns are encodings of codec.py: `key` by the operator's key type, `user_key` by
-the map's, `value` by the state's; `namespace` as an untyped value, null for void. An element of operator state has [subtask,
-index] as its `user_key`; an entry of broadcast state has the number of the subtask whose copy it is in as its `namespace`.
-Columns `..._json` are for people, null where a value has no such form, and never read back.
+There is one row for each value, map entry, list, timer or element of operator state, and one of kind `schema` for each state
+with its declaration. All binary columns are encodings of codec.py: `key` has the operator's key type, `user_key` the map's,
+`value` the state's; `namespace` is an untyped value, null for void. An element of operator state has [subtask, index] as its
+`user_key`; an entry of broadcast state has the number of the subtask to whose copy it belongs as its `namespace`. Columns
+`..._json` are for people; they are null if a value has no JSON form, and are never read back.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from flinkish.common.ids import OperatorUid
 
 FORMAT = 1
 
-#: state_kind of rows that are not the kind of their state.
+#: state_kind of rows with the declaration of a state.
 SCHEMA = "schema"
 TIMER_EVENT = "timer_event"
 TIMER_PROCESSING = "timer_processing"
 
-#: Names of states that the runtime itself keeps in operators; see runtime/task.py and operators/window/aligned.py.
+#: Names of states that the runtime itself stores in operators; see runtime/task.py and operators/window/aligned.py.
 RUNTIME_STATES = frozenset({"_watermark", "_windows_fired"})
 
-#: key_group of rows that belong to no key.
+#: key_group of rows without a key.
 NO_KEY_GROUP = -1
 
 COLUMNS = (
@@ -50,7 +50,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """Which part of an operator's state a subtask takes over."""
+    """A subtask's request for its part of an operator's state."""
 
     uid: OperatorUid
     subtask: int
@@ -70,7 +70,7 @@ def state_schema() -> Any:
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a state was declared to be when the checkpoint was taken; the value of its schema row."""
+    """The declaration of a state when the checkpoint was taken; the value of its schema row."""
 
     format: int
     kind: str

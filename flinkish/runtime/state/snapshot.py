@@ -1,4 +1,4 @@
-"""Writes state as Parquet files of a checkpoint. Imports Arrow: only imported when a checkpoint is taken."""
+"""Writes state as Parquet files of a checkpoint. It is imported only when a checkpoint is taken, because it imports Arrow."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from flinkish.runtime.state.columns import (
 from flinkish.runtime.state.restore import RestoredRows
 from flinkish.runtime.state.tables import Address, Namespaced, TableMeta, key_of
 
-#: Most rows and about how many bytes of one Parquet row group, and of the Arrow batch it is made from: bounds the memory that a
-#: snapshot takes. An Arrow column of bytes counts them in 32 bits, so that Spark and Delta can read it.
+#: Maximum of rows, and approximate maximum of bytes, in a Parquet row group and the Arrow batch for it; they limit the memory of
+#: a snapshot. Arrow columns of bytes have 32-bit offsets, so that Spark and Delta can read them.
 _BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 128 << 20
-#: Rows of a state's first batch; those of the next follow from its bytes.
+#: Number of rows in a state's first batch; the sizes of later batches are computed from its bytes.
 _FIRST_ROWS = 1 << 10
-#: Bytes of a value in a row: a page of Parquet holds at least one, and less than 2 GiB.
+#: Maximum bytes of a value in a row: a Parquet page contains at least one value, and is smaller than 2 GiB.
 _LARGEST_VALUE = 1 << 30
 _UNTYPED = codec_of(Types.PICKLED_BYTE_ARRAY())
 
@@ -92,7 +92,7 @@ class _HashingFile:
         self._hash = hashlib.sha256()
         self.size = 0
         self.closed = False
-        #: Takes no more: Arrow writes an end to the file even if that failed before.
+        #: Whether further writes are ignored: Arrow writes the end of a file even after an error.
         self.abandoned = False
 
     def write(self, data: Any) -> int:
@@ -126,7 +126,7 @@ class _HashingFile:
 
 
 class SnapshotWriter:
-    """Writes one file of a checkpoint: makes it with the first rows, so that nothing is left of a snapshot without any.
+    """Writes one file of a checkpoint; the first rows create it, so that a snapshot without rows leaves no file.
 
     Use as a context manager; on an error the file is removed. The file is synced to the disk before `finish` returns.
     """
@@ -155,12 +155,12 @@ class SnapshotWriter:
                 self._files.remove(self._path)
 
     def _open(self) -> None:
-        # Not its parents: a table that was deleted, by a driver that took over and ended the job, is not made anew.
+        # Do not create parent folders: another driver may have taken over the job, ended it and deleted the table.
         if not self._files.is_folder(self._folder):
             self._files.make_folders(self._folder)
         self._file = self._files.create(self._path)
         self._sink = _HashingFile(self._file)
-        # Keys and values are mostly different from row to row: a dictionary of them would be built in vain.
+        # Only these columns have a dictionary: keys and values are mostly different in each row.
         repeated = ["operator_uid", "state_name", "state_kind", "key_group", "checkpoint_id"]
         self._parquet = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"),
@@ -221,10 +221,10 @@ class SnapshotWriter:
             self.write(uid, name, batch)
 
     def write_restored(self, uid: str, name: str, restored: RestoredRows, subtask: int) -> None:
-        """Pass on rows of an earlier checkpoint that nobody asked for in this attempt, with what they are trusted with."""
+        """Copy rows of an earlier checkpoint that were not requested in this attempt, including whether they are trusted."""
         kind = restored.declaration.kind
         if kind == tables.OPERATOR_UNION and subtask != 0:
-            return  # every subtask was given all of them: one passes them on
+            return  # every subtask has all of them, so only one writes them
         self.declare(uid, name, msgspec.structs.replace(restored.declaration, trusted=restored.trusted))
         for row_kind, table in restored.by_kind.items():
             start = 0
@@ -241,7 +241,7 @@ class SnapshotWriter:
                 start += len(part)
 
     def finish(self) -> tuple[StateFile, ...]:
-        """Close the file and return what the manifest says of it; nothing if there were no rows."""
+        """Close the file and return its entry for the manifest; nothing if there were no rows."""
         if self._file is None:
             return ()
         self._parquet.close()
@@ -261,13 +261,13 @@ class SnapshotWriter:
 
 
 def _cut(column: pa.Array, start: int, count: int) -> pa.Array:
-    """Return a copy of some values that counts its bytes from 0: Arrow narrows offsets only if they fit into 32 bits."""
+    """Return a copy of some values whose offsets begin at 0, because Arrow narrows offsets only if they fit into 32 bits."""
     part = column.slice(start, count)
     return pa.concat_arrays([part, part.slice(0, 0)])
 
 
 def _bounded(batch: Rows) -> Iterator[Rows]:
-    """Cut a batch so that each part has at most about _BATCH_BYTES, or one row."""
+    """Cut a batch into parts of at most about _BATCH_BYTES each, or of one row."""
     count = len(batch.key_groups)
     columns = batch.columns()
     if count == 0 or sum(column.nbytes for column in columns) <= _BATCH_BYTES:
@@ -305,7 +305,7 @@ def _repeat(text: str, count: int) -> pa.Array:
 
 
 def declaration_of(meta: TableMeta) -> rows.Declaration:
-    """Return what a checkpoint says about a state."""
+    """Return the declaration of a state for a checkpoint."""
     return rows.Declaration(
         format=rows.FORMAT,
         kind=meta.kind,
@@ -338,7 +338,7 @@ def rows_of(table: Table, subtask: int) -> Iterator[Rows]:
 
 
 class _Keys:
-    """Makes the columns that come from addresses: key group, key, namespace."""
+    """Builds the columns that depend on addresses: key group, key, namespace."""
 
     def __init__(self, meta: TableMeta) -> None:
         assert meta.key_type is not None
@@ -364,7 +364,7 @@ def _column(codec: Codec, values: Sequence[Any], *, frozen: bool) -> Column:
 
 
 def _namespaces(namespaces: Sequence[Any]) -> Column:
-    encode = cache(encode_untyped)  # most windows are those of many keys
+    encode = cache(encode_untyped)  # cached, because many keys have the same windows
     encodings = [None if namespace is None else encode(namespace) for namespace in namespaces]
     json = cache(partial(json_of, _UNTYPED))
     texts = [None if encoding is None else json(encoding) for encoding in encodings]
@@ -378,7 +378,7 @@ def key_codec(meta: TableMeta) -> Codec:
 
 
 class _Batches:
-    """Cuts the items of a state into batches; the size of each follows from the bytes of the one before."""
+    """Cuts the items of a state into batches; the size of each depends on the bytes of the one before."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = iter(items)
@@ -389,7 +389,7 @@ class _Batches:
             yield batch
 
     def made(self, batch: Rows) -> Rows:
-        """Take note of what a batch became."""
+        """Adapt the size of the next batch to the bytes of this one, and return it."""
         size = max(1, sum(column.nbytes for column in batch.columns()))
         self._rows = max(1, min(_BATCH_ROWS, len(batch.key_groups) * _BATCH_BYTES // size))
         return batch

@@ -1,7 +1,7 @@
-"""What a table of state is declared to be, and how something in it is addressed.
+"""The declaration of a table of state, and the addresses of its values.
 
-An *address* is a key, or for state in a namespace (a window), a `Namespaced` of both. A *frozen* value is the form in which a
-value that no function is working on is handed over: to a checkpoint, and from one.
+An *address* is a key or, for state in a namespace (a window), a `Namespaced` of both. A *frozen* value is the form in which
+values are stored between epochs, and in which they are passed to and from checkpoints.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.state.codec import codec_of, structure_of
 
 Address = Any
-#: A value as it is kept between epochs: itself if it cannot change, else its encoding.
+#: A value as it is stored between epochs: the value itself if it is immutable, otherwise its encoding.
 Frozen = Any
 
 
 #: The address of a state: operator uid, category, name.
 StateAddress = tuple[str, str, str]
 
-#: Where operator state lies in its table.
+#: The address of operator state in its table.
 OPERATOR_ADDRESS = None
 LONG_CODEC = codec_of(Types.LONG())
 
@@ -33,7 +33,7 @@ class Namespaced(NamedTuple):
 
     key: Any
     namespace: Any
-    #: Keeps such an address apart from a key that is a pair.
+    #: Distinguishes such an address from a key that is a pair.
     mark: str = "\0namespace"
 
 
@@ -52,13 +52,13 @@ def address_of(key: Any, namespace: Any) -> Address:
     return key if namespace is None else Namespaced(key, namespace)
 
 
-#: How state in namespaces is laid out: first by namespace, first by key, or neither.
+#: How state in namespaces is grouped: first by namespace, first by key, or not at all.
 Grouping = Literal["address", "namespace", "key"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMeta:
-    """What is declared about a state; part of the log, so that a snapshot can be taken before the operator asks for it again.
+    """The declaration of a state; it is in the log, so that a snapshot can be taken before the operator requests the state again.
 
     `kind` is the `state_kind` of checkpoint rows. `key_type` is None for operator state. `types` are those of the value, of the
     elements, or of a map's keys and values. Reducing and aggregating state are values with a kind of their own.
@@ -69,11 +69,11 @@ class TableMeta:
     types: tuple[TypeInformation, ...]
     ttl: bool = False
     max_parallelism: int = 1
-    #: How the table is laid out; checkpoints of other layouts hold the same.
+    #: How the table is grouped; checkpoints do not depend on it.
     grouped_by: Grouping = "address"
 
     def structure(self) -> str:
-        """Return what must be equal for state to be taken over, in words."""
+        """Return a description of the properties that must be equal for state to be restored."""
         types = ", ".join(map(structure_of, self.types))
         key = "" if self.key_type is None else f" by {structure_of(self.key_type)}"
         return f"{self.kind}({types}){key}"
@@ -99,7 +99,7 @@ INTERNAL_META = TableMeta(kind=INTERNAL, key_type=None, types=())
 
 @contextlib.contextmanager
 def naming(address: StateAddress) -> Iterator[None]:
-    """Name the state in errors about its values: an object changed in place is looked at only when it is written."""
+    """Add the name of the state to errors about its values, because an object changed in place is checked only when written."""
     try:
         yield
     except TypeMismatchError as error:

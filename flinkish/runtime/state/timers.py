@@ -1,4 +1,4 @@
-"""The timers of a keyed operator, as the runtime uses them: those of both time domains."""
+"""The timers of a keyed operator in both time domains, as the runtime uses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InternalTimerService:
         self._processing_time = table.processing_time
 
     def register_event_time_timer(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """Have the timer fire when the watermark reaches `timestamp`, or at the next watermark if it has already."""
+        """Register a timer that fires when the watermark reaches `timestamp`, or at the next watermark if it already has."""
         self._event_time.register(timestamp, key if namespace is None else Namespaced(key, namespace))
 
     def delete_event_time_timer(self, key: Any, namespace: Any, timestamp: int) -> None:
@@ -33,7 +33,7 @@ class InternalTimerService:
         self._event_time.delete(timestamp, key if namespace is None else Namespaced(key, namespace))
 
     def register_processing_time_timer(self, key: Any, namespace: Any, timestamp: int) -> None:
-        """Have the timer fire when processing time reaches `timestamp`."""
+        """Register a timer that fires when processing time reaches `timestamp`."""
         self._processing_time.register(timestamp, key if namespace is None else Namespaced(key, namespace))
 
     def delete_processing_time_timer(self, key: Any, namespace: Any, timestamp: int) -> None:
@@ -41,13 +41,13 @@ class InternalTimerService:
         self._processing_time.delete(timestamp, key if namespace is None else Namespaced(key, namespace))
 
     def advance_watermark(self, timestamp: int, fire: Fire, look: Look = _go_on) -> None:
-        """Fire all event-time timers up to `timestamp`, in time order, also those that are registered meanwhile."""
+        """Fire all event-time timers up to `timestamp`, in time order, including those that are registered in the meantime."""
         self._event_time.advance(timestamp, fire, look)
 
     def advance_processing_time(self, timestamp: int, fire: Fire, look: Look = _go_on) -> None:
-        """Fire all processing-time timers up to `timestamp`, in time order, also those that are registered meanwhile.
+        """Fire all processing-time timers up to `timestamp`, in time order, including those registered in the meantime.
 
-        Those that are registered meanwhile for `timestamp` itself wait for the next call.
+        Timers that are registered in the meantime for exactly `timestamp` wait for the next call.
         """
         self._processing_time.advance_clock(timestamp, fire, look)
 
@@ -60,11 +60,11 @@ class InternalTimerService:
         return self._processing_time.next()
 
     def num_event_time_timers(self) -> int:
-        """Return how many event-time timers there are."""
+        """Return the number of event-time timers."""
         return self._event_time.size
 
     def num_processing_time_timers(self) -> int:
-        """Return how many processing-time timers there are."""
+        """Return the number of processing-time timers."""
         return self._processing_time.size
 
     def forget(self, *, logged: bool) -> None:

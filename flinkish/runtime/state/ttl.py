@@ -27,7 +27,7 @@ _stamp_decoder = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TtlPolicy:
-    """A StateTtlConfig as the tables need it. `milliseconds` is how long values live."""
+    """A StateTtlConfig in the form that tables need. `milliseconds` is how long values live."""
 
     milliseconds: int
     renew_on_read: bool
@@ -52,7 +52,7 @@ class TtlPolicy:
 
 
 class Sweeper:
-    """Removes expired values of a table, going round it bit by bit."""
+    """Removes expired values of a table, a part of it in each call."""
 
     def __init__(self, table: ExpiringTable, policy: TtlPolicy, now: Callable[[], int]) -> None:
         self._table = table
@@ -61,7 +61,7 @@ class Sweeper:
         self._round: Iterator[Any] = iter(())
 
     def sweep_part(self, changed: int) -> None:
-        """Look at some entries; more of them the more entries changed in the epoch."""
+        """Check some entries; the more entries changed in the epoch, the more are checked."""
         if not self._policy.background:
             return
         limit = _SWEEP_LEAST + _SWEEP_PER_CHANGE * changed
@@ -71,7 +71,7 @@ class Sweeper:
         self._sweep(addresses)
 
     def sweep_all(self) -> None:
-        """Look at all entries."""
+        """Check all entries."""
         self._sweep(self._table.addresses())
 
     def _sweep(self, addresses: Iterable[Any]) -> None:

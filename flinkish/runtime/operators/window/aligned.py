@@ -1,7 +1,7 @@
 """Windows that begin at the same times for all keys, with the assigner's default trigger: the common case, made fast.
 
-What a trigger would decide for each record and key is decided here for all keys of a window at once: whether it is late, has
-fired, is gone. State lies window by window, and which windows are due follows from it and from the time up to which windows have
+Decisions that a trigger would make for each record and key are made here once for all keys of a window: whether it is late, has
+fired, or is removed. State is grouped by window. The due windows follow from the state and from the time up to which windows have
 fired, so there are no timers.
 """
 
@@ -35,12 +35,12 @@ Span = tuple[int, int]
 
 
 class _Stretch:
-    """A stretch of time whose records go into the same windows; how these stand, while a run of records is handled."""
+    """A stretch of time whose records belong to the same windows, and the status of these while a run is processed."""
 
     __slots__ = ("fired", "spans")
 
     def __init__(self, spans: list[Span], fired: list[Span]) -> None:
-        #: Where its records are kept: in each window that is not gone, the last one first, or in the pane that these share. None:
+        #: Namespaces for its records: each window that still exists, the last one first, or the pane that they share. Empty if
         #: the records are late.
         self.spans = spans
         #: The windows that have fired but still take late records, the last one first.
@@ -48,19 +48,19 @@ class _Stretch:
 
 
 class AlignedWindowOperator(BaseWindowOperator):
-    """What windows of all kinds of contents share: time, state, firing.
+    """The base class for all kinds of window contents: handles time, state and firing.
 
-    Each window is kept by itself, and a record goes into all windows that it belongs to, as in Flink. With `_shared`, overlapping
-    windows are put together from panes instead, each as long as the greatest common divisor of size and slide; a pane is dropped
+    Each window is stored separately, and a record is added to all of its windows, as in Flink. With `_shared`, overlapping
+    windows are combined from panes instead, each as long as the greatest common divisor of size and slide; a pane is dropped
     with its last window.
 
     In processing time, windows fire at the end of the epoch whose time is their last timestamp, or at the start of a later one. A
-    record that comes afterwards at that same time begins the window again, which then fires once more, as in Flink; where panes
-    are shared, which may not come back, it counts as a millisecond later.
+    record that arrives afterwards at the same time begins the window again, which then fires once more, as in Flink. If panes are
+    shared, they cannot be begun again, so the record is treated as a millisecond later.
     """
 
     _table: PaneTable | GroupedLists
-    #: Windows are put together from panes.
+    #: Whether windows are combined from panes.
     _shared = False
 
     def __init__(self, context: OperatorContext) -> None:
@@ -73,7 +73,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._progress = context.state.internal("windows")
         #: Processing time (ms) up to which windows that share panes have fired.
         self._fired: int = self._progress.get(_FIRED, MIN_WATERMARK)
-        #: When something is to be done next, or a time before.
+        #: A lower bound of the time when windows fire or are removed next.
         self._due = MIN_WATERMARK
 
     def open(self) -> None:
@@ -81,7 +81,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._kept_progress = self.context.state.union_list_state(_PROGRESS)
         if self.context.restored_checkpoint is not None:
             self._fired = max(self._kept_progress.get(), default=MIN_WATERMARK)
-            # Those of windows that operator.py kept.
+            # Timers of windows that operator.py stored.
             drop_timers(self.timers)
             if any(span.__class__ is not tuple for span in self._table.groups()):
                 raise ForeignCheckpointError(
@@ -93,7 +93,7 @@ class AlignedWindowOperator(BaseWindowOperator):
 
     @property
     def state_name(self) -> str:
-        """Where the windows are kept: with those of operator.py, if each is kept by itself."""
+        """The name of the state with the windows; the same as in operator.py if each window is stored separately."""
         return panes_name(self._length, self._offset) if self._shared else CONTENTS
 
     def snapshot_state(self, barrier: Barrier) -> None:
@@ -103,7 +103,7 @@ class AlignedWindowOperator(BaseWindowOperator):
     # -- time ----------------------------------------------------------------------------------------------------------------
 
     def _times(self, records: Records) -> list[int]:
-        """Return the times that decide about the windows of records."""
+        """Return the times by which records are assigned to windows."""
         if not self.event_time:
             return [max(self.context.time.now(), self._fired + 1)] * len(records.values)
         times = records.timestamps
@@ -118,14 +118,14 @@ class AlignedWindowOperator(BaseWindowOperator):
         self.output.watermark(timestamp)
 
     def begin_epoch(self) -> None:
-        # Records of this epoch may still come into windows that end with the present.
+        # Records of this epoch may still belong to windows that end at the current time.
         self._advance_processing_time(self.context.time.now() - 1)
 
     def before_barrier(self) -> None:
         self._advance_processing_time(self.context.time.now())
 
     def _by_clock(self) -> bool:
-        """Return whether windows fire by the time of epochs: in batch mode they fire when their key has ended."""
+        """Tell whether windows fire by the time of epochs; in batch mode they fire when their key has ended."""
         return not self.event_time and not self.context.batch and self.current_watermark < MAX_WATERMARK
 
     def _advance_processing_time(self, now: int) -> None:
@@ -152,7 +152,7 @@ class AlignedWindowOperator(BaseWindowOperator):
     # -- windows and panes ---------------------------------------------------------------------------------------------------
 
     def _stretch_at(self, start: int) -> _Stretch:
-        """Return how the windows stand that records from `start` on go into."""
+        """Return the stretch of time that begins at `start`, with the status of its windows."""
         passed = self.current_watermark if self.event_time else MIN_WATERMARK
         gone = passed - self.lateness
         open_windows = [window for window in self._windows_at(start) if gone < window[1] - 1]
@@ -161,25 +161,25 @@ class AlignedWindowOperator(BaseWindowOperator):
         return _Stretch(spans, [window for window in open_windows if window[1] - 1 <= passed])
 
     def _windows_at(self, start: int) -> list[Span]:
-        """Return the windows of records from `start` on, the last one first."""
+        """Return the windows of the stretch of time that begins at `start`, the last one first."""
         size = self._size
         last = start - (start - self._offset) % self._slide
         return [(window, window + size) for window in range(last, start - size, -self._slide)]
 
     def _windows_of(self, span: Span) -> list[Span]:
-        """Return the windows that a window or pane is in, the last one first."""
-        # A window may be of another size: those that a restored job found stay as they are.
+        """Return the windows that contain a pane, the last one first; for a window, the window itself."""
+        # A restored window may have another size, which it keeps.
         return self._windows_at(span[0]) if self._shared else [span]
 
     def _next(self, windows: list[Span], passed: int) -> int:
-        """Return when the next of the windows of a span fires or, if all have, when it goes."""
+        """Return when the next of the windows of a span fires or, if all have fired, when it is removed."""
         for _, end in reversed(windows):
             if end - 1 > passed:
                 return end - 1
         return windows[0][1] - 1 + self.lateness
 
     def _advance(self, fired: int, passed: int) -> None:
-        """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop what no window needs."""
+        """Fire the windows whose last timestamp is after `fired` and not after `passed`; drop spans that no window needs."""
         if passed < self._due:
             return
         spans = sorted(self._table.groups())
@@ -199,12 +199,12 @@ class AlignedWindowOperator(BaseWindowOperator):
                 self._due = min(self._due, self._next(windows, passed))
 
     def _fire(self, window: Span, spans: list[Span]) -> None:
-        """Emit the results of all keys of a window; `spans` are its panes that have something, in order of time, or itself."""
+        """Emit the results of all keys of a window; `spans` has its non-empty panes in order of time, or the window itself."""
         raise NotImplementedError
 
     def _drop(self, span: Span) -> None:
         if self.lateness and self.clear_function is not None:
-            # Not of panes; see choice.py.
+            # Windows with such functions are never combined from panes; see choice.py.
             window = TimeWindow(*span)
             for key in self._table.members(span):
                 self.backend.current_key = key
@@ -217,7 +217,7 @@ def _by_end(window: Span) -> Span:
 
 
 class FoldedWindowsOperator(AlignedWindowOperator):
-    """Windows with reduce or aggregate. Here: tumbling ones, so that a record is folded once."""
+    """Tumbling windows with reduce or aggregate: each record is folded once. Base class of the other folded windows."""
 
     _table: PaneTable
 
@@ -268,7 +268,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
                 self._fire_again(window, key, time)
 
     def _fold_into(self, span: Span, key: Any, value: Any) -> None:
-        """Fold a record into what there may be of a key."""
+        """Fold a record into the accumulator of its key, if there is one, or begin one."""
         table, fold, convert = self._table, self._fold, self._convert
         accumulator = table.get(span, key)
         accumulator = fold.first(value) if accumulator is None else fold.add(value, accumulator)
@@ -290,7 +290,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
                 self.clear_window_function(shown, window)
 
     def _accumulators(self, spans: list[Span]) -> Iterable[tuple[Any, Any]]:
-        """Return the keys of a window, each with its accumulator, to be changed at will."""
+        """Return the keys of a window, each with its accumulator, which the caller may change."""
         return self._table.copies(spans[0])
 
     def _fire_again(self, window: Span, key: Any, timestamp: int) -> None:
@@ -304,7 +304,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
 
 
 class OverlappingWindowsOperator(FoldedWindowsOperator):
-    """Sliding windows, each of which folds all its records in the order in which they came, as Flink does."""
+    """Sliding windows, each of which folds all its records in the order of arrival, as in Flink."""
 
     def open(self) -> None:
         super().open()
@@ -315,7 +315,7 @@ class OverlappingWindowsOperator(FoldedWindowsOperator):
         immutable, exact = table.codec.immutable, table.codec.exact
         add, first = self._fold.add, self._fold.first
         stretches: dict[int, _Stretch] = {}
-        #: Of each stretch the keys that its records have: they have changed in each of its windows.
+        #: For each stretch, the keys of its records, which have changed in each of its windows.
         changed: dict[int, dict[Any, bool]] = {}
         offset, length = self._offset, self._length
         start = end = 0
@@ -355,10 +355,10 @@ class OverlappingWindowsOperator(FoldedWindowsOperator):
 
 
 class SharedPanesOperator(FoldedWindowsOperator):
-    """Sliding windows that are put together from panes, into which a record is folded once.
+    """Sliding windows that are combined from panes, so that a record is folded only once.
 
     Only for functions that the user has declared to be associative and commutative: the records of a pane are folded before it is
-    merged with the next one, though some of them may have come later.
+    merged with the next one, even if some of them have arrived later.
     """
 
     _shared = True
@@ -394,7 +394,7 @@ class SharedPanesOperator(FoldedWindowsOperator):
 
 
 class ListedWindowsOperator(AlignedWindowOperator):
-    """Windows whose function gets all records."""
+    """Windows whose function gets all of their records."""
 
     _table: GroupedLists
 
@@ -416,7 +416,7 @@ class ListedWindowsOperator(AlignedWindowOperator):
             if not stretch.spans:
                 self.late(value, time)
                 continue
-            # The type was checked by the operator before.
+            # The operator before this one has checked the type.
             frozen = freeze(value)
             for span in stretch.spans:
                 append(span, key, frozen)

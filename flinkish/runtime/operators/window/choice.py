@@ -1,4 +1,4 @@
-"""Which operator runs windows."""
+"""Chooses the operator that runs windows."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _SESSIONS = (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
 )
-#: Windows that outlive the end of the input (292 million years), of which the general operator alone knows which have fired.
+#: Allowed lateness (ms) with which windows outlive the end of the input; only the general operator knows which have fired then.
 _FOREVER = 2**62
 
 
 def window_operator(context: OperatorContext) -> Operator:
-    """Make the operator for windows as configured.
+    """Create the operator for the configured windows.
 
-    Subclasses of assigners and triggers may do anything, so they do not count as what they derive from.
+    A subclass of an assigner or trigger may behave differently, so it is not treated like its base class.
     """
     config = context.node.operator
     assert isinstance(config, WindowConfig)
@@ -68,7 +68,7 @@ def _overlap(assigner: Any) -> bool:
 
 
 def _may_share_panes(context: OperatorContext, config: WindowConfig) -> bool:
-    """Return whether windows may be put together from panes: if the user has declared that this cannot be seen in the results."""
-    # A function that clears state of windows has to be told of each one; with lateness nothing tells which windows a pane had.
+    """Tell whether windows may be combined from panes: the user has declared that this does not change the results."""
+    # A function that clears state must be called for each window; with lateness, the windows of a pane cannot be determined.
     clears = config.allowed_lateness > 0 and clear_of(config.function) is not None
     return context.configuration.get(options.SHARE_PANES) and not clears

@@ -1,6 +1,6 @@
-"""What is kept of the records of a window: one accumulator, or all of them.
+"""The stored contents of a window: one accumulator, or all records.
 
-Each refers to the window that the operator has set as its scope's current namespace.
+All classes refer to the window that the operator has set as the current namespace.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Contents(Protocol):
     """The contents of the current window."""
 
     scope: NamespacedBackend
-    #: Of the state.
+    #: Name of the state.
     name: str
 
     def add(self, value: Any, timestamp: int | None) -> None:
         """Add a record."""
 
     def elements(self) -> list[Any] | None:
-        """Return what the window function gets; None if the window is empty."""
+        """Return the elements for the window function; None if the window is empty."""
 
     def clear(self) -> None:
         """Drop the contents."""
 
     def merge(self, target: Namespace, sources: Sequence[Namespace]) -> None:
-        """Move what other windows hold into a window."""
+        """Move the contents of other windows into a window."""
 
 
 class Fold:
@@ -70,7 +70,7 @@ class Fold:
             self.result = function.get_result
 
     def copy_first(self, codec: Codec) -> None:
-        """Begin each window with an object of its own where the first record is the accumulator: the function may change it."""
+        """Copy the first record if it becomes the accumulator, because the function may change the accumulator."""
         if self.first is _itself and not codec.immutable:
             freeze, thaw = codec.freeze, codec.thaw
             self.first = lambda value: thaw(freeze(value))
@@ -126,7 +126,7 @@ class ListedContents:
         self.table: ListTable = self.scope.table_of(descriptor)[0]
 
     def add(self, value: Any, timestamp: int | None) -> None:
-        # The type was checked by the operator before.
+        # The operator before this one has checked the type.
         self.table.append(self.scope.address(), value)
 
     def elements(self) -> list[Any] | None:
@@ -146,7 +146,7 @@ class TimestampedContents:
 
     def __init__(self, backend: KeyedStateBackend, input_type: TypeInformation) -> None:
         self.scope = backend.in_namespace()
-        # Rows, as tuples cannot hold None: neither timestamps nor records need be there.
+        # Rows are used because tuples cannot contain None, and both timestamp and record may be None.
         pairs = Types.ROW([Types.LONG(), input_type])
         self._state = self.scope.get_list_state(ListStateDescriptor(TIMESTAMPED_CONTENTS, pairs))
 
@@ -172,7 +172,7 @@ class TimestampedContents:
 
 
 def contents_of(config: WindowConfig, backend: KeyedStateBackend) -> FoldedContents | ListedContents | TimestampedContents:
-    """Return what keeps the contents of an operator's windows."""
+    """Create the contents class for an operator's windows."""
     if config.evictor is not None:
         return TimestampedContents(backend, config.input_type)
     if config.fold is not None:

@@ -1,4 +1,4 @@
-"""What triggers, assigners, evictors and window functions see; one object of each for an operator."""
+"""The contexts of triggers, assigners, evictors and window functions; an operator has one object of each."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from flinkish.runtime.state.timers import InternalTimerService
 
 
 class _States:
-    """States by descriptor object: what triggers and assigners ask for with every record."""
+    """A cache of states by descriptor object, because triggers and assigners request them for every record."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
-        # The descriptor is kept so that its id stays its own.
+        # The descriptor is kept so that no other object gets its id.
         self._known: dict[int, tuple[StateDescriptor, Any]] = {}
 
     def of(self, descriptor: StateDescriptor) -> Any:
@@ -44,7 +44,7 @@ class _States:
         if known is None:
             known = self._known[id(descriptor)] = (descriptor, self._backend.get(descriptor))
             if len(self._known) > 100:
-                # A trigger that makes a descriptor each time.
+                # A trigger that creates a new descriptor each time must not fill the memory.
                 self._known.clear()
         return known[1]
 
@@ -67,7 +67,7 @@ class _Times:
 
 
 class TriggerContext(_Times, Trigger.OnMergeContext):
-    """State and timers of the window at hand, which the operator sets by `enter`."""
+    """State and timers of the current window, which the operator sets by `enter`."""
 
     def __init__(self, operator: Operator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         super().__init__(operator)
@@ -75,11 +75,11 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
         self._timers = timers
         self._scope = backend.in_namespace()
         self._states = _States(self._scope)
-        #: Windows that were merged into the one at hand.
+        #: Windows that were merged into the current one.
         self.merged: Sequence[Namespace] = ()
 
     def enter(self, namespace: Namespace) -> None:
-        """Go to a window."""
+        """Set the current window."""
         self._scope.current_namespace = namespace
 
     def register_processing_time_timer(self, time: int) -> None:
@@ -112,7 +112,7 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
 
 
 class AssignerContext(_Times, WindowAssigner.WindowAssignerContext):
-    """Its state is that of the record's key, in no window."""
+    """The context of assigners; its state belongs to the record's key and to no window."""
 
     def __init__(self, operator: Operator, backend: KeyedStateBackend) -> None:
         super().__init__(operator)
@@ -137,7 +137,7 @@ class EvictorContext(_Times, Evictor.EvictorContext):
 
 
 class StateStore(KeyedStateStore):
-    """State of a backend, or of a view of it."""
+    """The keyed state of a backend, or of a view of it."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
@@ -159,7 +159,7 @@ class StateStore(KeyedStateStore):
 
 
 class NoWindowState(KeyedStateStore):
-    """Per-window state where windows are merged: there is none, as a window has no state that would be merged with it."""
+    """Refuses per-window state if windows are merged, because such state could not be merged with them."""
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         raise _no_window_state()
@@ -185,7 +185,7 @@ def _no_window_state() -> StateError:
 
 
 class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):
-    """Serves process and clear, of keyed windows and of windows of a whole stream; the operator sets the window by `enter`."""
+    """The context of process and clear, for keyed and non-keyed windows; the operator sets the window by `enter`."""
 
     def __init__(self, operator: Operator, backend: KeyedStateBackend, *, merging: bool) -> None:
         self._operator = operator
@@ -196,7 +196,7 @@ class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindow
         self._global_state = StateStore(backend)
 
     def enter(self, window: Any, namespace: Namespace) -> None:
-        """Go to a window."""
+        """Set the current window."""
         self._window = window
         self._scope.current_namespace = namespace
 

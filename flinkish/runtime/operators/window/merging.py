@@ -1,6 +1,6 @@
-"""Windows of a key that are merged: which there are, and under which namespace their contents lie.
+"""The merging windows of a key, and the namespaces under which their contents are stored.
 
-When windows are merged, the contents stay where those of one of them are; so growing a session moves nothing. The mapping from
+Merged windows use the namespace of one of them for their contents, so a growing session moves no contents. The mapping from
 windows to these namespaces is map state of the key.
 """
 
@@ -53,15 +53,15 @@ class MergingWindows:
         return self._state.get(window)
 
     def take(self, window: Namespace) -> None:
-        """Add a window of a checkpoint that does not touch others; its contents lie under itself."""
+        """Add a window of a checkpoint that does not touch others; its contents are stored under its own namespace."""
         self._state.put(window, window)
 
     def retire(self, window: Namespace) -> None:
-        """Forget a window."""
+        """Remove a window."""
         self._state.remove(window)
 
     def add(self, new: Namespace) -> Namespace:
-        """Add a window, merging what has to be merged; return the window it became."""
+        """Add a window, merge windows if necessary, and return the resulting window."""
         windows = list(self._state.keys())
         result = new
         for merge_result, merged in self._decide(windows, new):
@@ -75,7 +75,7 @@ class MergingWindows:
 
     def _merge(self, result: Namespace, merged: list[Namespace]) -> None:
         if merged == [result]:
-            # The new window lies within one that was there.
+            # The new window lies within an existing one.
             return
         state_windows = [self._state.get(window) for window in merged]
         if None in state_windows or not merged:
@@ -90,9 +90,9 @@ class MergingWindows:
 
     @staticmethod
     def _decide_sessions(windows: list[Namespace], new: Namespace) -> Iterable[tuple[Namespace, list[Namespace]]]:
-        """Decide as TimeWindow.merge_windows does, knowing that the windows there were do not touch each other.
+        """Decide like TimeWindow.merge_windows, given that existing windows do not touch each other.
 
-        They are merged in order of time, as sessions.py does; in Flink the order is that of a hash set.
+        Windows are merged in order of time, as in sessions.py; in Flink the order is that of a hash set.
         """
         start, end = new
         touching = sorted([window for window in windows if window[0] <= end and window[1] >= start])

@@ -38,10 +38,10 @@ _CONTINUE = TriggerResult.CONTINUE
 
 
 class BaseWindowOperator(TimedOperator[WindowConfig]):
-    """What all window operators share: functions, late records, firing.
+    """The base class of all window operators: handles functions, late records and firing.
 
-    Results carry the timestamp of the timer or of the record that fired the window, as in PyFlink (and unlike Java, where it is
-    always that of the window's end).
+    Results have the timestamp of the timer or record that fired the window, as in PyFlink (in Java Flink, it is always that of
+    the window's end).
     """
 
     def __init__(self, context: OperatorContext) -> None:
@@ -85,7 +85,7 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         return converting(self.output.side[tag.tag_id], tag.type_info)
 
     def late(self, value: Any, timestamp: int | None) -> None:
-        """Take a record of which all windows are gone."""
+        """Handle a record whose windows have all been removed."""
         if self._late_output is not None:
             self._late_output(value, timestamp)
         else:
@@ -108,14 +108,14 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
         self._emit_results(results, timestamp)
 
     def clear_window_function(self, window: Any, namespace: Namespace) -> None:
-        """Let the user's function empty its state of a window that is gone."""
+        """Let the user's function clear its state of a window that is removed."""
         if self.clear_function is not None:
             self.function_context.enter(window, namespace)
             self.clear_function(self.function_context)
 
 
 class WindowOperator(BaseWindowOperator):
-    """The rules of Flink's WindowOperator, record by record and window by window."""
+    """Follows the rules of Flink's WindowOperator, record by record and window by window."""
 
     def open(self) -> None:
         super().open()
@@ -135,7 +135,7 @@ class WindowOperator(BaseWindowOperator):
         refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), own)
 
     def _take_over(self) -> None:
-        """Go on with windows of a checkpoint that aligned.py or sessions.py kept, which set no such timers."""
+        """Take over windows of a checkpoint that aligned.py or sessions.py stored, which set no timers of this kind."""
         config, backend = self.config, self.backend
         if self._merging is not None:
             if SESSIONS in self.context.state.unclaimed() and isinstance(self.contents, FoldedContents):
@@ -218,7 +218,7 @@ class WindowOperator(BaseWindowOperator):
         if self._merging is not None:
             contents_namespace = self._merging.state_window(namespace)
             if contents_namespace is None:
-                # The window was merged into another, and its trigger left a timer behind.
+                # The window was merged into another one, but its trigger has not deleted the timer.
                 return
         window = self.namespaces.window(namespace)
         self.contents.scope.current_namespace = contents_namespace
@@ -242,7 +242,7 @@ class WindowOperator(BaseWindowOperator):
             self._merging.retire(namespace)
 
     def _cleanup_time(self, window: Any) -> int:
-        """Return when a window goes (ms); MAX: never."""
+        """Return when a window is removed (ms); MAX = never."""
         end: int = window.max_timestamp()
         return min(end + self.lateness, MAX_WATERMARK)
 
@@ -333,7 +333,7 @@ class _Evicting:
 
 
 def calling(function: Any) -> tuple[CallFunction, bool]:
-    """Return how a window function is called, and whether it only passes on what it gets."""
+    """Return how to call a window function, and whether it only passes its elements on."""
     if isinstance(function, WindowFunction):
         apply = function.apply
         return lambda key, window, context, elements: apply(key, window, elements), type(function) is PassThroughWindowFunction
@@ -350,7 +350,7 @@ def calling(function: Any) -> tuple[CallFunction, bool]:
 
 
 def clear_of(function: Any) -> Callable[[Any], None] | None:
-    """Return the `clear` of a window function if it has one of its own."""
+    """Return the `clear` method of a window function if it defines one."""
     for base in (ProcessWindowFunction, ProcessAllWindowFunction):
         if isinstance(function, base):
             return None if type(function).clear is base.clear else function.clear

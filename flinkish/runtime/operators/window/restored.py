@@ -1,7 +1,7 @@
-"""Open windows of a checkpoint that another version of the program kept in another way: taken over, or refused by name.
+"""Takes over open windows of a checkpoint that another version of the program stored in another form, or refuses them by name.
 
-Each way of keeping windows has states of its own name. What a window operator does not ask for when it is opened, and is such a
-state, would be forgotten.
+Each form has its own names of states. If a window operator does not request such a state when it is opened, the state would be
+lost, so it is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flinkish.runtime.state.timers import InternalTimerService
 #: Accumulators or lists of records.
 CONTENTS = "window-contents"
 TIMESTAMPED_CONTENTS = "window-contents-timestamped"
-#: Which windows of a key there are, where they are merged, and in which namespace the contents of each lie.
+#: The merging windows of a key, with the namespace of the contents of each.
 MERGING_SET = "merging-window-set"
 #: From the start of each session of a key to its end and accumulator.
 SESSIONS = "window-sessions"
@@ -32,12 +32,12 @@ TakeSession = Callable[[Any, int, int, Any], None]
 
 
 def panes_name(length: int, offset: int) -> str:
-    """Return the name of the state of panes of a length and offset (ms): others hold other records."""
+    """Return the name of the state of panes with a length and offset (ms), because other panes contain other records."""
     return f"{_PANES}-{length}" + (f"-{offset % length}" if offset % length else "")
 
 
 def _kept(name: str) -> str | None:
-    """Return in words how windows are kept in a state; None if it holds none."""
+    """Return a phrase about how a state stores windows; None if it contains none."""
     if name.startswith(_PANES):
         return f"in panes that overlapping windows share ({name.removeprefix(_PANES).strip('-')} ms)"
     return {
@@ -49,9 +49,9 @@ def _kept(name: str) -> str | None:
 
 
 def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
-    """Refuse to go on from a checkpoint that holds windows in a form that the operator does not read: they would be lost.
+    """Refuse a checkpoint with windows in a form that the operator does not read, because they would be lost.
 
-    `own` is the name of the state that it does read. Raises ForeignCheckpointError.
+    `own` is the name of the state that it reads. Raises ForeignCheckpointError.
     """
     for name in sorted(unclaimed):
         kept = _kept(name)
@@ -68,7 +68,7 @@ def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
 
 
 def drop_timers(timers: InternalTimerService) -> None:
-    """Drop the timers of windows that are kept in another way from now on."""
+    """Drop the timers of windows that are stored in another form from now on."""
     timers.advance_watermark(MAX_WATERMARK, _ignore)
     timers.advance_processing_time(MAX_WATERMARK, _ignore)
 
@@ -78,7 +78,7 @@ def _ignore(timestamp: int, key: Any, namespace: Any) -> None:
 
 
 def merging_set() -> MapStateDescriptor:
-    """Return the descriptor of the windows of a key that are merged."""
+    """Return the descriptor of the merging windows of a key."""
     anything = Types.PICKLED_BYTE_ARRAY()
     return MapStateDescriptor(MERGING_SET, anything, anything)
 
@@ -89,7 +89,7 @@ def sessions(fold_type: TypeInformation) -> MapStateDescriptor:
 
 
 def take_sessions(backend: KeyedStateBackend, fold_type: TypeInformation, take: TakeSession) -> None:
-    """Empty the state of sessions, giving each away."""
+    """Clear the state of sessions, and pass each session to `take`."""
     table, _ = backend.table_of(sessions(fold_type))
     for key in table.addresses():
         backend.current_key = key
@@ -101,7 +101,7 @@ def take_sessions(backend: KeyedStateBackend, fold_type: TypeInformation, take: 
 def take_merged_windows(
     backend: KeyedStateBackend, contents: ReducingStateDescriptor | AggregatingStateDescriptor, take: TakeSession
 ) -> None:
-    """Empty the state of windows that are merged, and their contents, giving each away that has any."""
+    """Clear the state of merging windows and their contents, and pass each non-empty window to `take`."""
     windows, _ = backend.table_of(merging_set())
     accumulators, _ = backend.table_of(contents)
     for key in windows.addresses():

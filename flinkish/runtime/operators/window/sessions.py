@@ -26,10 +26,10 @@ from flinkish.runtime.state.handles import conversion
 
 
 class SessionWindowsOperator(BaseWindowOperator):
-    """The open sessions of each key; a session that grows stays where it is.
+    """Keeps the open sessions of each key; a growing session does not move its contents.
 
-    A session has a timer at the last timestamp that it had when it began. If it has grown by then, its timer is set anew: so a
-    record of a session moves no timer.
+    A session has a timer at the last timestamp that it had when it began. If the session has grown by then, the timer is set
+    again; so a record never moves a timer.
     """
 
     def open(self) -> None:
@@ -40,7 +40,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
         self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or _itself
         self._set_timer = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
-        #: None: it depends on the record.
+        #: The gap in milliseconds; None = it depends on the record.
         self._gap: int | None = getattr(assigner, "_session_gap", None)
         super().open()
         if self.context.restored_checkpoint is not None and MERGING_SET in self.context.state.unclaimed():
@@ -49,7 +49,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         refuse_other_windows(self.context.state.uid, self.context.state.unclaimed(), SESSIONS)
 
     def _take_session(self, key: Any, start: int, end: int, accumulator: Any) -> None:
-        """Go on with a session that operator.py kept, unless it has fired and was kept for late records."""
+        """Take over a session that operator.py stored, unless it has fired and was kept for late records only."""
         if not self.event_time or end - 1 > self.current_watermark:
             self._table.put(key, start, (end, accumulator))
             self._set_timer(key, None, end - 1)
@@ -70,7 +70,7 @@ class SessionWindowsOperator(BaseWindowOperator):
             self._add(key, value, time, end, there)
 
     def _times(self, records: Records) -> list[int]:
-        """Return the times that decide about the sessions of records."""
+        """Return the times by which records are assigned to sessions."""
         if not self.event_time:
             return [self.context.time.now()] * len(records.values)
         times = records.timestamps
@@ -79,7 +79,7 @@ class SessionWindowsOperator(BaseWindowOperator):
         return times  # type: ignore[return-value]
 
     def _add(self, key: Any, value: Any, time: int, end: int, there: list[tuple[int, tuple[int, Any]]]) -> None:
-        """Add a record to the sessions that it touches, which become one, or begin one."""
+        """Add a record to the sessions that it touches, which are merged into one, or begin a session."""
         fold = self._fold
         touched = sorted([session for session in there if session[0] <= end and session[1][0] >= time], key=itemgetter(0))
         if not touched:

@@ -13,7 +13,7 @@ from flinkish.runtime.state.tables import StateAddress, TableMeta, naming
 
 
 def make_table(meta: TableMeta) -> HeapTable:
-    """Make an empty table of the kind that is declared."""
+    """Create an empty table of the declared kind."""
     match meta.kind:
         case tables.VALUE | tables.REDUCING | tables.AGGREGATING:
             return HeapValueTable(meta) if meta.grouped_by == "address" else HeapPaneTable(meta)
@@ -34,12 +34,12 @@ def make_table(meta: TableMeta) -> HeapTable:
 class HeapBackend:
     """Tables of Python objects. Implements StateBackend.
 
-    Its changes are, table by table: address, what was declared if the table is new, what changed in it.
+    Its changes have for each table: address, declaration if the table is new, and changes in it.
     """
 
     def __init__(self) -> None:
         self._tables: dict[StateAddress, HeapTable] = {}
-        #: Not in the log yet.
+        #: Tables that are not in the log yet.
         self._new: set[StateAddress] = set()
 
     @property

@@ -1,7 +1,7 @@
-"""Tables on the heap that are a dict of dicts: maps by key, windows that all keys share by window, lists of a key by timestamp.
+"""Tables on the heap that are a dict of dicts: maps by key, shared windows by window, lists of a key by timestamp.
 
-The outer dict's keys are called groups here, those of the inner ones members. A group without members is not there. Members keep
-the order in which they came, also when the log is replayed: users see the order of a map.
+The keys of the outer dict are called groups here, those of the inner dicts members. A group without members does not exist.
+Members keep their order of insertion, also when the log is replayed, because users see the order of a map.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Pending:
         return "PENDING"
 
 
-#: Stands for the frozen form of an object that was not frozen yet.
+#: Placeholder for the frozen form of an object that has not been frozen yet.
 PENDING: Any = _Pending()
 
 
@@ -36,8 +36,8 @@ class HeapGroupedTable(HeapTable, GroupedTable):
         self.data: dict[Any, dict[Any, Frozen]] = {}
         #: Objects that were touched in this epoch; used only if values can change.
         self.hot: dict[Any, dict[Any, Any]] = {}
-        #: Members that were put or removed in this epoch, in the order of the heap as far as they are new to it; True: removed,
-        #: and perhaps put again, at the end.
+        #: Members that were put or removed in this epoch; new ones are in the order of the heap. True = it was removed, and
+        #: perhaps put again, at the end.
         self.dirty: dict[Any, dict[Any, bool]] = {}
         #: Groups that were cleared in this epoch; what is dirty of them came later.
         self.cleared: set[Any] = set()
@@ -73,14 +73,14 @@ class HeapGroupedTable(HeapTable, GroupedTable):
         if dirty is None:
             dirty = self.dirty[group] = {}
         if member not in members:
-            # Its place is at the end.
+            # Move it to the end.
             dirty[member] = dirty.pop(member, False)
         elif member not in dirty:
             dirty[member] = False
         if self.codec.immutable:
             members[member] = value
         else:
-            # The place in the order is taken now; the value follows when objects are frozen.
+            # Reserve the place in the order now; the value is set when objects are frozen.
             members.setdefault(member, PENDING)
             hot = self.hot.get(group)
             if hot is None:
@@ -160,7 +160,7 @@ class HeapGroupedTable(HeapTable, GroupedTable):
         self.hot.clear()
 
     def take_changes(self) -> Any:
-        """Groups with members removed: None for all, else whether all that were there, and which; then what was put."""
+        """Return groups with removed members (None = all; else whether all old ones were removed, and which), then new values."""
         self.freeze()
         if not self.dirty:
             return None
@@ -223,7 +223,7 @@ _Group = tuple[Any, list[Any], list[Any]]
 
 
 def _pack_groups(groups: list[_Group]) -> Any:
-    """Return groups as four rows, which are pickled several times faster: a small dict takes a microsecond."""
+    """Return groups as four lists, which are pickled several times faster than many small dicts (a microsecond each)."""
     return (
         pack_addresses([group for group, _, _ in groups]),
         pack([len(members) for _, members, _ in groups]),
@@ -368,7 +368,7 @@ class HeapGroupedLists(HeapTable, GroupedLists):
         self.data.clear()
 
     def take_changes(self) -> Any:
-        """Groups that were cleared; lists that changed: how many elements of each are as they were, and which follow."""
+        """Return cleared groups, and changed lists: the number of unchanged elements of each, and the elements after them."""
         if not self.dirty and not self.cleared:
             return None
         kept: list[_Group] = []

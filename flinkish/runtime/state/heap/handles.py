@@ -1,4 +1,4 @@
-"""Handles of value state over tables on the heap. The hot path: value() and update() are a dict access and little more."""
+"""Handles of value state for tables on the heap. The hot path: value() and update() are little more than a dict access."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.runtime.state.tables import Address, Frozen
 
 
 class Values(Protocol):
-    """What the handles know of a table: Values."""
+    """The part of a value table that the handles use."""
 
     codec: Codec
     data: dict[Address, Frozen]
@@ -24,7 +24,7 @@ class Values(Protocol):
 
 
 class FastValueState(ValueState[Any]):
-    """Value state of values that cannot change, without time-to-live."""
+    """Value state of immutable values, without time-to-live."""
 
     __slots__ = ("_backend", "_convert", "_data", "_dirty", "_exact", "_table")
 
@@ -53,7 +53,7 @@ class FastValueState(ValueState[Any]):
 
 
 class ObjectValueState(ValueState[Any]):
-    """Value state of values that can change or have no declared type, without time-to-live; see ValueTable.get and put."""
+    """Value state of mutable or untyped values, without time-to-live; see ValueTable.get and put."""
 
     __slots__ = ("_backend", "_convert", "_data", "_dirty", "_hot", "_table", "_untyped")
 

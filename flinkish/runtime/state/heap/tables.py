@@ -1,10 +1,9 @@
-"""Tables on the heap: values, lists, what the runtime itself keeps; and what changed in them in this epoch.
+"""Tables on the heap: values, lists and the runtime's own data, with the changes of the current epoch.
 
-Rule of all tables: what the heap holds between epochs is exactly what a replay of the change log gives. Values that cannot
-change are kept as they are. All others live as objects only within an epoch, from the first time they are touched; at its end
-they are *frozen* to their encoded bytes (codec.py), compared with what was there, and logged if they differ. So an object that
-a function changes in place without update() is stored like one it updated, and no reference that user code keeps can reach the
-state in a later epoch.
+The rule of all tables: between epochs, the heap is exactly the result of a replay of the change log. Immutable values are stored
+directly. All others are objects only within an epoch, from their first use; at its end they are *frozen* to their encoded bytes
+(codec.py), compared with the bytes before, and logged if they differ. So an object that a function changes in place without
+update() is stored like an updated one, and no reference that user code keeps can change the state in a later epoch.
 """
 
 from __future__ import annotations
@@ -38,26 +37,26 @@ class HeapTable(ABC):
 
     @abstractmethod
     def take_changes(self) -> Any:
-        """Return what changed since the last call, as data for the log; None if nothing did. Freezes all objects."""
+        """Return the changes since the last call, as data for the log; None if there are none. Freezes all objects."""
 
     @abstractmethod
     def apply(self, changes: Any) -> None:
-        """Do again what `take_changes` gave."""
+        """Apply changes that `take_changes` returned."""
 
     @abstractmethod
     def dump(self) -> Any:
-        """Return all of it, for `fill`; nothing may be changed in what is returned."""
+        """Return the whole content, for `fill`; the caller must not change it."""
 
     @abstractmethod
     def fill(self, dumped: Any) -> None:
-        """Set an empty table to what was dumped."""
+        """Fill an empty table with a result of `dump`."""
 
     @abstractmethod
     def is_empty(self) -> bool:
         """See Table."""
 
     def freeze(self) -> None:  # noqa: B027 - most tables have nothing to do here
-        """Turn objects that were touched into their encodings."""
+        """Replace objects that were used by their encodings."""
 
     def forget(self, *, logged: bool) -> None:
         """See Table."""
@@ -148,7 +147,7 @@ class HeapValueTable(HeapTable, ValueTable):
         self.hot.clear()
 
     def take_changes(self) -> tuple[Any, Any, Any] | None:
-        """Addresses and values that were set; addresses that were removed."""
+        """Return addresses and values that were set, and addresses that were removed."""
         self.freeze()
         dirty, data = self.dirty, self.data
         if not dirty:
@@ -198,13 +197,13 @@ class HeapValueTable(HeapTable, ValueTable):
 
 
 class HeapListTable(HeapTable, ListTable):
-    """See ListTable. As elements are frozen when they are added, only what was appended is logged."""
+    """See ListTable. As elements are frozen when they are added, only new elements are logged."""
 
     def __init__(self, meta: TableMeta) -> None:
         super().__init__(meta)
         self.codec: Codec = codec_of(meta.types[0], ttl=meta.ttl)
         self.data: dict[Address, list[Frozen]] = {}
-        #: How many elements from the front are as they were at the start of the epoch.
+        #: Number of elements at the front that have not changed since the start of the epoch.
         self.dirty: dict[Address, int] = {}
         self._check = self.codec.check_all
 
@@ -254,7 +253,7 @@ class HeapListTable(HeapTable, ListTable):
         self.data.clear()
 
     def take_changes(self) -> tuple[Any, Any, Any, Any] | None:
-        """Addresses; how many elements of each are as they were, and how many follow; these in one row."""
+        """Return addresses; for each, the numbers of unchanged and of new elements; and all new elements in one list."""
         if not self.dirty:
             return None
         empty: list[Frozen] = []
@@ -299,7 +298,7 @@ class HeapListTable(HeapTable, ListTable):
 
 
 class HeapInternalTable(HeapTable, MutableMapping[Any, Any]):
-    """A dict of the runtime's own: logged, but in no checkpoint. Values are replaced, never changed in place."""
+    """A dict for the runtime itself: it is logged, but not in checkpoints. Values are replaced, never changed in place."""
 
     def __init__(self) -> None:
         super().__init__(INTERNAL_META)

@@ -1,4 +1,4 @@
-"""Timers on the heap: in time order, one for each (time, key, namespace), in log and checkpoints."""
+"""Timers on the heap: in time order, one for each (time, key, namespace); they are in the log and in checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.runtime.state.backend import Fire, Look, TimerQueue
 from flinkish.runtime.state.heap.tables import HeapTable
 from flinkish.runtime.state.tables import Address, TableMeta, key_of, namespace_of
 
-#: Timers that fire between two looks.
+#: Number of timers that fire between two calls of the check.
 _LOOK = 1_000
 
 #: One change: registered or not, timestamp, address.
@@ -82,7 +82,7 @@ class HeapTimerQueue(TimerQueue):
                 fired += 1
                 fire(due, key_of(address), namespace_of(address))
                 if self.by_time.get(due) is not timers or self._heap[0] < due:
-                    # All deleted, and perhaps registered anew; or an earlier one is due: look again.
+                    # All timers were deleted, and perhaps registered again, or an earlier one is due: start again.
                     break
         return fired
 
@@ -113,12 +113,12 @@ class HeapTimerQueue(TimerQueue):
                 yield timestamp, address
 
     def take_changes(self) -> list[_Change]:
-        """Return what changed since the last call."""
+        """Return the changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     def apply(self, changes: list[_Change]) -> None:
-        """Do again what `take_changes` gave."""
+        """Apply changes that `take_changes` returned."""
         for registered, timestamp, address in changes:
             if registered:
                 self.register(timestamp, address)
