@@ -1,1 +1,1 @@
-"""The documentation: pages, and what generates parts of them from the code."""
+"""The documentation: pages, and the code that generates parts of them."""

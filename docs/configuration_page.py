@@ -1,4 +1,4 @@
-"""The page of configuration keys, made from the options in the code."""
+"""The page of configuration keys, generated from the options in the code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 from flinkish.common import options
 from flinkish.common.config_options import DURATION, MEMORY, ConfigOption
 
-#: Sections by the beginning of the keys; an option belongs to the longest that fits.
+#: Titles of sections by prefixes of keys; an option belongs to the section with the longest matching prefix.
 SECTIONS: Final = {
     "execution.": "Execution",
     "execution.epoch.": "Epochs",
@@ -28,16 +28,17 @@ SECTIONS: Final = {
 _INTRODUCTION: Final = """\
 # Configuration keys
 
-Keys are Flink 2.x's, with Flink's defaults unless the description says otherwise, and a few of flinkish's own:
-`execution.engine`, `execution.epoch.*`, `security.checkpoint.*`. Each of these overrides what stands before it:
+The keys are those of Flink 2.x, with Flink's defaults unless the description says otherwise, and a few keys of flinkish, such as
+`execution.engine`, `execution.epoch.*` and `security.checkpoint.*`. Settings come from these places; each overrides those before
+it:
 
 1. `conf/config.yaml`, or the folder that `FLINKISH_CONF_DIR` names; nested or flat, both are read;
 2. `-Dkey=value`: on the command line of `flinkish run` or of the script, or in `FLINKISH_PROPERTIES`;
 3. the `Configuration` given to `StreamExecutionEnvironment.get_execution_environment()` or `env.configure()`;
 4. setters such as `env.set_parallelism()` and `env.enable_checkpointing()`.
 
-An unknown key is named in a warning, with the known one that it resembles. A malformed value is refused, with the key, what was
-expected and where it came from. Durations are written `10 s`, `5 min`, `PT1M` or as milliseconds; memory `64 mb` or as
+A warning names each unknown key, and the most similar known one. A malformed value raises an error, which names the key, the
+expected form and the origin of the value. Durations are written `10 s`, `5 min`, `PT1M` or as milliseconds; memory `64 mb` or as
 bytes; lists `a;b` or `[a, b]`; maps `k1:v1,k2:v2`.
 
 ```yaml
@@ -62,10 +63,10 @@ def markdown() -> str:
     passed_on = ", ".join(f"`{prefix}*`" for prefix in options.PASSED_ON_PREFIXES)
     without_effect = ", ".join(f"`{prefix}*`" for prefix in options.WITHOUT_EFFECT_PREFIXES)
     parts.append(
-        f"## Other keys\n\nHanded on as they are: {passed_on}, Spark's own settings.\n\n"
-        "Accepted without effect, unless they stand above: Flink's keys for what Spark's cluster manager does here or Java does "
-        f"there: {without_effect}.\n\nA job logs a warning that names those that are set. It logs one, too, for each option "
-        "above that is `Accepted; without effect` and is not set to its default.\n"
+        f"## Other keys\n\nPassed on unchanged: {passed_on}, Spark's own settings.\n\n"
+        "Accepted without effect, unless listed above: Flink's keys for its cluster and its JVM, which flinkish does not have: "
+        f"{without_effect}.\n\nA job logs a warning that names those that are set. It also logs a warning for each "
+        "option above that is `Accepted; without effect` if it is not set to its default.\n"
     )
     return "\n".join(parts)
 
@@ -81,7 +82,7 @@ def _row(option: ConfigOption[Any]) -> str:
 
 
 def shown_default(option: ConfigOption[Any]) -> str:
-    """Return an option's default as a configuration file would have it."""
+    """Return an option's default as it is written in a configuration file."""
     default = option.default
     if default is None:
         return "not set"
@@ -95,6 +96,6 @@ def shown_default(option: ConfigOption[Any]) -> str:
 
 
 def _amount(value: int, units: tuple[tuple[int, str], ...]) -> str:
-    """Return a number in the largest unit that leaves it whole."""
+    """Return a number in the largest unit in which it is a whole number."""
     size, unit = next((size, unit) for size, unit in units if value % size == 0 and (value >= size or size == 1))
     return f"{value // size} {unit}"

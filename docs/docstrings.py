@@ -1,4 +1,4 @@
-"""A Griffe extension: the examples in docstrings are shown as code, whether or not `Example:` stands before them."""
+"""A Griffe extension that shows the examples in docstrings as code, with or without a line `Example:` before them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from docs.reference import fenced
 
 
 class Doctests(griffe.Extension):
-    """Puts fences around doctests."""
+    """Adds fences around doctests."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of a module, class, function or attribute."""

@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: pages that are made from the code, and the API reference."""
+"""Hooks of MkDocs, which add the pages generated from the code and the API reference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 
 from docs import configuration_page, reference, support_page
 
-#: Page -> what makes its Markdown.
+#: Functions that return the Markdown of generated pages, by the path of the page.
 _MADE: Final[dict[str, Callable[[], str]]] = {
     "configuration.md": configuration_page.markdown,
     "support.md": support_page.markdown,
@@ -27,7 +27,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made."""
+    """Add the generated pages."""
     for path, make in _MADE.items():
         files.append(File.generated(config, path, content=make()))
     return files

@@ -1,4 +1,4 @@
-"""Pictures of boxes and arrows, drawn as SVG from fenced blocks of YAML: nothing is fetched, and they follow the page's colours.
+"""Pictures of boxes and arrows, drawn as SVG from fenced blocks of YAML, without downloads and in the colours of the page.
 
 ```picture
 boxes:
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import yaml
 
-#: Keeps lines from running through their labels.
+#: Style of labels: an outline in the background colour, so that lines do not cross the text.
 _HALO: Final = 'paint-order="stroke" stroke="var(--md-default-bg-color, #fff)" stroke-width="4"'
 #: Pixels between the middles of neighbouring boxes, and the size of a box.
 _COLUMN: Final = 190
@@ -46,7 +46,7 @@ class _Box:
         return max(_HEIGHT, _LINE * len(self.lines) + 20)
 
     def edge_towards(self, other: _Box) -> tuple[float, float]:
-        """Return where a line between the middles of two boxes crosses this one's edge."""
+        """Return the point at which a line between the centres of two boxes crosses the edge of this box."""
         dx, dy = other.x - self.x, other.y - self.y
         if dx == dy == 0:
             return self.x, self.y
@@ -55,7 +55,7 @@ class _Box:
 
 
 def draw(source: str) -> str:
-    """Return the SVG of a picture; raises ValueError that names what is wrong with its description."""
+    """Return the SVG of a picture; raise ValueError, which names the mistake, for a wrong description."""
     described = yaml.safe_load(source)
     if not isinstance(described, dict) or not set(described) <= _KEYS or not described.get("boxes"):
         raise ValueError(f"a picture has boxes, arrows and frames; got {source[:80]!r}")
@@ -120,7 +120,7 @@ def _arrow(given: dict[str, Any], boxes: dict[str, _Box]) -> str:
     label = given.get("text")
     if not label:
         return line
-    # Beside a line that goes down; above one that goes across, below it if it also goes down a little.
+    # The label is to the right of a vertical line, above a horizontal one, and below one that slopes down.
     middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
     if abs(x2 - x1) < abs(y2 - y1):
         return line + f'<text x="{middle_x + 7:.1f}" y="{middle_y + 4:.1f}" fill="currentColor" {_HALO}>{escape(label)}</text>'

@@ -1,8 +1,8 @@
-"""The one table of reasons: what of PyFlink's API is not here as it is there, and why.
+"""The one table of reasons why names of PyFlink's API are absent in flinkish or differ from PyFlink.
 
-A key is a module of PyFlink without `pyflink.` (for all that is in it), a class, `Class.name`, or `*.name` for one of any class.
-What the docstrings in flinkish say under "Differs from Flink:" need not be repeated here, nor what flinkish says when a program
-asks for a name that it has not (flinkish/common/absent_names.py).
+A key is a module of PyFlink without `pyflink.` (for all names in it), a class, `Class.name`, or `*.name` for a member of any
+class. Do not repeat the differences that docstrings in flinkish describe under "Differs from Flink:", nor the reasons of absent
+names in flinkish/common/absent_names.py.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ RECORDED_FILE = Path(__file__).parents[1] / "tests" / "unit" / "datastream" / "p
 
 
 class Kind(Enum):
-    """What a reason stands for."""
+    """The kinds of reasons."""
 
-    #: There, but not just as in PyFlink.
+    #: The name exists, but differs from PyFlink.
     DIFFERS = "differs"
-    #: Makes no sense off the JVM.
+    #: The name has no meaning without Flink's JVM.
     UNSUPPORTED = "unsupported"
-    #: Will come.
+    #: The name is planned.
     LATER = "not yet"
-    #: Public by its name only: part of how PyFlink works inside, or of how it is tested.
+    #: The name is public by its spelling only; PyFlink uses it internally or in tests.
     INTERNAL = "internal"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a name is not there as in PyFlink; text for users."""
+    """The reason why a name is absent, or differs from PyFlink; `text` is for users."""
 
     kind: Kind
     text: str
@@ -50,13 +50,13 @@ def _unsupported(text: str) -> Reason:
 
 
 def recorded() -> dict[str, Any]:
-    """Return what was recorded of PyFlink: exports, modules with their classes, functions."""
+    """Return the recorded API of PyFlink: exports, modules with their classes, functions."""
     loaded: dict[str, Any] = json.loads(RECORDED_FILE.read_text())
     return loaded
 
 
 def _refused() -> dict[str, Reason]:
-    """Return the reasons that flinkish itself gives for names of the modules in the table; those of Flink 1.x are not in it."""
+    """Return the reasons of flinkish's own table for recorded names of PyFlink, without names of Flink 1.x."""
     known = recorded()
     reasons = {}
     for key, absence in ABSENT.items():

@@ -1,4 +1,4 @@
-"""The API reference: which modules are on which page. Its text is that of the docstrings."""
+"""The API reference: the modules on each page. Its text comes from the docstrings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _PROMPT = re.compile(r"\s*>>>")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page about some modules."""
+    """A page of the reference, with its modules."""
 
     path: str
     title: str
     modules: tuple[str, ...]
 
     def markdown(self) -> str:
-        """Return the page, which mkdocstrings fills."""
+        """Return the page, in which mkdocstrings inserts the docstrings."""
         return "\n\n".join([f"# {self.title}", *(self._section(module) for module in self.modules)]) + "\n"
 
     def _section(self, module: str) -> str:
-        # One module needs no heading of its own; its docstring is the page's introduction.
+        # A single module needs no heading of its own; its docstring is the introduction of the page.
         if len(self.modules) == 1:
             return f"::: {module}"
         return f"## `{module}` {{ #module-{module.replace('.', '-')} }}\n\n::: {module}\n    options:\n      heading_level: 3"
@@ -37,7 +37,7 @@ def _page(name: str, title: str, *modules: str) -> Page:
 
 
 def _homes(package: str) -> list[str]:
-    """Return the modules of a package, without its own name, that what it exports is in; those of other packages are left out."""
+    """Return the modules of a package that define the names it exports, relative to it; other packages are left out."""
     exporting = importlib.import_module(f"flinkish.{package}")
     homes = {getattr(getattr(exporting, name), "__module__", "") for name in exporting.__all__}
     return sorted(home.removeprefix("flinkish.") for home in homes if home.startswith(f"flinkish.{package}."))
@@ -159,7 +159,7 @@ PAGES: Final = (
 
 
 def fenced(docstring: str) -> str:
-    """Return a docstring with each doctest, from its first prompt to the next empty line, in a fence; `Example:` goes."""
+    """Return a docstring with a fence around each doctest (from its first prompt to the next empty line), without `Example:`."""
     lines: list[str] = []
     inside = False
     indent = 0

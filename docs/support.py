@@ -1,7 +1,7 @@
-"""What of PyFlink's public DataStream API flinkish supports: compared name by name.
+"""The comparison of PyFlink's public DataStream API with flinkish, name by name.
 
-PyFlink's side was recorded from its sources (tests/unit/datastream/record_signatures.py); ours is looked at. A name that is
-missing or has another signature must be explained in reasons.py; tests/unit/docs/test_support.py fails for one that is not.
+PyFlink's API was recorded from its sources (tests/unit/datastream/record_signatures.py); ours is inspected. For each name that is
+missing or has another signature, reasons.py must give a reason; otherwise tests/unit/docs/test_support.py fails.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from docs.reasons import REASONS, Reason, recorded
 from flinkish.common.absent import AbsentMember
 from flinkish.common.errors import UnsupportedError
 
-#: What follows these words, to the end of the paragraph, is the note.
+#: The note is the text after these words, to the end of the paragraph.
 _DIFFERS = re.compile(r"(?:Differs from Flink: |\A(?=Accepted))(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 
 
 class Status(Enum):
-    """How a name of PyFlink stands in flinkish."""
+    """How far flinkish supports a name of PyFlink."""
 
     SUPPORTED = "supported"
     DIFFERS = "differs"
     UNSUPPORTED = "unsupported"
     LATER = "not yet"
     INTERNAL = "internal"
-    #: Neither there as in PyFlink nor explained: never in a released table.
+    #: Missing or different without a reason: never in a released table.
     UNEXPLAINED = "unexplained"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """A class, function, method or constant of PyFlink and how it stands; `note` says how it differs, or why it is not there."""
+    """A class, function, method or constant of PyFlink with its status; `note` says how it differs, or why it is absent."""
 
     module: str
-    #: Of a method, constant or nested class the class, with dots; else empty.
+    #: The class of a method, constant or nested class, with dots; empty for other names.
     owner: str
     name: str
     status: Status
@@ -67,7 +67,7 @@ def compare(reasons: Mapping[str, Reason] = REASONS) -> list[Name]:
 
 
 def walk(classes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield classes and those nested in them, by qualified name."""
+    """Yield classes and their nested classes, by qualified name."""
     for name, described in classes.items():
         yield prefix + name, described
         yield from walk(described["classes"], f"{prefix}{name}.")
@@ -76,14 +76,14 @@ def walk(classes: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, di
 def compare_class(
     module: str, class_name: str, described: Mapping[str, Any], reasons: Mapping[str, Reason] = REASONS
 ) -> list[Name]:
-    """Return how a class of PyFlink, its methods and its constants stand."""
+    """Return the status of a class of PyFlink, its methods and its constants."""
     owner, _, last = class_name.rpartition(".")
     ours = find(module, class_name)
     absent = _absent_member(find(module, owner), last)
     problems = [] if ours is not None else [f"no {class_name}"]
     itself = replace(_name(module, owner, last, problems, absent or ours, reasons), is_class=True)
     if ours is None or itself.status not in (Status.SUPPORTED, Status.DIFFERS):
-        # All that is in it stands as the class does.
+        # All members have the status of the class.
         members = (*described["methods"], *described["constants"])
         return [itself, *(replace(itself, owner=class_name, name=member, is_class=False) for member in members)]
     names = [itself]
@@ -107,14 +107,14 @@ def _name(module: str, owner: str, name: str, problems: Sequence[str], ours: Any
         status, note = Status.UNEXPLAINED, "; ".join(problems)
     elif hasattr(ours, "__not_supported__"):
         status, note = Status.UNSUPPORTED, str(ours.__not_supported__)
-    elif not hasattr(ours, "__refused__"):  # what Flink refuses, too, is as it is there
+    elif not hasattr(ours, "__refused__"):  # Flink refuses it, too, so there is no difference
         note = difference_of(ours) or ""
         status = Status.DIFFERS if note else Status.SUPPORTED
     return Name(module=module, owner=owner, name=name, status=status, note=note)
 
 
 def _absent_member(owner: Any, name: str) -> AbsentMember | None:
-    """Return what refuses a member of a class, which access to it does not show."""
+    """Return the object that refuses a member of a class, without calling it as an access would."""
     found = inspect.getattr_static(owner, name, None)
     return found if isinstance(found, AbsentMember) else None
 
@@ -124,15 +124,15 @@ def _member(owner: Any, name: str) -> Any:
 
 
 def reason_keys(module: str, owner: str, name: str) -> tuple[str, ...]:
-    """Return the keys under which a reason for a name may stand, the nearest first."""
+    """Return the possible keys of a reason for a name, the most specific first."""
     enclosing = owner.split(".") if owner else []
-    # A nested class shares the fate of those around it; what a class has is looked at on its own.
+    # A nested class has the status of the classes around it; other members of a class are checked by themselves.
     outer = [".".join(enclosing[:end]) for end in range(len(enclosing), 0, -1)] if find(module, owner) is None else []
     return f"{owner}.{name}" if owner else name, *([f"*.{name}"] if owner else []), *outer, module.removeprefix("pyflink.")
 
 
 def difference_of(ours: Any) -> str | None:
-    """Return what a docstring says under "Differs from Flink:", or that a setting is only accepted; None if nothing."""
+    """Return the text of a docstring after "Differs from Flink:", or the note that a setting is only accepted; else None."""
     text = ours.__doc__ if inspect.isclass(ours) else inspect.getdoc(ours) if callable(ours) else None
     match = _DIFFERS.search(inspect.cleandoc(text or ""))
     if match is None:
@@ -144,7 +144,7 @@ def difference_of(ours: Any) -> str | None:
 def differences(ours: Any, method: str, arguments: Sequence[Sequence[Any]]) -> Iterator[str]:
     """Yield how a method of a class, or a function of a module, differs in its signature from what was recorded of PyFlink.
 
-    More arguments that need not be given are no difference, nor are defaults where PyFlink has none.
+    Additional optional arguments are no difference, nor are defaults where PyFlink has none.
     """
     function = getattr(ours, method, None)
     if function is None or (method == "__init__" and function is object.__init__):
@@ -170,7 +170,7 @@ def differences(ours: Any, method: str, arguments: Sequence[Sequence[Any]]) -> I
 
 
 def find(module: str, qualified: str = "") -> Any:
-    """Return what flinkish has in the place of a module, class or method of PyFlink, None if nothing."""
+    """Return flinkish's object for a module, class or method of PyFlink, None if there is none."""
     try:
         found: Any = importlib.import_module(module.replace("pyflink", "flinkish", 1))
         for part in filter(None, qualified.split(".")):

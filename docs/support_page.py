@@ -1,4 +1,4 @@
-"""The page that says what of PyFlink is supported, made by comparing the two."""
+"""The page on the supported API of PyFlink, generated from a comparison of both."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MARKS: Final = {
 _INTRODUCTION: Final = """\
 # What is supported
 
-Every public class, method and constant of PyFlink 2.3.0's DataStream API, as recorded from its sources, against flinkish. This
-page is made by comparing the two, and a test fails if a name is neither there nor explained.
+This page compares every public class, method and constant of PyFlink 2.3.0's DataStream API, as recorded from its sources, with
+flinkish. It is generated, and a test fails if a name is missing without a reason.
 
 | | names | |
 |---|---|---|
 | yes | {supported} | the same name, arguments and defaults |
-| differs | {differs} | there; the note says in what it differs |
-| not yet | {later} | will come; calling it says so |
-| no | {unsupported} | makes no sense off the JVM |
+| differs | {differs} | supported; the note says how it differs |
+| not yet | {later} | planned; using it raises an error that says so |
+| no | {unsupported} | not supported; most of these names have no meaning without Flink's JVM |
 
-Left out are {internal} names that only serve PyFlink's own operators. How programs with the same names behave is the matter of
-[Migration](migration.md); what flinkish has beyond PyFlink stands at its end.
+{internal} names that PyFlink only uses internally are left out. For differences in behaviour see [Migration](migration.md), which
+also lists, at its end, the features of flinkish that PyFlink does not have.
 """
 
 
@@ -47,7 +47,7 @@ def markdown() -> str:
 
 
 def _rows(names: Iterable[Name]) -> Iterator[str]:
-    """Yield a row for each class, with the names in it that stand as it does, and rows for the others."""
+    """Yield a row for each class, with its members of the same status, and rows for the other members."""
     groups: list[list[Name]] = []
     for name in names:
         if name.is_class or not groups or name.owner != groups[-1][0].qualified:

@@ -474,7 +474,7 @@ class _Builder:
                     path,
                     "a datetime.time without a time zone, or in UTC",
                     value,
-                    hint="without a date a time cannot be brought to UTC; value.replace(tzinfo=None) keeps hour and minute.",
+                    hint="without a date, a time cannot be converted to UTC; value.replace(tzinfo=None) keeps hour and minute.",
                 )
             return time(value.hour, value.minute, value.second, value.microsecond)
 

@@ -189,7 +189,7 @@ def _not_serializable(value: Any, what: str, error: BaseException) -> NotSeriali
     where = f"its attribute `{path}` ({_describe(culprit)})" if path else _describe(value)
     return NotSerializableError(
         f"{what} cannot be pickled because of {where}: {type(error).__name__}: {error}",
-        hint="make such a thing in open(), which runs in the task, and keep it out of what the constructor or a closure holds.",
+        hint="create it in open(), which runs in the task, so that neither the constructor nor a closure holds it.",
     )
 
 

@@ -702,7 +702,7 @@ def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if len(set(names)) != count:
         repeated = sorted({name for name in names if list(names).count(name) > 1})
         raise InvalidArgumentError(
-            f"the field names of a row must be different; {repeated} stand more than once in {list(names)}"
+            f"the field names of a row must be different; {repeated} appear more than once in {list(names)}"
         )
     return tuple(names)
 

@@ -108,7 +108,7 @@ def aggregating_function(aggregation: Aggregation, position: object, record_type
         raise InvalidArgumentError(
             f"{method}() needs the position of a field (int) or its name (str); got {position!r} of type "
             f"{type(position).__name__}.",
-            hint=f"use reduce() for what is computed, such as reduce(lambda one, other: {_REDUCED[aggregation]}).",
+            hint=f"use reduce() for computed values, such as reduce(lambda one, other: {_REDUCED[aggregation]}).",
         )
     match record_type:
         case RowTypeInfo():

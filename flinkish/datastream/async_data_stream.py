@@ -120,14 +120,14 @@ def _check_function(function: object, method: str) -> None:
     if not inspect.iscoroutinefunction(getattr(function, "async_invoke", None)) and hasattr(function, "async_invoke"):
         raise InvalidArgumentError(
             f"Method 'async_invoke' of class '{type(function)}' should be declared as 'async def'.",
-            hint="what blocks goes into a MapFunction, or `await asyncio.to_thread(...)`.",
+            hint="put blocking calls into a MapFunction, or into `await asyncio.to_thread(...)`.",
         )
     check_kind(function, AsyncFunction, method, hint="a class with `async def async_invoke(self, value)`.")
     for name in ("open", "close", "timeout"):
         if inspect.iscoroutinefunction(getattr(function, name)):
             raise InvalidArgumentError(
                 f"Method '{name}' of class '{type(function)}' must not be declared as 'async def'.",
-                hint="clients that need the event loop are made in async_invoke, when it is called first.",
+                hint="make clients that need the event loop in the first call of async_invoke.",
             )
 
 

@@ -86,8 +86,8 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         """Process the records of both streams with a function.
 
         The function must be a KeyedBroadcastProcessFunction if the non-broadcast stream is keyed, otherwise a
-        BroadcastProcessFunction. `output_type` is the type of the results; None = they are pickled. Raises InvalidProgramError
-        for the other kind of function, and InvalidArgumentError for other objects.
+        BroadcastProcessFunction. `output_type` is the type of the results; None = they are pickled. Raises InvalidArgumentError
+        for any other function.
         """
         stream = self.non_broadcast_stream
         result_type = type_of(output_type, "process")

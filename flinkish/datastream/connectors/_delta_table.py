@@ -196,8 +196,8 @@ def check_table(table: DeltaTable, schema_json: str, partition_by: Sequence[str]
         )
     if table.metadata().configuration.get(_TRANSACTIONS_EXPIRE):
         raise SinkError(
-            f"DeltaSink cannot write to {path}: the table forgets transactions ({_TRANSACTIONS_EXPIRE}), by which commits are "
-            "recognized that come a second time",
+            f"DeltaSink cannot write to {path}: the table forgets transactions ({_TRANSACTIONS_EXPIRE}), by which "
+            "repeated commits are recognized",
             hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ('{_TRANSACTIONS_EXPIRE}').",
         )
     ours = _columns(json.loads(schema_json))

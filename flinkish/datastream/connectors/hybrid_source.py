@@ -150,7 +150,7 @@ class HybridSourceBuilder:
             raise InvalidProgramError(
                 f"all sources of a HybridSource but the last must be bounded; source {len(self._sources) - 1} "
                 f"({type(self._sources[-1]).__name__}) is not",
-                hint="a source behind it would never be read.",
+                hint="a source after it would never be read.",
             )
         self._sources.append(_checked(source, "add_source"))
         return self

@@ -442,7 +442,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 def no_timestamp(assigner: WindowAssigner[Any, Any]) -> InvalidProgramError:
     """Return the error for a record without event time, with Flink's message."""
     return InvalidProgramError(
-        f"Record has Java Long.MIN_VALUE timestamp (= no timestamp marker), but {assigner!r} goes by event time.",
+        f"Record has Java Long.MIN_VALUE timestamp (= no timestamp marker), but {assigner!r} uses event time.",
         hint="call assign_timestamps_and_watermarks(...) with a timestamp assigner before the window, "
         "or use processing-time windows.",
     )

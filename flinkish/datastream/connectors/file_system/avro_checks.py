@@ -102,7 +102,7 @@ def _check_long(value: Any) -> None:
 
 def _check_zone(value: Any) -> None:
     if getattr(value, "tzinfo", None) is not None:
-        raise ValueError(f"{value!r} has a zone, which the schema has not")
+        raise ValueError(f"{value!r} has a zone, but the schema has none")
 
 
 def _items_check(check: Check | None) -> Check:

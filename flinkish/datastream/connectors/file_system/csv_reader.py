@@ -82,7 +82,7 @@ class CsvReader(SplitReader):
             and self._settings.header is HeaderUse.FIND
             and (self._settings.schema is None or set(repeated) & set(self._settings.names))
         ):
-            raise SourceError(f"{path}, line 1: columns {repeated} stand more than once in the header {header}")
+            raise SourceError(f"{path}, line 1: columns {repeated} appear more than once in the header {header}")
         return header
 
     def _skip_line(self) -> None:

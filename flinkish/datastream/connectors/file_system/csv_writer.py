@@ -126,9 +126,7 @@ class CsvLines:
             if not self._special.search(text):
                 return text
             if escape is None:
-                raise ValueError(
-                    f"{text!r} holds a character that has a meaning, and there is neither quote_char nor escape_char"
-                )
+                raise ValueError(f"{text!r} holds a character that has a meaning, but neither quote_char nor escape_char is set")
             return self._special.sub(lambda found: escape + found.group(), text)
         if len(text) <= _LONGEST_UNQUOTED and not self._needs_quotes(text):
             return text

@@ -118,7 +118,7 @@ def delta_table_is_no_folder_of_files(path: str, table: str) -> SourceError:
     """Return the error for a path in a Delta table, whose folder also contains files that its log has removed."""
     inside = "is a Delta table" if path == table else f"is in the Delta table {table}"
     return SourceError(
-        f"FileSource: {path} {inside}; its files also hold rows that were deleted or rewritten, as only its log tells",
+        f"FileSource: {path} {inside}; its files also contain rows that were deleted or rewritten, which only its log shows",
         hint=f"DeltaSource.for_bounded_row_data({table!r}).build() reads the table (flinkish.datastream.connectors.delta).",
     )
 

@@ -182,7 +182,7 @@ class FileCommitter(Committer[FileCommittable]):
                     hint="something removes hidden files from the folder of the sink; the records in it are lost.",
                 ) from error
             # Either committed before a crash and then moved by a reader of the output, or lost: this cannot be decided.
-            _log.warning("%s; taken for committed earlier and moved since", text)
+            _log.warning("%s; assuming that it was committed earlier and moved since", text)
         except OSError as error:
             raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
 
