@@ -43,9 +43,19 @@ from flinkish.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from flinkish.common.types import Row, make_row
+from flinkish.common.types import Row, learn_names, make_row
 
-__all__ = ["COMPILED", "converter", "lenient_converter", "makes_new", "mapping", "shortest_floats", "state_converter"]
+__all__ = [
+    "COMPILED",
+    "compiled",
+    "converter",
+    "lenient_converter",
+    "makes_new",
+    "mapping",
+    "shortest_floats",
+    "state_converter",
+    "taking_apart",
+]
 
 Convert = Callable[[Any], Any]
 #: File name of the generated functions in tracebacks.
@@ -155,7 +165,7 @@ def _build(type_info: TypeInformation, lenient: bool, round_floats: bool = True)
         return convert  # the function handles None itself
 
     lines = ["def convert(value):", f"    if {_condition(type_info)}:", "        return slow(value)", "    return value"]
-    return _compiled(lines, {"slow": convert})
+    return compiled(lines, {"slow": convert})
 
 
 def _condition(type_info: TypeInformation) -> str:
@@ -179,7 +189,34 @@ def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert,
     else:
         lines += [f"        if {_condition(type_info)}:", "            value = slow(value)"]
     lines.append("        yield value")
-    return _compiled(lines, {"slow": convert, "generator": GeneratorType, "check_record": check_record, "what": what})
+    return compiled(lines, {"slow": convert, "generator": GeneratorType, "check_record": check_record, "what": what})
+
+
+def taking_apart(type_info: RowTypeInfo, then: Sequence[str], scope: dict[str, Any]) -> list[str] | None:
+    """Return source lines that run the lines `then` if `value` is a Row whose values `converter` would not change.
+
+    The lines recognize only rows just created from keyword arguments, in any order. They unpack the values into v0, v1, ... in
+    the order of the declared fields, and the keyword arguments into `named`. The names that the lines use are added to `scope`.
+    Returns None if the type has a field that only the converter can check.
+    """
+    names = type_info.field_names
+    needed = [_needs_conversion(_plain_type(field), f"v{position}") for position, field in enumerate(type_info.field_types)]
+    if not names or None in needed:
+        return None
+    scope |= {"Row": Row, "names": names, **{f"n{position}": name for position, name in enumerate(names)}}
+    right = " and ".join([f"(not {condition} or v{position} is None)" for position, condition in enumerate(needed)])
+    return [
+        "if type(value) is Row:",
+        "    named = value._kwargs",
+        f"    if named is not None and len(named) == {len(names)}:",
+        "        try:",
+        *[f"            v{position} = named[n{position}]" for position in range(len(names))],
+        "        except KeyError:",
+        "            pass",
+        "        else:",
+        f"            if {right}:",
+        *[f"                {line}" for line in then],
+    ]
 
 
 def makes_new(type_info: TypeInformation) -> bool:
@@ -588,22 +625,33 @@ class _Builder:
         count = len(types)
         paths = [self._field_path(path, name, position) for position, name in enumerate(names)]
         scope: dict[str, Any] = {"Row": Row, "new": Row.__new__, "names": names}
+        scope |= {f"n{position}": name for position, name in enumerate(names)}
+        learn_names(names)
         lines = [
             "def convert(row):",
             "    if type(row) is not Row:",
             "        if row is None:",
             "            return None",
             "        row = as_row(row)",
-            "    fields = row._fields",
-            "    values = row._values if fields is None or fields is names or fields == names else reorder(row)",
-            f"    if len(values) != {count}:",
-            "        wrong_length(row)",
-            *self._fields(types, paths, scope, nullable=True),
+            "    named = row._kwargs",
+            f"    if named is not None and len(named) == {count}:",
+            "        try:",
+            *([f"            v{position} = named[n{position}]" for position in range(count)] or ["            pass"]),
+            "        except KeyError:",
+            "            reorder(row)",
+            "    else:",
+            "        fields = row._fields",
+            "        values = row._list if fields is None or fields is names or fields == names else reorder(row)",
+            f"        if len(values) != {count}:",
+            "            wrong_length(row)",
+            *(f"    {line}" for line in self._taken_apart(count)),
+            *self._converted(types, paths, scope, nullable=True),
             # the body of make_row, inlined
             "    converted = new(Row)",
-            "    converted._fields = names",
-            f"    converted._values = [{', '.join(f'v{position}' for position in range(count))}]",
-            "    converted._row_kind = row._row_kind",
+            "    converted._kwargs = None",
+            "    converted._names = names",
+            f"    converted._list = [{', '.join(f'v{position}' for position in range(count))}]",
+            "    converted._kind = row._row_kind",
             "    return converted",
         ]
         fail, lenient = self._fail, self._lenient
@@ -634,7 +682,7 @@ class _Builder:
             fail(path, f"a Row of {count} fields ({type_info!r})", row)
 
         scope |= {"as_row": as_row, "reorder": reorder, "wrong_length": wrong_length}
-        return _compiled(lines, scope)
+        return compiled(lines, scope)
 
     def _tuple(self, type_info: TupleTypeInfo, path: str) -> Convert:
         types = type_info.field_types
@@ -648,7 +696,8 @@ class _Builder:
             "        if values is None:",
             "            return None",
             "        values = as_tuple(values)",
-            *self._fields(types, paths, scope, nullable=False),
+            *self._taken_apart(count),
+            *self._converted(types, paths, scope, nullable=False),
             f"    return ({fields}{',' if count == 1 else ''})",
         ]
         fail, lenient = self._fail, self._lenient
@@ -666,14 +715,15 @@ class _Builder:
             )
 
         scope["as_tuple"] = as_tuple
-        return _compiled(lines, scope)
+        return compiled(lines, scope)
 
-    def _fields(self, types: Sequence[TypeInformation], paths: list[str], scope: dict[str, Any], nullable: bool) -> list[str]:
-        """Return the lines that unpack `values` into v0, v1, ... and convert those that do not have the right type yet."""
-        count = len(types)
-        if not count:
-            return []
-        lines = [f"    {', '.join(f'v{position}' for position in range(count))}{',' if count == 1 else ''} = values"]
+    def _taken_apart(self, count: int) -> list[str]:
+        """Return the line that unpacks `values` into v0, v1, ..."""
+        return [f"    {''.join(f'v{position}, ' for position in range(count))} = values"] if count else []
+
+    def _converted(self, types: Sequence[TypeInformation], paths: list[str], scope: dict[str, Any], nullable: bool) -> list[str]:
+        """Return the lines that convert those of v0, v1, ... that do not have the right type yet."""
+        lines: list[str] = []
         for position, (field_type, path) in enumerate(zip(types, paths, strict=True)):
             convert = self.build(field_type, path)
             if convert is None:
@@ -711,11 +761,12 @@ def _refuse_none(convert: Convert, fail: Callable[..., NoReturn], path: str, fie
     return convert_field
 
 
-def _compiled(lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
+def compiled(lines: list[str], scope: dict[str, Any], name: str = "convert") -> Callable[..., Any]:
+    """Return the function with this name that the source lines define; it sees the names in `scope`, as do its tracebacks."""
     # The source contains only generated names and numbers; the user's field names are values in the scope.
     exec(compile("\n".join(lines), COMPILED, "exec"), scope)
-    convert: Callable[..., Any] = scope["convert"]
-    return convert
+    function: Callable[..., Any] = scope[name]
+    return function
 
 
 def _same(value: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common import pickling
-from flinkish.common.conversion import state_converter
+from flinkish.common.conversion import compiled, converter, state_converter, taking_apart
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.sizes import rough_size
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.types import Row, RowKind
 from flinkish.datastream.function_wrappers import function_behind
 from flinkish.datastream.functions import Function
 from flinkish.graph.execution_plan import ExecutionPlan
@@ -52,6 +54,17 @@ Emit = Callable[[Any, int | None], None]
 EmitRun = Callable[[Iterable[Any]], None]
 
 
+#: Takes an operator, its function and values; calls the function for each value and emits the results without timestamps.
+EmitMapped = Callable[[object, Callable[[Any], Any], Iterable[Any]], None]
+
+
+class EmitRows(NamedTuple):
+    """Functions that convert records to their declared row type and emit them."""
+
+    one: Emit
+    mapped: EmitMapped
+
+
 def targets_of(edge: JobEdge, plan: ExecutionPlan, sender: int) -> range:
     """Return the subtasks of the target vertex to which a sending subtask has channels.
 
@@ -92,7 +105,7 @@ class Channel:
         self.limit = _LOOK_RECORDS
         #: Number of records in closed runs.
         self.records = 0
-        self._elements: list[Element] = []
+        self._elements: list[Element | PackedRows] = []
         self._start_run()
 
     def _start_run(self) -> None:
@@ -114,16 +127,69 @@ class Channel:
             self._elements.append(Records(values, stamped, self.keys))
             self._start_run()
 
+    def held(self) -> int:
+        """Return the number of records in the open run."""
+        return len(self.values)
+
+    def last(self) -> Any:
+        """Return the last record of the open run, in a form that tells its size."""
+        return self.values[-1]
+
     def control(self, element: Element) -> None:
         """Append a control element after the records so far."""
         self.end_run()
         self._elements.append(element)
 
-    def take(self) -> list[Element]:
+    def take(self) -> list[Element | PackedRows]:
         """Return all elements since the last call."""
         self.end_run()
         elements, self._elements = self._elements, []
         return elements
+
+
+class _RowChannel(Channel):
+    """Buffers rows of a declared type as columns, one list per field: no object is created per row, and pickling is faster."""
+
+    __slots__ = ("columns", "fields")
+
+    def __init__(self, index: int, fields: tuple[str, ...]) -> None:
+        self.fields = fields
+        super().__init__(index, keyed=True)
+
+    def _start_run(self) -> None:
+        super()._start_run()
+        self.columns: tuple[list[Any], ...] = tuple([[] for _ in self.fields])
+
+    def pad(self) -> None:
+        self.timestamps.extend([None] * (self.held() - len(self.timestamps)))
+
+    def end_run(self) -> None:
+        if self.keys:
+            self.pad()
+            timestamps = self.timestamps
+            self.records += len(timestamps)
+            stamped = timestamps if timestamps.count(None) != len(timestamps) else None
+            self._elements.append(PackedRows(self.fields, self.columns, stamped, self.keys))
+            self._start_run()
+
+    def add(self, value: Row | None, timestamp: int | None, key: Any) -> None:
+        """Append a record that has the declared type; None and rows of other kinds than INSERT become runs of their own."""
+        if value is not None and value.get_row_kind() is RowKind.INSERT:
+            self.pad()
+            for column, item in zip(self.columns, value, strict=True):
+                column.append(item)
+            self.timestamps.append(timestamp)
+            self.keys.append(key)  # type: ignore[union-attr]
+        else:
+            self.end_run()
+            self.records += 1
+            self._elements.append(Records([value], None if timestamp is None else [timestamp], [key]))
+
+    def held(self) -> int:
+        return len(self.keys)  # type: ignore[arg-type]
+
+    def last(self) -> Any:
+        return [column[-1] for column in self.columns]
 
 
 class EdgeWriter:
@@ -160,6 +226,13 @@ class EdgeWriter:
         for value in values:
             emit(value, None)
 
+    def emitting_rows(self, type_info: TypeInformation) -> EmitRows | None:
+        """Return functions that convert rows to their declared type and emit them in one step; None if the edge has none.
+
+        After this call they are the only way to emit. An edge has them only if it owns its records.
+        """
+        return None
+
     def functions(self) -> list[Function]:
         """Return the user's KeySelector and Partitioner objects, to be opened and closed with the operators."""
         used = (function_behind(self.edge.partitioner.key_selector), function_behind(self.edge.partitioner.function))
@@ -194,14 +267,15 @@ class EdgeWriter:
         """Return the approximate number of bytes emitted in this epoch so far."""
         size = self.bytes
         for channel in self.channels:
-            if channel.values:
-                size += (channel.records + len(channel.values)) * rough_size(channel.values[-1])
+            held = channel.held()
+            if held:
+                size += (channel.records + held) * rough_size(channel.last())
         return size
 
     def _look(self, channel: Channel) -> None:
         """Cut if the frame is full, judged by the previous frame or by the last record; otherwise schedule the next check."""
-        held = len(channel.values)
-        if channel.records + held >= channel.full or held * rough_size(channel.values[-1]) >= _FRAME_BYTES:
+        held = channel.held()
+        if channel.records + held >= channel.full or (held and held * rough_size(channel.last()) >= _FRAME_BYTES):
             self._cut(channel)
         else:
             channel.limit = min(held + _LOOK_RECORDS, channel.full - channel.records)
@@ -228,7 +302,7 @@ class EdgeWriter:
             self._cut(channel)
         return self._frames
 
-    def elements(self) -> list[Element]:
+    def elements(self) -> list[Any]:
         """End the epoch of an edge that stays within the slot (FORWARD): return its elements without frames."""
         (channel,) = self.channels
         elements = channel.take()
@@ -299,6 +373,60 @@ class _HashWriter(EdgeWriter):
                 look(channel)
 
         return emit
+
+    def emitting_rows(self, type_info: TypeInformation) -> EmitRows | None:
+        # The functions are generated, with type checks and columns inlined. `emit_slowly` handles all other records: rows with
+        # positional values, rows of other kinds than INSERT, None, and values that need a conversion.
+        if not isinstance(type_info, RowTypeInfo) or not self.owns:
+            return None
+        fields = type_info.field_names
+        select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key
+        convert = converter(type_info)
+        assert convert is not None
+
+        def emit_slowly(value: Any, timestamp: int | None) -> None:
+            value = convert(value)
+            key = select(value)
+            try:
+                channel = located[key]
+            except (KeyError, TypeError):
+                key = as_key(key)
+                channel = located.get(key) or locate(key)
+            channel.add(value, timestamp, key)  # type: ignore[attr-defined]
+            if channel.held() >= channel.limit or channel.records >= channel.full:
+                look(channel)
+
+        channels = [_RowChannel(channel.index, fields) for channel in self.channels]
+        scope: dict[str, Any] = {"select": select, "located": located, "locate": locate, "look": look, "as_key": as_key}
+        scope |= {"channels": channels, "emit_slowly": emit_slowly, "__name__": __name__}
+        append = [
+            "key = select(value)",
+            # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
+            "if value._kwargs is named or value._names == names:",
+            "    try:",
+            "        channel = located[key]",
+            "    except (KeyError, TypeError):",
+            "        key = as_key(key)",
+            "        channel = located.get(key) or locate(key)",
+            f"    {''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns",
+            *[f"    c{position}.append(v{position})" for position in range(len(fields))],
+            "    keys = channel.keys",
+            "    keys.append(key)",
+        ]
+        full = ["    if len(keys) >= channel.limit:", "        look(channel)"]
+        one = taking_apart(type_info, [*append, "    channel.timestamps.append(timestamp)", *full, "    return"], scope)
+        run = taking_apart(type_info, [*append, *full, "    continue"], scope)
+        if one is None or run is None:
+            return None
+        self.channels = [*channels]
+        lines = ["def emit(value, timestamp):", *[f"    {line}" for line in one], "    emit_slowly(value, timestamp)"]
+        # `self` is the operator whose function is called: errors are traced to it.
+        lines += ["def emit_mapped(self, function, values):", "    for record in values:", "        value = function(record)"]
+        lines += [*[f"        {line}" for line in run], "        emit_slowly(value, None)"]
+        lines += ["    for channel in channels:", "        channel.pad()"]
+        emit = compiled(lines, scope, "emit")
+        emit_mapped: EmitMapped = scope["emit_mapped"]
+        return EmitRows(emit, emit_mapped)
 
     def emit_run(self, values: Iterable[Any]) -> None:
         select, located, locate, look, as_key = self._select, self._located, self._locate, self._look, self._as_key

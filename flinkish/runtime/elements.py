@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flinkish.common.types import Row, RowKind, rows_of
+from flinkish.common.types import columns_of, rows_of
 from flinkish.runtime.protocol import Barrier
 
 
@@ -20,7 +21,8 @@ class PackedRows(NamedTuple):
     """The pickled form of a run of rows of kind INSERT with the same fields; pickling single rows takes over twice the time."""
 
     fields: tuple[Any, ...] | None
-    values: list[list[Any]]
+    #: The values of each field; one field at least.
+    columns: Sequence[Sequence[Any]]
     timestamps: list[int | None] | None
     keys: list[Any] | None
 
@@ -49,17 +51,13 @@ class EndOfInput(NamedTuple):
 
 def pack(records: Records) -> Records | PackedRows:
     """Return the form of a run that is pickled."""
-    values = records.values
-    if values[0].__class__ is not Row:
-        return records
-    fields = values[0]._fields
-    packed = [row._values for row in values if row.__class__ is Row and row._row_kind is RowKind.INSERT and row._fields == fields]
-    return PackedRows(fields, packed, records.timestamps, records.keys) if len(packed) == len(values) else records
+    found = columns_of(records.values)
+    return records if found is None else PackedRows(*found, records.timestamps, records.keys)
 
 
 def unpack(packed: PackedRows) -> Records:
     """Return the original run."""
-    return Records(rows_of(packed.fields, packed.values), packed.timestamps, packed.keys)
+    return Records(rows_of(packed.fields, packed.columns), packed.timestamps, packed.keys)
 
 
 Element = Records | Watermark | WatermarkStatus | CheckpointBarrier | EndOfInput

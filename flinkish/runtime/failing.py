@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.conversion import COMPILED
 from flinkish.common.types import Row
 from flinkish.runtime.operators.async_queue import Call
 from flinkish.runtime.operators.base import Operator
@@ -37,7 +38,7 @@ _WITHOUT_RECORD: Mapping[str, str] = {
 }
 #: Functions, by module, that process a record in a variable `value` and whose `self` is not an operator.
 _HELPERS = {
-    "flinkish.runtime.channels": ("emit", "emit_run"),
+    "flinkish.runtime.channels": ("emit", "emit_run", "emit_slowly"),
     "flinkish.runtime.operators.source": ("collect",),
     "flinkish.runtime.operators.co": ("process_run",),
 }
@@ -60,7 +61,8 @@ def failing(error: BaseException) -> Failing:
         if found.operator is not None:
             return found
     operator: Operator | None = None
-    at = "No record: the operator was being made."
+    at = own = "No record: the operator was being made."
+    function = ""
     trace = error.__traceback__
     while trace is not None:
         code, scope = trace.tb_frame.f_code, trace.tb_frame.f_locals
@@ -69,11 +71,14 @@ def failing(error: BaseException) -> Failing:
         if isinstance(candidate, Operator):
             if candidate is not operator:
                 operator, at = candidate, "No record: none was being processed."
-            at = _at(code.co_name, scope) or at
+            at = own = _at(code.co_name, scope) or at
+            if code.co_name == "emit_mapped" and trace.tb_lineno > code.co_firstlineno + 2:  # behind the call of the function
+                at = _on_its_way(scope["value"])
+        elif function == "emit_slowly" and code.co_filename == COMPILED:
+            at = own  # the operator returned a value of another type than declared
         elif code.co_name in _HELPERS.get(module, ()) and "value" in scope:
-            at = _record(scope["value"])
-            if module == "flinkish.runtime.channels":
-                at += "\nIt was on its way to the next operator: the key selector or partitioner may be at fault."
+            at = _on_its_way(scope["value"]) if module == "flinkish.runtime.channels" else _record(scope["value"])
+        function = code.co_name
         trace = trace.tb_next
     return Failing(operator=operator, at=at)
 
@@ -96,6 +101,10 @@ def _at(function: str, scope: Mapping[str, Any]) -> str | None:
 
 def _record(value: Any) -> str:
     return f"Record: {_short(value)}"
+
+
+def _on_its_way(value: Any) -> str:
+    return f"{_record(value)}\nIt was on its way to the next operator: the key selector or partitioner may be at fault."
 
 
 class _Short(reprlib.Repr):

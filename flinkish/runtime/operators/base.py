@@ -20,7 +20,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
-from flinkish.runtime.channels import Emit, EmitRun
+from flinkish.runtime.channels import Emit, EmitRows, EmitRun
 from flinkish.runtime.elements import Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
@@ -101,12 +101,23 @@ def discard(value: Any, timestamp: int | None) -> None:
 class Output:
     """The targets of an operator's records and control elements: chained operators and edges."""
 
-    def __init__(self, main: list[tuple[Emit, EmitRun]], side: Mapping[str, list[Emit]], control: list[Any]) -> None:
+    def __init__(
+        self,
+        main: list[tuple[Emit, EmitRun]],
+        side: Mapping[str, list[Emit]],
+        control: list[Any],
+        emitting_rows: Callable[[TypeInformation], EmitRows | None] | None = None,
+    ) -> None:
         self.main = _fan_out([emit for emit, _ in main])
         self.main_run = main[0][1] if len(main) == 1 else _run_by(self.main)
         self.side = {tag: _fan_out(emits) for tag, emits in side.items()}
         #: Chained operators and edge writers, each once; they have watermark(), status() and end_of_input().
         self._control = control
+        self._emitting_rows = emitting_rows
+
+    def emitting_rows(self, type_info: TypeInformation) -> EmitRows | None:
+        """Return the edge's functions that convert and emit rows, which are then the only way to emit; None if it has none."""
+        return self._emitting_rows(type_info) if self._emitting_rows else None
 
     def watermark(self, timestamp: int) -> None:
         for target in self._control:
@@ -179,10 +190,17 @@ class Operator:
     #: Whether records are passed on unchanged, so that their type has been checked upstream.
     passes_through = False
 
+    #: Not None if the edge converts rows; then all records are emitted by it or by `emit`, none by `output.main`.
+    emit_rows: EmitRows | None = None
+
     def connect(self, output: Output) -> None:
         """Set the output; the operators after this one are already connected."""
         self.output = output
-        self.emit = output.main if self.passes_through else converting(output.main, self.node.output_type)
+        if self.passes_through:
+            self.emit = output.main
+        else:
+            self.emit_rows = output.emitting_rows(self.node.output_type)
+            self.emit = self.emit_rows.one if self.emit_rows else converting(output.main, self.node.output_type)
         self.emit_run = output.main_run if self.emit is output.main else _run_by(self.emit)
 
     def take_over(self) -> None:

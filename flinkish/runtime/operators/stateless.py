@@ -37,11 +37,22 @@ class MapOperator(FunctionOperator[MapConfig]):
         def process_and_convert(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
             emit(convert(function.map(value)), timestamp)  # type: ignore[misc]
 
-        self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
+        emit_converted = self.emit
+
+        def process_row(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
+            emit_converted(function.map(value), timestamp)
+
+        if self.emit_rows is not None:
+            self.process = process_row  # type: ignore[method-assign]
+        else:
+            self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
         self._mapping = mapping(self.node.output_type, what)
 
     def process_run(self, values: Iterable[Any]) -> None:
-        self.output.main_run(self._mapping(self, self.function.map, values))
+        if self.emit_rows is not None:
+            self.emit_rows.mapped(self, self.function.map, values)
+        else:
+            self.output.main_run(self._mapping(self, self.function.map, values))
 
 
 class FlatMapOperator(FunctionOperator[FlatMapConfig]):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import pytest
 
-from flinkish.common import Row, RowKind
+from flinkish.common import Row, RowKind, types
+from flinkish.common.types import rows_of
 
 
 def test_a_row_is_read_by_position_slice_name_and_attribute() -> None:
@@ -125,6 +127,57 @@ def test_a_field_is_found_by_its_name_in_rows_of_other_fields_too() -> None:
     assert not hasattr(Row(1), "carrier")
     with pytest.raises(AttributeError, match=r"row\['carrier'\] = "):
         first.carrier = "DL"
+
+
+def test_fields_are_found_as_attributes_in_whatever_way_the_row_was_made() -> None:
+    template = Row("made_by_call")
+    renamed = Row(2)
+    renamed.set_field_names(["set_later"])
+    pickled = pickle.loads(pickle.dumps(Row(came_pickled=3)).replace(b"came_pickled", b"sent_pickled"))
+    (received,) = rows_of(("received",), [[4]])
+    assert (template(1).made_by_call, renamed.set_later, pickled.sent_pickled, received.received) == (1, 2, 3, 4)
+    assert Row(mro=5).mro == 5  # an attribute of the class, none of its rows
+
+
+def test_fields_are_found_as_attributes_also_behind_the_most_names_with_a_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(types, "_MOST_SEEN", 0)
+    monkeypatch.setattr(Row, "__getattr__", None, raising=False)  # so that it is gone after the test
+    row = Row(one_too_many=1)
+    assert row.one_too_many == 1
+    assert pickle.loads(pickle.dumps(row)).one_too_many == 1
+    assert copy.deepcopy(row) == row
+    with pytest.raises(AttributeError, match=r"fields \['one_too_many'\] has no attribute 'another'"):
+        _ = row.another
+
+
+def test_fields_that_are_no_names_are_found_in_brackets() -> None:
+    row = Row([1], None)("x", "y")
+    assert (row[[1]], row[None]) == ("x", "y")
+    assert pickle.loads(pickle.dumps(row)) == row
+
+
+@pytest.mark.parametrize("make", [lambda: Row(a=1, b=2), lambda: rows_of(("a", "b"), [[1], [2]])[0]], ids=["made", "received"])
+def test_a_row_behaves_the_same_from_its_first_use_on(make: Callable[[], Row]) -> None:
+    assert (make()[0], make()[-1], make()[0:2], make()["b"], make().b) == (1, 2, [1, 2], 2, 2)
+    assert (len(make()), list(make())) == (2, [1, 2])
+    assert (make().get_field_names(), make().get_row_kind()) == (["a", "b"], RowKind.INSERT)
+    assert make().get_fields_by_names(["a", "b"]) == [1, 2]
+    assert make() == Row(b=2, a=1)
+    assert hash(make()) == hash((1, 2))
+    assert "b" in make()
+    assert repr(make()) == "Row(a=1, b=2)"
+    assert make().as_dict() == {"a": 1, "b": 2}
+    assert pickle.loads(pickle.dumps(make())) == copy.copy(make()) == copy.deepcopy(make()) == make()
+    for key in ("b", 1, slice(1, 2)):
+        row = make()
+        row[key] = [3] if isinstance(key, slice) else 3
+        assert row == Row(a=1, b=3)
+    row = make()
+    row.set_row_kind(RowKind.DELETE)
+    assert (row.get_row_kind(), row.b) == (RowKind.DELETE, 2)
+    row = make()
+    row.set_field_names(["x", "y"])
+    assert (row.y, row.as_dict()) == (2, {"x": 1, "y": 2})
 
 
 def test_dir_lists_the_fields_of_the_row_and_of_no_other() -> None:

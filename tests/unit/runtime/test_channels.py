@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from flinkish.common.errors import InvalidProgramError
+from flinkish.common.conversion import converter
+from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
@@ -17,9 +19,9 @@ from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import ChainingStrategy, Partitioner, Partitioning
 from flinkish.runtime import channels
-from flinkish.runtime.channels import EdgeWriter, decode, edge_writer, senders_of, targets_of
+from flinkish.runtime.channels import EdgeWriter, EmitRows, decode, edge_writer, senders_of, targets_of
 from flinkish.runtime.elements import EndOfInput, Records, Watermark
-from flinkish.runtime.key_groups import key_group, subtask_of_group
+from flinkish.runtime.key_groups import as_key, key_group, subtask_of_group
 
 
 def vertex(number: int, parallelism: int) -> JobVertex:
@@ -136,6 +138,120 @@ def test_rows_of_the_same_fields_take_few_bytes() -> None:
         bare.emit((value, value), None)
     made.frames(), bare.frames()
     assert made.bytes < 1.3 * bare.bytes
+
+
+SHOPS = Types.ROW_NAMED(["shop", "count", "price"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
+OF_SHOPS = [
+    Row(shop="a", count=1, price=1.5),
+    Row(price=2.5, shop="b", count=2),
+    Row("c", 3, 3.5),
+    Row(shop="a", count=True, price=4),
+    Row(shop="b", count=None, price=None),
+    Row.of_kind(RowKind.DELETE, shop="a", count=6, price=6.5),
+    Row.of_kind(RowKind.UPDATE_AFTER, "b", 7, 7.5),
+    Row(shop="c", count=8, price=8.5),
+]
+
+
+def row_writer(select: Callable[[Row], Any]) -> tuple[EdgeWriter, EmitRows]:
+    made = writer(Partitioning.HASH, receivers=1, key_selector=select)
+    made.take_over()
+    emit_rows = made.emitting_rows(SHOPS)
+    assert emit_rows is not None
+    return made, emit_rows
+
+
+def received(made: EdgeWriter) -> list[tuple[Any, int | None, Any]]:
+    """Return value, timestamp and key of all records."""
+    found: list[tuple[Any, int | None, Any]] = []
+    for element in decode(made.frames()):
+        assert isinstance(element, Records)
+        assert element.keys is not None
+        found.extend(zip(element.values, element.timestamps or [None] * len(element.values), element.keys, strict=True))
+    return found
+
+
+@pytest.mark.parametrize(
+    "select",
+    [lambda row: row.shop, lambda row: row["count"], lambda row: row[0], lambda row: [*row]],
+    ids=["name", "item", "position", "all"],
+)
+def test_rows_are_converted_by_the_edge_as_by_the_converter_before_it(select: Callable[[Row], Any]) -> None:
+    convert = converter(SHOPS)
+    assert convert is not None
+    made, emit_rows = row_writer(select)
+    plain = writer(Partitioning.HASH, receivers=1, key_selector=select)
+    for timestamp, row in enumerate(OF_SHOPS):
+        emit_rows.one(copy.copy(row), timestamp if timestamp % 3 else None)
+        emit_rows.one(Row(**row.as_dict()) if row.get_field_names() else copy.copy(row), None)
+        plain.emit(convert(row), timestamp if timestamp % 3 else None)
+        plain.emit(convert(Row(**row.as_dict()) if row.get_field_names() else row), None)
+    emit_rows.mapped(None, copy.copy, OF_SHOPS)
+    for row in OF_SHOPS:
+        plain.emit(convert(row), None)
+    emit_rows.one(OF_SHOPS[0], 99)
+    plain.emit(convert(OF_SHOPS[0]), 99)
+    found, expected = received(made), received(plain)
+    assert found == expected
+    for (value, _, key), (wanted, _, _) in zip(found, expected, strict=True):
+        assert [*map(type, value)] == [*map(type, wanted)]
+        assert (value.get_field_names(), value.get_row_kind()) == (["shop", "count", "price"], wanted.get_row_kind())
+        assert key == as_key(select(wanted), {})
+
+
+def test_none_of_a_row_type_goes_by_the_edge_too() -> None:
+    made, emit_rows = row_writer(lambda row: row and row.shop)
+    for value in (None, OF_SHOPS[0], None):
+        emit_rows.one(value, 5)
+    assert received(made) == [(None, 5, None), (OF_SHOPS[0], 5, "a"), (None, 5, None)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Row(shop="a", count=1),
+        Row(shop="a", count="1", price=1.0),
+        Row(shop="a", count=2**31, price=1.0),
+        Row(a=1, b=2, c=3),
+        5,
+    ],
+)
+def test_a_row_of_another_type_is_refused_by_the_edge(wrong: Any) -> None:
+    _, emit_rows = row_writer(lambda row: row.shop)
+    with pytest.raises(TypeMismatchError, match="does not have its declared type"):
+        emit_rows.one(wrong, None)
+    with pytest.raises(TypeMismatchError, match="does not have its declared type"):
+        emit_rows.mapped(None, lambda value: value, [wrong])
+
+
+def test_a_row_that_the_function_keeps_does_not_change_what_was_sent() -> None:
+    made, emit_rows = row_writer(lambda row: row.shop)
+    kept = [Row(shop="a", count=1, price=1.0), Row("a", 2, 2.0), Row.of_kind(RowKind.DELETE, "a", 3, 3.0)]
+    for row in kept:
+        emit_rows.one(row, None)
+        row[1] = 9
+    assert [value[1] for value, _, _ in received(made)] == [1, 2, 3]
+    assert [row[1] for row in kept] == [9, 9, 9]
+
+
+def test_rows_of_any_kind_are_cut_into_frames() -> None:
+    for kind in (RowKind.INSERT, RowKind.DELETE):
+        made, emit_rows = row_writer(lambda row: row.shop)
+        for number in range(2_500):
+            emit_rows.one(Row.of_kind(kind, shop="a", count=number, price=1.0), None)
+        assert made.outflow() > 2_500
+        frames = made.frames()
+        assert len(frames) > 1
+        assert made.records == 2_500
+        assert [value[1] for element in decode(frames) for value in element.values] == [*range(2_500)]  # type: ignore[union-attr]
+
+
+def test_rows_with_fields_that_only_the_converter_can_check_have_no_way_of_their_own() -> None:
+    made = writer(Partitioning.HASH, key_selector=lambda row: row[0])
+    assert made.emitting_rows(SHOPS) is None  # it does not own the records
+    made.take_over()
+    assert made.emitting_rows(Types.ROW([Types.LONG(), Types.LIST(Types.LONG())])) is None
+    assert made.emitting_rows(Types.TUPLE([Types.LONG()])) is None
 
 
 @pytest.mark.parametrize("partitioning", [Partitioning.HASH, Partitioning.GLOBAL, Partitioning.FORWARD])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.common.tracebacks import NO_FRAMES
 from flinkish.common.watermark_strategy import TimestampAssigner
@@ -186,6 +186,34 @@ def test_the_record_that_was_processed_is_shown(build: Callable[[Numbers], Any],
 def test_a_key_selector_is_named_beside_the_operator_before_it() -> None:
     text = str(failed(lambda numbers: numbers.map(lambda value: value).key_by(explode_at_3).reduce(max)))
     assert "Record: 3\nIt was on its way to the next operator: the key selector" in text
+
+
+PAIR = Types.ROW_NAMED(["number", "parity"], [Types.INT(), Types.INT()])
+
+
+def pair(value: int) -> Row:
+    return Row(number=value, parity=value % 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "selector", "at"),
+    [
+        (pair, lambda row: explode_at_3(row.number), "Record: Row(number=3, parity=1)\nIt was on its way to the next operator"),
+        (lambda value: Row(value, 0), lambda row: explode_at_3(row.number), "Record: Row(number=3, parity=0)\nIt was on its way"),
+        (lambda value: pair(explode_at_3(value)), lambda row: row.parity, "Record: 3\n"),
+        (lambda value: Row(number=value, parity="x" if value == 3 else 0), lambda row: row.parity, "Record: 3\n"),
+    ],
+    ids=["selector", "selector of a converted row", "function", "type"],
+)
+@pytest.mark.parametrize("stamped", [False, True])
+def test_the_record_is_shown_where_the_edge_converts_rows(function: Any, selector: Any, at: str, stamped: bool) -> None:
+    def build(numbers: Numbers) -> Any:
+        return (timed(numbers) if stamped else numbers).map(function, PAIR).key_by(selector).reduce(lambda a, b: a)
+
+    text = str(failed(build))
+    assert at in text
+    assert ("on its way" in text) == ("on its way" in at)
+    assert "operator 'Map'" in text.splitlines()[0]
 
 
 def test_frames_are_those_of_the_program_only_with_file_line_and_source() -> None:
