@@ -1,7 +1,7 @@
-"""Runs programs and explains them. What `program.executor_loader` loads; `launcher` has the steps of a start.
+"""Runs programs and explains them. `program.executor_loader` loads this module; `launcher` has the steps of a start.
 
-`execution.engine` chooses the engine (`loader`). A job runs in a daemon thread of this process; what still runs when the program
-ends is stopped cleanly.
+`execution.engine` chooses the engine (`loader`). A job runs in a daemon thread of this process; jobs that still run when the
+program ends are stopped cleanly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flinkish.program.program import Program
 def execute_async(program: Program) -> EmbeddedJobClient:
     """Start a program and return without waiting for it.
 
-    Raises here, before anything runs: InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError for a
-    checkpoint to start from that is damaged or does not fit. All else comes with the result of the job.
+    Before anything runs, it raises InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError if the
+    checkpoint to start from is damaged or does not fit. The job's result raises all other errors.
     """
     return launcher.start(program, launcher.Surroundings(make_engine=create_engine))
 
@@ -30,5 +30,5 @@ def execution_plan_json(program: Program) -> str:
 
 
 def explain(program: Program) -> str:
-    """Return all layers of a program, down to what the engine runs, as text for people."""
+    """Return all graphs of a program, down to the engine's plan, as text for people."""
     return explanation.explain_program(program, engine_plan(program.configuration))

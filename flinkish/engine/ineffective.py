@@ -1,4 +1,4 @@
-"""Tells of settings that have no effect: of each once in a process, when a job starts."""
+"""Warns of settings that have no effect: once per process for each, when a job starts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from flinkish.common.configuration import Configuration
 
 _log = logging.getLogger("flinkish.job")
 
-#: What has been told in this process.
+#: The warnings that have been logged in this process.
 _told: set[str] = set()
 
 
 def warn_of_ineffective(configuration: Configuration) -> None:
-    """Log a warning for each setting without effect that this process has not told of yet.
+    """Log a warning for each setting without effect, once per process.
 
-    That checkpoints without a folder end with the job, the line says with which it starts.
+    Checkpoints without a folder need no warning, because the line about the start of the job mentions that they end with it.
     """
     for text in ineffective(configuration):
         if text not in _told:
@@ -27,12 +27,12 @@ def warn_of_ineffective(configuration: Configuration) -> None:
 
 
 def ineffective(configuration: Configuration) -> list[str]:
-    """Return a sentence for each setting that somebody has made and that has no effect."""
+    """Return a sentence for each configured setting that has no effect."""
     texts = []
     for key, why in options.WITHOUT_EFFECT.items():
         option = options.OPTIONS[key]
         value = configuration.get(option)
-        # `high-availability.type: NONE` says what holds without it.
+        # `high-availability.type: NONE` is also flinkish's behaviour without the setting.
         if value != option.default and not (option is options.HA_MODE and str(value).upper() == "NONE"):
             texts.append(f"{key}: {to_text(value)} has no effect: {why}.")
     if configuration.get(options.STATE_BACKEND) == "rocksdb":
@@ -52,7 +52,7 @@ def ineffective(configuration: Configuration) -> list[str]:
 
 
 def _is_of_flink(key: str) -> bool:
-    """Whether flinkish does not know a key that begins as Flink's do; one that may be a slip of the pen was told of before."""
+    """Tell whether an unknown key begins like Flink's keys; likely typing errors have been reported before."""
     if key in options.OPTIONS_BY_ANY_KEY or not key.startswith(options.WITHOUT_EFFECT_PREFIXES):
         return False
     return resembling_key(key) is None

@@ -1,4 +1,4 @@
-"""The client of a running job: PyFlink's JobClient over the JobMaster in this process."""
+"""The client of a running job: PyFlink's JobClient for a JobMaster in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _MainThreadFuture(CompletableFuture[T]):
-    """A future whose waiting in the main thread ends with putting the former signal handlers back."""
+    """A future that restores the former signal handlers after the main thread has waited for it."""
 
     def __init__(self, after_wait: Callable[[], None]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _MainThreadFuture(CompletableFuture[T]):
 
 
 class EmbeddedJobClient(JobClient):
-    """Speaks to the JobMaster that runs in this process; usable after the job has ended, too."""
+    """The client of a JobMaster in this process; it can also be used after the job has ended."""
 
     def __init__(self, job_master: JobMaster, released: threading.Event, after_wait: Callable[[], None]) -> None:
         self._job_master = job_master
@@ -66,9 +66,9 @@ class EmbeddedJobClient(JobClient):
         return self._job_master.checkpoints.trigger_savepoint(savepoint_directory)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Ask for the user metrics of the job, by name.
+        """Request the user metrics of the job, by name.
 
-        Differs from Flink: what is counted with the metrics of RuntimeContext is here, as Python functions have no accumulators.
+        Differs from Flink: it returns the metrics of RuntimeContext, because Python functions have no accumulators.
         """
         return CompletableFuture.completed(self._job_master.accumulators())
 
@@ -85,10 +85,10 @@ class EmbeddedJobClient(JobClient):
         self._job_master.result.add_done_callback(pass_on)
         return result
 
-    # Beside it
+    # Additional methods
 
     def collect_results(self) -> Iterator[Any]:
-        """Return what the job's CollectSink emits, in order; see `executor_loader.ExecutorJobClient`."""
+        """Return the records of the job's CollectSink, in order; see `executor_loader.ExecutorJobClient`."""
         try:
             yield from self._job_master.results
         finally:
@@ -119,9 +119,9 @@ class EmbeddedJobClient(JobClient):
     # For signals
 
     def stop_for_signal(self, name: str) -> None:
-        """End the job and keep its checkpoints: it was not the user's wish that it is over for good."""
+        """End the job and keep its checkpoints, because the user may want to resume it."""
         self._job_master.cancel(suspend=True, why=f"it was stopped by {name}")
 
     def wait_released(self, timeout: float) -> bool:
-        """Wait up to so many seconds until the job has released everything."""
+        """Wait until the job has released everything, for at most `timeout` seconds; return whether it has."""
         return self._released.wait(timeout)

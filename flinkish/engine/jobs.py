@@ -1,7 +1,7 @@
-"""The jobs that run in this process, by id: for signals, a server, the command line.
+"""The list of jobs that run in this process, by id: for signals, a server and the command line.
 
-A job is in the list from before its first attempt until it has released everything. Its client can be used by any thread, and
-after the job has ended, too: status, details, figures, checkpoints, cancel, savepoint, stop.
+A job is in the list from before its first attempt until it has released everything. Any thread may use its client, also after the
+job has ended: status, details, figures, checkpoints, cancel, savepoint, stop.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _log = logging.getLogger("flinkish.engine.jobs")
 
 
 class JobListener(Protocol):
-    """Learns of jobs that start and end. What it raises is logged and harms no job."""
+    """Is notified of jobs that start and end. Its errors are logged and do not affect the jobs."""
 
     def job_started(self, job: EmbeddedJobClient) -> None:
-        """A job is in the list; called by the thread that starts it, before its first attempt."""
+        """Handle a job that was added to the list; called by the thread that starts it, before its first attempt."""
         ...
 
     def job_ended(self, job: EmbeddedJobClient) -> None:
-        """A job has released everything and left the list; called by the job's thread, before its result is known."""
+        """Handle a job that has released everything and left the list; called by the job's thread, before its result is set."""
         ...
 
 
@@ -34,7 +34,7 @@ class JobList:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Replaced, never changed: readers need no lock, also in a signal handler that interrupts a thread which holds it.
+        # The tuple is replaced, never changed, so readers need no lock: a signal handler may interrupt a thread that has it.
         self._jobs: tuple[EmbeddedJobClient, ...] = ()
         self._listeners: tuple[JobListener, ...] = ()
 
@@ -45,7 +45,7 @@ class JobList:
     def get(self, job_id: JobID | str) -> EmbeddedJobClient:
         """Return the client of a running job.
 
-        Of two with one id, as when a program is started again under its cluster id, it is the one that was started last. Raises
+        If two have the same id, because a program was started again under its cluster id, it is the one started last. Raises
         JobNotFoundError if none runs.
         """
         wanted = str(job_id)
@@ -56,17 +56,17 @@ class JobList:
         raise JobNotFoundError(f"no job {wanted} runs in this process", hint=f"running jobs: {running}.")
 
     def subscribe(self, listener: JobListener) -> None:
-        """Have a listener told of all jobs that start or end from now on; `running`, called after this, has the others."""
+        """Notify a listener of all jobs that start or end from now on; call `running` afterwards for the other jobs."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
     def unsubscribe(self, listener: JobListener) -> None:
-        """Tell a listener of nothing any more."""
+        """Stop notifying a listener."""
         with self._lock:
             self._listeners = tuple(known for known in self._listeners if known is not listener)
 
     def add(self, job: EmbeddedJobClient) -> None:
-        """Put in a job that is about to run."""
+        """Add a job that is about to run."""
         with self._lock:
             self._jobs = (*self._jobs, job)
         for listener in self._listeners:
@@ -76,7 +76,7 @@ class JobList:
                 _log.warning("A listener failed at the start of job %s.", job.get_job_id(), exc_info=True)
 
     def remove(self, job: EmbeddedJobClient) -> None:
-        """Take out a job that has released everything; nothing if it is not in the list."""
+        """Remove a job that has released everything; does nothing if it is not in the list."""
         with self._lock:
             known = job in self._jobs
             self._jobs = tuple(other for other in self._jobs if other is not job)

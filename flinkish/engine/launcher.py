@@ -1,7 +1,7 @@
 """Starts a program as a job, in steps: check, acquire, locate, plan, claim, assemble, run.
 
-Each step takes what the steps before it returned. What refuses a program comes before `claim`: from there on a process that runs
-the same job is refused, so a program that is refused must not get there. The graph is generated once, in `check`.
+Each step takes the results of earlier steps. All checks that may refuse a program come before `claim`, because from then on
+another process that runs the same job is refused. The graph is generated once, in `check`.
 """
 
 from __future__ import annotations
@@ -43,42 +43,42 @@ from flinkish.program.program import Program
 from flinkish.program.transformations import CacheTransformation
 from flinkish.runtime.dependencies import Dependencies, extend_driver_path, forget_packages
 
-#: Name of the thread that a job runs in, before the first digits of its id.
+#: Prefix of the name of a job's thread; the first digits of the job's id follow.
 JOB_THREAD = "flinkish-job-"
 
 _log = logging.getLogger("flinkish.engine.launcher")
 
 _watch = SignalWatch(RUNNING_JOBS, SystemClock())
 RUNNING_JOBS.subscribe(_watch)
-#: Where cached streams of this process are kept, by io.tmp.dirs.
+#: Folders for cached streams of this process, by io.tmp.dirs.
 _caches: dict[str | None, DiskFolder] = {}
-# Called in reverse order: what is stopped removes its own folders.
+# These are called in reverse order, so that stopped jobs remove their own folders first.
 atexit.register(remove_made)
 atexit.register(stop_at_exit, _watch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a job takes from where it runs; the test kit gives others."""
+    """The parts of a job's environment that the test kit replaces."""
 
     #: Makes the engine; it starts nothing before the first attempt.
     make_engine: Callable[[Configuration, Clock, IdSource], Engine]
     clock: Clock = field(default_factory=SystemClock)
     ids: IdSource = random_id
-    #: Who takes what sinks send to further destinations on the driver.
+    #: Take the values that sinks send to further destinations on the driver.
     takers: Mapping[str, Taker] = field(default_factory=dict)
-    #: The job's id, which makes it go on from its last checkpoint; None = what the configuration says.
+    #: The job's id, with which it resumes from its last checkpoint; None = determined by the configuration.
     job_id: str | None = None
-    #: Where checkpoints are kept if the configuration names no folder; None = in a folder that ends with the job.
+    #: Folder of the checkpoints if the configuration names none; None = a folder that is removed with the job.
     checkpoints: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedProgram:
-    """A program that can be run, as far as that can be told without touching anything."""
+    """A program that passed all checks that have no side effects."""
 
     program: Program
-    #: With the runtime mode that was decided on; without a checkpoint interval where no checkpoints are taken.
+    #: Has the decided runtime mode, and no checkpoint interval if no checkpoints are taken.
     configuration: Configuration
     stream_graph: StreamGraph
     dependencies: Dependencies
@@ -90,17 +90,17 @@ class CheckedProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a job holds on this machine, from before its first attempt until its end."""
+    """The resources of a job on this machine, from before its first attempt until its end."""
 
     engine: Engine
-    #: For what may be large.
+    #: For large data.
     disk: DiskFolder
-    #: With the folder of installed packages.
+    #: Includes the folder of installed packages.
     dependencies: Dependencies
     temporary: _TemporaryFolder
 
     def release(self) -> None:
-        """Remove all folders of the job, whose engine was closed."""
+        """Remove all folders of the job, after its engine was closed."""
         self.temporary.remove()
         forget_packages(self.dependencies)
         self.disk.remove()
@@ -108,10 +108,10 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which job it is, and where its checkpoints are."""
+    """The identity of a job, and the location of its checkpoints."""
 
     identity: recovery.Identity
-    #: What its checkpoints belong to if it does not go on from one.
+    #: The lineage of its checkpoints if it does not start from one.
     lineage: LineageId
     #: Opens the storage without claiming it.
     open_storage: Callable[[], CheckpointStorage]
@@ -119,7 +119,7 @@ class Place:
     storage: CheckpointStorage | None
 
     def open_claimed(self) -> CheckpointStorage:
-        """Open a storage for a job that takes no checkpoints, when a savepoint is asked for."""
+        """Open and claim a storage for a job that takes no checkpoints, when a savepoint is requested."""
         opened = self.open_storage()
         opened.claim()
         return opened
@@ -127,7 +127,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
-    """What is to be run, and the checkpoint that it starts from."""
+    """The plan to run, and the checkpoint that it starts from."""
 
     setup: JobSetup
     restored: StoredCheckpoint | None
@@ -152,7 +152,7 @@ def start(program: Program, surroundings: Surroundings) -> EmbeddedJobClient:
 
 
 def check(program: Program) -> CheckedProgram:
-    """Refuse a wrong program before anything is touched.
+    """Check a program without side effects.
 
     Raises InvalidProgramError, UnsupportedError and ConfigurationError.
     """
@@ -170,7 +170,7 @@ def check(program: Program) -> CheckedProgram:
 
 
 def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:
-    """Make the engine, which starts nothing yet, and install the packages that the tasks need.
+    """Create the engine, which starts nothing yet, and install the packages that the tasks need.
 
     Raises DependencyError.
     """
@@ -191,7 +191,7 @@ def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:
 
 
 def locate(checked: CheckedProgram, resources: Resources, surroundings: Surroundings) -> Place:
-    """Find out which job it is and open its storage, without claiming it.
+    """Determine the identity of the job and open its storage, without claiming it.
 
     Raises ConfigurationError and CheckpointError.
     """
@@ -215,7 +215,7 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
 
 
 def plan_job(checked: CheckedProgram, resources: Resources, place: Place) -> PlannedJob:
-    """Find the checkpoint that the job starts from, and lay out the job so that it fits.
+    """Find the checkpoint that the job starts from, and plan the job so that it fits the checkpoint.
 
     Raises CheckpointError for a checkpoint that is damaged or does not fit, InvalidProgramError for a parallelism above the
     maximum that the checkpoint records, and ConfigurationError for a wrong setting of the job.
@@ -225,7 +225,7 @@ def plan_job(checked: CheckedProgram, resources: Resources, place: Place) -> Pla
 
 
 def claim(checked: CheckedProgram, resources: Resources, place: Place, planned: PlannedJob) -> PlannedJob:
-    """Take over the job from any other process; plan it again if that one has completed another checkpoint meanwhile.
+    """Take over the job from any other process; plan it again if that process has completed another checkpoint in the meantime.
 
     Raises CheckpointError.
     """
@@ -241,7 +241,7 @@ def claim(checked: CheckedProgram, resources: Resources, place: Place, planned: 
 def assemble(
     checked: CheckedProgram, resources: Resources, place: Place, planned: PlannedJob, surroundings: Surroundings
 ) -> EmbeddedJobClient:
-    """Make the JobMaster with everything that it needs, and its client."""
+    """Create the JobMaster with its services, and its client."""
     configuration, identity = checked.configuration, place.identity
     cluster = identity.cluster
     released = threading.Event()
@@ -261,7 +261,7 @@ def assemble(
             print_lines=print_lines,
             tell=notices.tell,
             storage=place.storage,
-            # As in Flink there are no savepoints of a batch: its tasks do not hold the same position of the input.
+            # As in Flink, a batch job has no savepoints, because its tasks are not at the same position of the input.
             open_storage=None if is_batch(configuration) else place.open_claimed,
             notes=_notes(configuration, identity.job_id, place.storage, surroundings.clock),
             takers=surroundings.takers,
@@ -275,7 +275,7 @@ def assemble(
 
 
 def run(client: EmbeddedJobClient) -> None:
-    """Put the job in the list of running jobs, and run it in a thread of its own."""
+    """Add the job to the list of running jobs, and run it in its own thread."""
     setup = client.job_master.setup
     RUNNING_JOBS.add(client)
     _log.info("Job %s (%s) is starting.", setup.job_name, setup.job_id)
@@ -283,7 +283,7 @@ def run(client: EmbeddedJobClient) -> None:
 
 
 def print_lines(lines: tuple[str, ...]) -> None:
-    """Print what print() sinks sent, in one go; raises PrintError if standard output is closed."""
+    """Print the lines of print() sinks in one write; raises PrintError if standard output is closed."""
     try:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
@@ -313,7 +313,7 @@ def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[PurePath, str] | No
 
 
 def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
-    """Give cached streams that are still empty a folder; it ends with this process, as they do."""
+    """Assign a folder to cached streams that are still empty; the folder is removed at the end of this process."""
     parent = program.configuration.get(options.TMP_DIRS)
     for transformation in program.transformations.values():
         if isinstance(transformation, CacheTransformation):
@@ -324,7 +324,7 @@ def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
 
 
 def _notes(configuration: Configuration, job_id: str, storage: CheckpointStorage | None, clock: Clock) -> JobNotes | None:
-    """Return where people find what happened: beside the checkpoints, if those have a folder that lasts."""
+    """Return the history of a job, stored next to its checkpoints; None if their folder is temporary."""
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
     if storage is None or directory is None:
         return None
@@ -334,7 +334,7 @@ def _notes(configuration: Configuration, job_id: str, storage: CheckpointStorage
 
 
 class _TemporaryFolder:
-    """Where checkpoints of a job without execution.checkpointing.dir are kept, for as long as it runs."""
+    """The folder for checkpoints of a job without execution.checkpointing.dir, which exists while the job runs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

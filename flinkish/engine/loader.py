@@ -16,19 +16,19 @@ from flinkish.jobmaster.epochs import Engine
 
 
 def create_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
-    """Make the engine that the configuration names; it starts nothing before the first attempt."""
+    """Create the engine that the configuration names; it starts nothing before the first attempt."""
     engine: Engine = _load(_record(configuration).factory)(configuration, clock, ids)
     return engine
 
 
 def engine_plan(configuration: Configuration) -> Callable[[ExecutionPlan], str] | None:
-    """Return the function that shows what the engine makes of a plan; None if that is nothing beyond the plan."""
+    """Return the function that shows the engine's own form of a plan; None if the engine has none."""
     plan = _record(configuration).plan
     return None if plan is None else _load(plan)
 
 
 def hold_shared(configuration: Configuration) -> Callable[[], None]:
-    """Hold what all jobs of the engine share in this process, and return the function that gives it back."""
+    """Acquire resources that all jobs of the engine share in this process, and return the function that releases them."""
     shared = _record(configuration).shared
     if shared is None:
         return lambda: None

@@ -1,4 +1,4 @@
-"""Processes that outlive a pid's reuse: a pid together with the time its process began."""
+"""Identifies processes by pid and start time, so that a reused pid is not mistaken for the same process."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass
 
 import psutil
 
-#: Two readings of one process's start differ by rounding only; a reused pid starts later than that.
+#: Two readings of a process's start time differ by rounding only; a process that reuses the pid starts later than that.
 _SAME_START_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """One process, never another one that got its pid later."""
+    """The identity of one process, different from that of a later process with the same pid."""
 
     pid: int
-    #: Seconds since the epoch, as the kernel tells.
+    #: Start time from the kernel, in seconds since the epoch.
     created: float
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """Return the process that has this pid now, None if none has."""
+        """Return the process that has this pid now; None if there is none."""
         try:
             return cls(pid, psutil.Process(pid).create_time())
         except psutil.Error:
             return None
 
     def is_alive(self) -> bool:
-        """Return whether it still runs; one that ended and waits to be reaped does not."""
+        """Tell whether it still runs; a zombie does not."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.created) < _SAME_START_S
@@ -38,7 +38,7 @@ class ProcessId:
         except psutil.Error:
             return False
         except OSError:
-            # This process has no file descriptor left to look with (EMFILE): all that can be told is whether the pid is in use.
+            # This process has no file descriptor left to read the start time (EMFILE); only check whether the pid is in use.
             return _is_in_use(self.pid)
 
     def send(self, number: signal.Signals) -> None:
@@ -64,7 +64,7 @@ def _is_in_use(pid: int) -> bool:
 def parent_jvm() -> ProcessId:
     """Return the executor's JVM, as seen from one of its Python workers; the parent process if no ancestor is a JVM.
 
-    It stays the same for as long as the worker lives; to look takes 1 ms.
+    It stays the same as long as the worker lives; the look-up takes 1 ms.
     """
     for ancestor in psutil.Process().parents():
         try:

@@ -1,4 +1,4 @@
-"""Installs what a program's requirements file names, for its tasks: once per job, before anything runs."""
+"""Installs the packages in a program's requirements file for its tasks: once per job, before anything runs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from flinkish.runtime.dependencies import Dependencies
 
 _log = logging.getLogger("flinkish.engine.requirements")
 
-#: Of pip's output, for the error.
+#: Number of lines of pip's output that the error message shows.
 _LAST_LINES = 20
 
 
 def install(dependencies: Dependencies, python: str | None, folder: Path) -> Dependencies:
-    """Install the packages into a folder that all tasks reach; returns the dependencies with that folder.
+    """Install the packages into a folder that all tasks can access; return the dependencies with that folder.
 
-    `python` is the tasks' interpreter (None: this one), whose pip is asked. As with Flink all packages are installed,
-    whatever that interpreter has already. Raises DependencyError, with the end of pip's output, if pip fails or is not there.
+    `python` is the tasks' interpreter (None = this one), whose pip is used. As in Flink, all packages are installed, even if the
+    interpreter already has them. Raises DependencyError, with the end of pip's output, if pip fails or does not exist.
     """
     requirements = dependencies.requirements
     assert requirements is not None
-    # One that comes in an archive is not there yet; it is of this one's version.
+    # An interpreter in an archive is not unpacked yet; it must have the same version as this one.
     interpreter = shutil.which(python or sys.executable) or sys.executable
     folder.mkdir(parents=True, exist_ok=True)
     command = [interpreter, "-m", "pip", "install", "--target", str(folder), "--requirement", requirements.path]
@@ -36,7 +36,7 @@ def install(dependencies: Dependencies, python: str | None, folder: Path) -> Dep
         command += ["--no-index", "--find-links", requirements.cache_directory]
     _log.info("Installing %s for the tasks.", requirements.path)
     try:
-        # A user's setting of --user would contradict --target.
+        # A user's --user setting would contradict --target.
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Folders that end with this process; what a killed one left behind is removed by the next."""
+"""Folders that are removed at the end of this process; folders of a killed process are removed by the next one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 
-#: Folders made, with the process that made them: one that was forked from it must not remove them.
+#: Created folders with the process that created them, because a forked process must not remove them.
 _made: list[tuple[int, Path]] = []
 
 
 def make_folder(parent: Path, prefix: str) -> Path:
-    """Make a folder, mode 0700, named after this process: prefix, user, pid, when it began, pid namespace, a random part.
+    """Create a folder with mode 0700, named after this process: prefix, user, pid, start time, pid namespace, a random part.
 
     Raises OSError.
     """
@@ -29,13 +29,13 @@ def make_folder(parent: Path, prefix: str) -> Path:
 
 
 class DiskFolder:
-    """A folder for what may be large, made on first use: where io.tmp.dirs says, else on the disk of temporary files.
+    """A folder for large data, created on first use: below io.tmp.dirs, else on the disk of temporary files.
 
-    Unlike the scratch folder of the Spark engine it never lies in memory.
+    Unlike the scratch folder of the Spark engine, it is never in memory.
     """
 
     def __init__(self, temporary: str | None, prefix: str) -> None:
-        """Make one below `temporary`, which all tasks reach (None: the system's folder)."""
+        """Describe a folder below `temporary`, which all tasks can access (None = the system's folder)."""
         self._temporary = temporary
         self._prefix = prefix
         self._path: Path | None = None
@@ -54,23 +54,23 @@ class DiskFolder:
         return self._path
 
     def remove(self) -> None:
-        """Remove the folder, if it was made, with all that is in it."""
+        """Remove the folder with its content, if it was created."""
         path, self._path = self._path, None
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_made() -> None:
-    """Remove what this process has made and not removed: at its end, when a job has not let itself be stopped."""
+    """Remove remaining folders of this process; called at its end, for jobs that could not be stopped."""
     for pid, folder in _made:
         if pid == os.getpid() and folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_orphans(parent: Path, prefix: str) -> None:
-    """Remove the folders of processes that ended without doing so (kill -9).
+    """Remove the folders of processes that ended without removing them (kill -9).
 
-    Only where this machine alone writes: on shared storage a pid says nothing. Nor does one of another container.
+    To be used only for storage of this machine: on shared storage, and in another container, a pid has no meaning.
     """
     for folder in parent.glob(f"{_mine(prefix)}*"):
         pid, created, namespace, *_ = [*folder.name.removeprefix(_mine(prefix)).split("-"), "", "", ""]
@@ -85,7 +85,7 @@ def _mine(prefix: str) -> str:
 
 
 def _pid_namespace() -> str:
-    """Return what tells the pids of one container from those of another; Linux only."""
+    """Return an id of the pid namespace, which is different for each container; Linux only."""
     try:
         return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))
     except OSError:

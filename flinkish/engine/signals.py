@@ -1,10 +1,9 @@
-"""Ctrl-C and SIGTERM: running jobs are stopped cleanly first, then the signal takes its course.
+"""Handles Ctrl-C and SIGTERM: running jobs are stopped cleanly first, then the signal has its usual effect.
 
-The handlers only put the signal's number into a queue. A thread stops the jobs; when they have ended it sends the signal again,
-and now the handler, which runs in the main thread, ends the program as the signal would have, without a stack trace. So the main
-thread may be anywhere: in `execute()`, in `next()` of results, or in the program's own code. A second signal that comes while
-the jobs are being stopped takes its course at once, unless it is an echo of the first: timeout(1) sends each signal to the
-process and to its group.
+The handlers only put the signal's number into a queue. A thread stops the jobs. When they have ended, it sends the signal again;
+then the handler, which runs in the main thread, ends the program as the signal would have done, without a stack trace. So the
+main thread may be anywhere: in `execute()`, in `next()` of results, or in the program's own code. A second signal during the
+stop has its effect at once, unless it is an echo of the first: timeout(1) sends each signal to the process and to its group.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from flinkish.engine.jobs import JobList
 _log = logging.getLogger("flinkish.engine.signals")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: How long jobs get to end; what has not ended by then is left to the exit of the process, which is to be over within 10 s.
+#: Time that jobs get to end; after it the process exits anyway, because that must take at most 10 s.
 _GRACE_S = 8.0
-#: How long the end of a job waits for the main thread to take the signal before it tells those who wait for the job.
+#: Maximum time for which the end of a job waits until the main thread has handled the signal, before its result is set.
 _HAND_OVER_S = _GRACE_S + 5.0
 
 #: A signal that comes again within this time is the same one.
@@ -39,7 +38,7 @@ _Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class JobInterrupted(KeyboardInterrupt, SystemExit):
-    """Ctrl-C while a job ran: a KeyboardInterrupt to who catches one; ends the program with code 130, quietly, if nobody does."""
+    """Ctrl-C while a job ran; can be caught as a KeyboardInterrupt, otherwise ends the program quietly with code 130."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGINT)
@@ -47,10 +46,10 @@ class JobInterrupted(KeyboardInterrupt, SystemExit):
 
 
 class SignalWatch:
-    """Stands between the signals and the running jobs of this process; is a listener of their list."""
+    """Stops the running jobs of this process at signals; it is a listener of the job list."""
 
     def __init__(self, jobs: JobList, clock: Clock, send: Callable[[int], None] | None = None) -> None:
-        """`send` sends a signal again when the jobs have ended; None = to this process."""
+        """Create a watch; `send` sends a signal again when the jobs have ended (None = to this process)."""
         self._jobs = jobs
         self._clock = clock
         self._send = send or (lambda number: os.kill(os.getpid(), number))
@@ -62,11 +61,11 @@ class SignalWatch:
         self._pending_since = 0
         self._passing_on = False
         self._handed_over = threading.Event()
-        #: Jobs that did not end in their grace, such as one on the local engine whose user code does not return.
+        #: Jobs that did not end within the grace period, such as one on the local engine whose user code does not return.
         self._left_behind: set[EmbeddedJobClient] = set()
 
     def job_started(self, job: EmbeddedJobClient) -> None:
-        """Watch over a job. Handlers can only be set in the main thread; started from another one, a job has none."""
+        """Handle signals for a job. Only the main thread can set handlers, so a job started from another thread has none."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="flinkish-signals", daemon=True)
@@ -75,20 +74,20 @@ class SignalWatch:
             self._install()
 
     def job_ended(self, job: EmbeddedJobClient) -> None:
-        """A job has released everything. If it did so because of a signal: let the main thread learn of the signal first."""
+        """Handle the end of a job; if a signal was the reason, wait until the main thread has handled the signal."""
         self._left_behind.discard(job)
         if self._pending is not None and self._before:
             self._handed_over.wait(_HAND_OVER_S)
 
     def restore_if_idle(self) -> None:
-        """Put the former handlers back if no job runs any more; does nothing outside of the main thread."""
+        """Restore the former handlers if no job runs; does nothing outside of the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         if not self._jobs.running() and self._pending is None:
             self._restore()
 
     def stop_all(self, name: str) -> None:
-        """Stop all jobs and wait until they have released everything, for eight seconds at most; for each job once."""
+        """Stop all jobs and wait until they have released everything, for at most eight seconds; once for each job."""
         jobs = [job for job in self._jobs.running() if job not in self._left_behind]
         for job in jobs:
             job.stop_for_signal(name)
@@ -105,7 +104,7 @@ class SignalWatch:
             current = signal.getsignal(number)
             if current == self.handle:
                 continue
-            # A program that ignores a signal, as nohup does with others, keeps doing so.
+            # A signal that the program ignores stays ignored, as under nohup.
             if current is signal.SIG_IGN:
                 continue
             self._before[number] = current
@@ -134,7 +133,7 @@ class SignalWatch:
         self._handed_over.set()
         _take_course(number, frame, before)
 
-    # -- in the thread of its own --------------------------------------------------------------------------------------------
+    # -- in the watch's own thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -145,7 +144,7 @@ class SignalWatch:
             try:
                 self.stop_all(name)
             except Exception:
-                # The signal takes its course all the same, and the next one finds this thread here.
+                # The signal still has its effect, and this thread must be there for the next one.
                 _log.exception("Not all jobs could be stopped for %s.", name)
             if self._pending is not None:
                 self._passing_on = True
@@ -153,7 +152,7 @@ class SignalWatch:
 
 
 def _take_course(number: int, frame: FrameType | None, before: _Handler) -> None:
-    """Do what the signal would have done without us, but without a stack trace."""
+    """Do what the signal would have done without this module, but without a stack trace."""
     if callable(before) and not _raises_keyboard_interrupt(before):
         before(number, frame)
     elif number == signal.SIGINT:
@@ -163,7 +162,7 @@ def _take_course(number: int, frame: FrameType | None, before: _Handler) -> None
 
 
 def _raises_keyboard_interrupt(handler: Callable[..., Any]) -> bool:
-    """Python's own handler, and the one that a SparkContext sets, which cancels Spark's jobs and raises the same."""
+    """Tell whether a handler raises KeyboardInterrupt: Python's own, or a SparkContext's, which also cancels Spark's jobs."""
     return handler is signal.default_int_handler or str(getattr(handler, "__module__", "")).startswith("pyspark")
 
 
@@ -173,6 +172,6 @@ def _is_interactive() -> bool:
 
 
 def stop_at_exit(watch: SignalWatch) -> None:
-    """Stop what still runs when the program ends, such as a job of execute_async that nobody waited for."""
+    """Stop jobs that still run when the program ends, such as a job of execute_async for which the program did not wait."""
     with contextlib.suppress(Exception):
         watch.stop_all("the end of the program")

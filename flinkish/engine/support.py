@@ -1,4 +1,4 @@
-"""What a program may ask for that flinkish, or the engine that it chose, does not offer: refused before anything runs."""
+"""Refuses, before anything runs, settings of a program that flinkish or the chosen engine does not support."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from flinkish.program.program import Program
 
 
 def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
-    """Raise UnsupportedError, naming the setting, for a program that would not run as it says.
+    """Raise UnsupportedError, naming the setting, for a program with settings that cannot be honoured.
 
-    Raises InvalidProgramError for jars that are not there.
+    Raises InvalidProgramError for jars that do not exist.
     """
     _check_jars(program.configuration)
     for option in (options.SORTED_INPUTS_ENABLED, options.BATCH_STATE_BACKEND_ENABLED):

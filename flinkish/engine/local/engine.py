@@ -26,7 +26,7 @@ _PREFIX = "flinkish-local"
 
 
 def make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> LocalEngine:
-    """Make the engine, for the table of engines; it has no settings of its own."""
+    """Create the engine, for the table of engines; it has no own settings."""
     return LocalEngine(clock=clock, ids=ids)
 
 
@@ -40,7 +40,7 @@ class LocalEngine:
         self._interrupted = threading.Event()
 
     def scratch_root(self) -> Path:
-        """Return a temporary folder, made on first use; left-overs of killed processes are removed then."""
+        """Return a temporary folder; the first call creates it and removes the folders of killed processes."""
         if self._scratch is None:
             parent = Path(tempfile.gettempdir())
             remove_orphans(parent, _PREFIX)
@@ -52,7 +52,7 @@ class LocalEngine:
         plan = program.plan
         program.scratch.mkdir(parents=True, exist_ok=True)
         folder = dependencies.stage(program.dependencies, program.scratch, copy=False)
-        # Each slot has function objects of its own, as it has on a cluster.
+        # Each slot has its own function objects, as on a cluster.
         programs = pickling.copies(program, plan.slots)
         interrupted = self._interrupted
         slots = [
@@ -66,7 +66,7 @@ class LocalEngine:
                     reports = [result.report for result in run_levels(slots, levels, command, states)]
                 loop.finish_epoch(reports)
         finally:
-            # After a normal end all is closed already. At a failure or a cancellation no error of a close() hides the first one.
+            # After a normal end everything is already closed. After a failure or cancellation, errors of close() are only logged.
             try:
                 if (error := raised_by(_close, slots, folder)) is not None:
                     _log.warning("Closing a user function of job %s failed.", program.job_name, exc_info=error)
@@ -74,7 +74,7 @@ class LocalEngine:
                 program.remove_folders()
 
     def interrupt(self) -> None:
-        """End the epoch where flinkish itself may go on for long; user code runs in this process and is not stopped."""
+        """End the epoch at points where flinkish itself may take long; user code runs in this process and is not stopped."""
         self._interrupted.set()
 
     def close(self) -> None:

@@ -1,11 +1,10 @@
-"""Finding, starting and ending slot hosts: processes in which an engine that has workers elsewhere runs its slots.
+"""Finds, starts and ends slot hosts: the processes in which an engine with workers on other machines runs its slots.
 
 A shim is the code of such an engine that calls a host; on Spark it runs in the Python workers of the executors. Each slot of an
-attempt has at most one host per executor. Its files lie in one folder per attempt and executor (mode 0700):
-`s<slot>.sock`, the socket, and `s<slot>.lock`, whose lock is held for the length of a call and whose content says who the host
-is and whether it is in a call. The kernel frees the lock of a shim that died; the mark "in a call" stays behind, so the next shim
-knows that the host was abandoned, kills it and starts another. Whatever the host had on its heap is in the state that the engine
-keeps, too (on Spark: in GroupState).
+attempt has at most one host per executor. Its files are in one folder per attempt and executor (mode 0700): `s<slot>.sock` is the
+socket; `s<slot>.lock` is locked during a call, and contains the identity of the host and whether it is in a call. The kernel
+frees the lock of a shim that died, but the mark "in a call" stays; so the next shim knows that the host was abandoned, kills it
+and starts another. The engine also stores the content of the host's heap as its state (on Spark: in GroupState).
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from flinkish.engine.slots import template
 from flinkish.engine.slots.starting import make_folder, start_process
 from flinkish.engine.slots.wire import Call, Reply, receive_reply, send_call
 
-#: pid, start of the process, in a call.
+#: The content of a lock file: pid, start time of the process, whether it is in a call.
 _RECORD = struct.Struct("<qd?")
-#: Address of a Unix socket: 107 bytes on Linux, 103 on macOS.
+#: Maximum length of the folder's path: the address of a Unix socket has at most 107 bytes on Linux, 103 on macOS.
 _LONGEST_ADDRESS = 100
 #: Spark kills a cancelled task's worker after 2 s (spark.python.task.killTimeout); until then it may hold the lock.
 _ABANDONED_AFTER_MS = 5_000
 _LOCK_TIMEOUT_MS = 30_000
-#: A host that dies in a call is replaced and the call made again, as Spark would do; after that the code in it must be at fault.
+#: A host that dies in a call is replaced and the call repeated, as Spark would do; after this many tries, its code is at fault.
 _TRIES = 3
 _POLL_S = 0.01
 
@@ -52,28 +51,28 @@ class HostLostError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """All that a shim must know to find or start the hosts of one attempt."""
+    """The data that a shim needs to find or start the hosts of one attempt."""
 
     attempt_id: str
-    #: Secret of the attempt, 32 hex digits; whoever connects must know it.
+    #: Secret of the attempt, 32 hex digits, which clients of a host must know.
     key: str
-    #: What `pickling.dump_program` made. When it is gone the attempt is over.
+    #: The file written by `pickling.dump_program`. When it is removed, the attempt is over.
     program_file: str
     #: Class of the slot task, as "module:Class".
     task: str
-    #: The int that stands for each slot in packed frames; Spark sends it to the slot's partition.
+    #: The int that represents each slot in packed frames; Spark sends it to the slot's partition.
     slot_values: tuple[int, ...]
-    #: The driver's sys.path if workers run on its machine, so that modules beside the job script are found.
+    #: The driver's sys.path if workers run on its machine, so that modules in the folder of the job script are found.
     path: tuple[str, ...] = ()
-    #: The interpreter of the hosts; None: that of Spark's workers.
+    #: The interpreter of the hosts; None = that of Spark's workers.
     python: str | None = None
-    #: A host that was not called for so long ends by itself, in milliseconds, unless the program file was touched meanwhile: the
-    #: driver does so while no epoch begins.
+    #: Milliseconds without a call after which a host ends by itself, unless the program file was touched in the meantime, as the
+    #: driver does while no epoch begins.
     silence_ms: int = 600_000
 
 
 def folder_prefix(attempt_id: str) -> str:
-    """Return how the names of an attempt's host folders begin."""
+    """Return the prefix of the names of an attempt's host folders."""
     return f"flinkish-hosts-{attempt_id[:16]}-"
 
 
@@ -84,9 +83,9 @@ def _folder_path(attempt_id: str, jvm: ProcessId) -> Path:
 
 
 def call(config: HostConfig, slot: int, request: Call) -> Reply:
-    """Run a level on the host of a slot and return what it gave back; starts the host if there is none.
+    """Run a level on the host of a slot and return its reply; starts the host if there is none.
 
-    Raises EngineError if host after host ends in the call, or if the attempt is over.
+    Raises EngineError if several hosts in a row end in the call, or if the attempt is over.
     """
     slot_host = _SlotHost(config, slot, parent_jvm())
     with slot_host.locked():
@@ -104,7 +103,7 @@ def call(config: HostConfig, slot: int, request: Call) -> Reply:
 
 
 class _SlotHost:
-    """The host of one slot, seen from a shim that holds (or waits for) its lock."""
+    """The host of one slot, as seen by a shim that has its lock or waits for it."""
 
     def __init__(self, config: HostConfig, slot: int, jvm: ProcessId) -> None:
         self._config = config
@@ -135,7 +134,7 @@ class _SlotHost:
                 return
             waited = _clock.monotonic() - began
             if waited > _ABANDONED_AFTER_MS and not killed:
-                # Whoever holds the lock is a task that Spark gave up, else this one would not run: end its call.
+                # The lock belongs to a task that Spark has given up, otherwise this one would not run: end its call.
                 self._kill()
                 killed = True
             if waited > _LOCK_TIMEOUT_MS:
@@ -145,7 +144,7 @@ class _SlotHost:
     def call(self, request: Call) -> Reply:
         host, in_call = self._read()
         if in_call or host is None or not host.is_alive():
-            # Of an attempt that is over, the host is closing its user functions: leave it alone.
+            # If the attempt is over, the host is closing its user functions: do not disturb it.
             self._refuse_if_over()
             self._kill()
             host = self._start()
@@ -176,7 +175,7 @@ class _SlotHost:
             _wait_for_end([host], 10_000)
 
     def _start(self) -> ProcessId:
-        # The worker's own path first: with spark-submit --py-files the executor's copies count.
+        # The worker's own path comes first: with spark-submit --py-files, the executor's copies are used.
         path = [entry for entry in (*sys.path, *self._config.path) if entry]
         python = self._config.python or sys.executable
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
@@ -242,7 +241,7 @@ def hosts_of(attempt_id: str) -> list[ProcessId]:
 
 
 def _lock_files(folder: Path) -> list[Path]:
-    """Return the lock files in a folder; none if its last host has just ended by itself and taken the folder with it."""
+    """Return the lock files in a folder; none if its last host has just ended by itself and removed the folder."""
     try:
         return list(folder.glob("s*.lock"))
     except FileNotFoundError:
@@ -255,7 +254,7 @@ def _folders(attempt_id: str) -> list[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Tell whether we made a folder: what somebody else's says are hosts may be any processes of ours."""
+    """Tell whether this user created a folder: the pids in another user's folder may be any of our processes."""
     try:
         status = folder.lstat()
     except FileNotFoundError:
@@ -266,8 +265,8 @@ def _is_ours(folder: Path) -> bool:
 def close_hosts(attempt_id: str, *, grace_ms: int) -> None:
     """End the hosts of an attempt on this machine and remove their folders.
 
-    A host is asked first (SIGTERM), so that user functions are closed, and killed after the grace. Hosts on other machines see
-    that the program file is gone and end by themselves. Call it after that file was removed: then no shim starts another.
+    A host first gets SIGTERM, so that user functions are closed, and is killed after the grace period. Hosts on other machines
+    end by themselves when the program file is gone. Call this after removing that file, so that no shim starts another host.
     """
     hosts = hosts_of(attempt_id)
     for host in hosts:

@@ -1,4 +1,4 @@
-"""The levels of an epoch where all slots are in this process."""
+"""Runs the levels of an epoch if all slots are in this process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def run_levels(
     frames: Iterable[Frame] = (),
     leaving: Collection[int] = (),
 ) -> Iterator[LevelResult]:
-    """Run an epoch level by level, each level slot by slot, and give the results as they come; to stop early is allowed.
+    """Run an epoch level by level, each level slot by slot, and yield the results; the caller may stop early.
 
-    `states` holds the state of each level and slot from epoch to epoch; that of level 0 is in the command. `frames` come from
-    outside; those of `leaving` edges go there, and are only in the results.
+    `states` has the state of each level and slot from epoch to epoch; that of level 0 is in the command. `frames` come from
+    outside; frames of `leaving` edges go outside, and are only in the results.
 
-    On Spark the same is the work of the query: its plan has the levels, its shuffles bring the frames, its groups keep the state.
+    On Spark, the query does this: its plan has the levels, its shuffles transport the frames, its groups store the state.
     """
     waiting: defaultdict[tuple[int, int], list[Frame]] = defaultdict(list)
     for frame in frames:

@@ -1,8 +1,8 @@
 """The process of one slot on one executor in one attempt: `python -m flinkish.engine.slots.slot_host`, started by a shim.
 
-It takes one call at a time, in its main thread (clients that user functions open often belong to the thread that made them). It
-ends on SIGTERM, when the executor's JVM is gone, when the attempt's program file is gone, or after a long silence; each time user
-functions are closed first. pandas and pyspark are not imported here: it starts in 0.15 s and stays small.
+It takes one call at a time, in its main thread, because clients that user functions open often belong to the thread that created
+them. It ends on SIGTERM, when the executor's JVM or the attempt's program file is gone, or after a long time without calls; in
+all cases user functions are closed first. pandas and pyspark are not imported here: it starts in 0.15 s and stays small.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from flinkish.runtime.protocol import EpochCommand, Frame, LevelResult
 
 _WATCH_INTERVAL_S = 1.0
-#: What user functions get for their close() before the process ends regardless.
+#: Maximum seconds for close() of user functions before the process ends anyway.
 _CLOSE_GRACE_S = 10.0
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class Closing(Unwinding):
-    """Ends whatever the main thread does, user code included."""
+    """Raised in the main thread to end everything that it does, including user code."""
 
 
 class SlotTaskLike(Protocol):
-    """What this process needs of `flinkish.runtime.slot.SlotTask`."""
+    """The part of `flinkish.runtime.slot.SlotTask` that this process uses."""
 
     def run_level(self, level: int, command: EpochCommand, state: bytes | None, frames: Sequence[Frame]) -> LevelResult:
         """Run one level of one epoch; the state of level 0 is in the command."""
@@ -86,8 +86,8 @@ class _Host:
                     self._answer(connection, request)
             except (EOFError, OSError, AuthenticationError) as error:
                 if getattr(error, "errno", None) in _OUT_OF_DESCRIPTORS:
-                    raise  # no call could be taken any more, and shims would wait for ever: they start another process
-                continue  # the shim died; the next one knows by the mark in the lock file and ends this process
+                    raise  # it can accept no more calls; when it ends, shims start another host instead of waiting for ever
+                continue  # the shim died; the next one sees the mark in the lock file and ends this process
             finally:
                 self.in_call = False
                 self.calls += 1
@@ -130,7 +130,7 @@ class _Host:
             raise Closing
 
     def close(self) -> None:
-        """Close the user functions; what they raise goes to stderr, as the attempt has ended by a failure or a cancellation."""
+        """Close the user functions; print their errors to stderr, because the attempt has ended by a failure or cancellation."""
         self._closing = True
         if self._task is not None:
             try:
@@ -150,7 +150,7 @@ def _load_task(order: Order) -> SlotTaskLike:
 
 
 def _watch(order: Order, host: _Host) -> None:
-    """Ask the main thread to end when nobody needs this process any more, and end the process if it does not."""
+    """Make the main thread end when this process is no longer needed, and end the process if the thread does not."""
     from flinkish.engine.processes import ProcessId
 
     jvm = ProcessId(*order.jvm)
@@ -170,7 +170,7 @@ def _watch(order: Order, host: _Host) -> None:
 
 
 def _touched(path: str) -> int | None:
-    """Return when the file was written or touched; None if it is gone, 0 if its storage does not answer, which says nothing."""
+    """Return when the file was last written or touched; None if it is gone, 0 if its storage does not answer."""
     try:
         return os.stat(path).st_mtime_ns
     except (FileNotFoundError, NotADirectoryError):
@@ -180,7 +180,7 @@ def _touched(path: str) -> int | None:
 
 
 def _remove_files(order: Order) -> None:
-    """Remove the socket, and the lock file too if no shim can hold it any more: the attempt is over, or the executor gone."""
+    """Remove the socket, and also the lock file if no shim can use it: the attempt is over, or the executor is gone."""
     from flinkish.engine.processes import ProcessId
 
     with contextlib.suppress(OSError):
@@ -193,7 +193,7 @@ def _remove_files(order: Order) -> None:
 
 
 def _listen(order: Order) -> Listener:
-    """Bind the socket, for this user only; all that the tasks write has the permissions that the user's umask gives."""
+    """Bind the socket, for this user only; other files of the tasks have the permissions of the user's umask."""
     before = os.umask(0o077)
     try:
         return Listener(order.address, "AF_UNIX", backlog=16, authkey=order.key.encode())
@@ -208,7 +208,7 @@ def main() -> None:
 
 
 def run(order: Order) -> None:
-    """Bind the socket, say so, serve; ends the process."""
+    """Bind the socket, report readiness, serve calls, and end the process."""
     host = _Host(order)
     try:
         signal.signal(signal.SIGTERM, host.on_signal)
@@ -226,12 +226,12 @@ def run(order: Order) -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    # Threads that user code left behind must not keep the process.
+    # Threads that user code has started must not keep the process alive.
     os._exit(0)
 
 
 if __name__ == "__main__":
-    # The classes of the job script become attributes of __main__: keep them away from this module's own names.
+    # The classes of the job script become attributes of __main__, so use the imported module to avoid conflicts of names.
     from flinkish.engine.slots.slot_host import main as imported_main
 
     imported_main()

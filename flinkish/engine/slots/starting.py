@@ -1,4 +1,4 @@
-"""Starts slot hosts and their templates: a folder for this user alone, and a process that says when it is ready."""
+"""Starts slot hosts and their templates: makes a private folder, and starts a process that reports when it is ready."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 
-#: Measured: 0.15 s to start; a machine that is swapping gets its time.
+#: A start takes 0.15 s (measured); a machine that is swapping needs much longer.
 START_TIMEOUT_S = 60
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only we can enter; raises EngineError for one that somebody else made."""
+    """Create a folder that only this user can access; raises EngineError for one that another user created."""
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or path.is_symlink():
@@ -31,7 +31,7 @@ def make_folder(path: Path) -> None:
 
 
 def start_process(module: str, python: str, environment: Mapping[str, str], order: Mapping[str, object]) -> ProcessId | None:
-    """Run a module as a process of its own; return it once it says that it is ready, None if it does not.
+    """Run a module in a new process; return the process when it reports that it is ready, None if it does not.
 
     It reads its order from stdin as JSON. The entry `readiness` is the descriptor to which it writes a byte when it is ready.
     Raises OSError if the interpreter cannot be run.
@@ -49,7 +49,7 @@ def start_process(module: str, python: str, environment: Mapping[str, str], orde
             )
         finally:
             os.close(readiness)
-        # Reaps it, so that it leaves no zombie behind while this worker lives on.
+        # Reap the process, so that it does not stay a zombie while this worker lives.
         threading.Thread(target=process.wait, name=f"flinkish-reaper-{process.pid}", daemon=True).start()
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:

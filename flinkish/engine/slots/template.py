@@ -1,8 +1,8 @@
-"""A process that has imported what slot hosts need and forks them: a host is there in 30 ms, where a new interpreter takes 400.
+"""A process with all imports of slot hosts, which forks them: a host starts in 30 ms instead of 400 ms for a new interpreter.
 
 `python -m flinkish.engine.slots.template`, one for each executor and each environment in which its workers run; the first host
-starts it. It has one thread, runs nothing of users', and ends with the executor's JVM, or when no host was wanted for a while.
-Where it cannot be had, hosts are started as processes of their own.
+starts it. It has one thread, runs no user code, and ends with the executor's JVM, or when no host was requested for a while. If
+it cannot start, hosts are started as new processes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from flinkish.engine.slots.starting import START_TIMEOUT_S, make_folder, start_p
 #: Seconds.
 _REQUEST_TIMEOUT = 10.0
 _WATCH_INTERVAL = 1.0
-#: It takes 30 MB, and half a second to start.
+#: Seconds without requests after which it ends; it takes 30 MB, and half a second to start.
 _IDLE_LIMIT = 120.0
-#: The address of a Unix socket in it has 103 bytes at most.
+#: Maximum length of the folder's path, because the address of a Unix socket has at most 103 bytes.
 _LONGEST_FOLDER = 85
 #: Length of the order; pid of the host.
 _LENGTH, _PID = struct.Struct("<I"), struct.Struct("<q")
 
 
 class TemplateError(Exception):
-    """No host came from a template."""
+    """A template did not provide a host."""
 
 
 # -- asking for a host -----------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class TemplateError(Exception):
 def fork_host(order: Mapping[str, object], jvm: ProcessId, python: str, environment: Mapping[str, str]) -> ProcessId:
     """Return a host that carries out an order and has bound its socket; `python` is its interpreter.
 
-    Raises TemplateError, EngineError and OSError, also after the host was forked: it ends by itself if nobody calls it.
+    Raises TemplateError, EngineError and OSError, possibly after the host was forked; without calls, that host ends by itself.
     """
     module = str(order["task"]).partition(":")[0]
     folder = _folder_path(jvm, [python, module, sorted(environment.items()), os.getcwd()])
@@ -59,7 +59,7 @@ def fork_host(order: Mapping[str, object], jvm: ProcessId, python: str, environm
     if connection is None:
         with open(folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            connection = _connect(address)  # another slot's shim may have started it meanwhile
+            connection = _connect(address)  # another slot's shim may have started it in the meantime
             if connection is None:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(address)
@@ -113,7 +113,7 @@ def _receive(connection: socket.socket, count: int) -> bytes:
 
 
 def main() -> None:
-    """Import, bind the socket, say so, fork."""
+    """Import modules, bind the socket, report readiness, and fork hosts on request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.stdin.buffer.read())
     folder = Path(request["address"]).parent
@@ -139,14 +139,14 @@ def main() -> None:
 
 
 def _serve(listener: socket.socket, jvm: ProcessId) -> dict[str, Any] | None:
-    """Fork hosts until the JVM is gone or nobody wants any; returns an order in each host, None in the template."""
+    """Fork hosts until the JVM is gone or there are no requests; return an order in each host, None in the template."""
     with _end_of(jvm) as ended:
         idle = 0.0
         while jvm.is_alive() and idle < _IDLE_LIMIT:
             readable, _, _ = select.select([listener.fileno(), *ended], [], [], _WATCH_INTERVAL)
             idle = 0.0 if readable else idle + _WATCH_INTERVAL
             if listener.fileno() in readable:
-                with contextlib.suppress(OSError, ValueError, TemplateError):  # one who asked and is gone
+                with contextlib.suppress(OSError, ValueError, TemplateError):  # the requesting process has ended
                     connection, _ = listener.accept()
                     order = _fork(connection)
                     if order is not None:
@@ -161,7 +161,7 @@ def _fork(connection: socket.socket) -> dict[str, Any] | None:
         order: dict[str, Any] = json.loads(_receive(connection, length))
         if os.fork():
             return None
-        # In the host: a session of its own, as that of a process that is started.
+        # In the host: create a new session, as for a new process.
         try:
             os.setsid()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -169,13 +169,13 @@ def _fork(connection: socket.socket) -> dict[str, Any] | None:
             connection.sendall(_PID.pack(os.getpid()))
             order["readiness"] = connection.detach()
         except BaseException:
-            os._exit(1)  # who asked is gone; there must not be two templates
+            os._exit(1)  # the requesting process has ended; this process must not continue as a second template
         return order
 
 
 @contextlib.contextmanager
 def _end_of(process: ProcessId) -> Iterator[list[int]]:
-    """Give what select() finds readable when a process ends, where the system has that."""
+    """Yield the descriptors that select() finds readable when a process ends, if the system supports this."""
     descriptors = []
     with contextlib.suppress(AttributeError, OSError):
         descriptors.append(os.pidfd_open(process.pid))
@@ -187,7 +187,7 @@ def _end_of(process: ProcessId) -> Iterator[list[int]]:
 
 
 if __name__ == "__main__":
-    # The classes of the job script become attributes of __main__: keep them away from this module's own names.
+    # The classes of the job script become attributes of __main__, so use the imported module to avoid conflicts of names.
     from flinkish.engine.slots.template import main as imported_main
 
     imported_main()

@@ -1,6 +1,6 @@
-"""What goes over the socket between a shim and a slot host: raw parts, no copy more than needed.
+"""The messages on the socket between a shim and a slot host; they are sent with as few copies as possible.
 
-A call is `Call` -> `Reply`. Each is sent as one small pickled header and then its parts as they are (`send_bytes`).
+A call is `Call` -> `Reply`. Each is sent as a small pickled header, followed by its parts as raw bytes (`send_bytes`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from flinkish.common import pickling
 from flinkish.runtime.protocol import Frame
 
-#: Cut of a reply's bodies: an Arrow binary column counts its bytes in 32 bits, and one batch is held in memory at a time.
+#: Maximum bytes of bodies in one part of a reply: Arrow binary columns have 32-bit offsets, and one batch is in memory at a time.
 _PART_BYTES = 32 << 20
 #: Bytes of one value of an int column.
 WIDTH = 4
@@ -25,7 +25,7 @@ _INT_COLUMNS = 5
 class PackedFrames(NamedTuple):
     """Frames as the buffers of Arrow columns.
 
-    `columns` holds slot, level, edge, channel, seq one after the other, 32 bits a value; `offsets` has rows + 1 values.
+    `columns` has slot, level, edge, channel and seq one after the other, with 32 bits per value; `offsets` has rows + 1 values.
     """
 
     rows: int
@@ -69,7 +69,7 @@ def pack_columns(columns: Sequence[Sequence[int]], bodies: Sequence[bytes]) -> P
 
 
 def pack(frames: Sequence[Frame], slot_values: Sequence[int]) -> Iterator[PackedFrames]:
-    """Pack frames in parts of bounded size; the slot index becomes the int that stands for that slot."""
+    """Pack frames in parts of bounded size; each slot index is replaced by the int that represents the slot."""
     for part in _parts(frames):
         slots, levels, edges, channels, seqs, bodies = zip(*part, strict=True)
         yield pack_columns(([slot_values[slot] for slot in slots], levels, edges, channels, seqs), bodies)
@@ -88,7 +88,7 @@ def _parts(frames: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """Run a level of an epoch. The command comes pickled, or as a file if it is large."""
+    """A request to run a level of an epoch. The command is pickled bytes, or a file if it is large."""
 
     level: int
     command: bytes
@@ -99,7 +99,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What the task gave back; `error` is the traceback of a defect in flinkish itself (user code's errors are in the report)."""
+    """The result of a call; `error` is the traceback of a defect in flinkish itself (errors of user code are in the report)."""
 
     state: bytes = b""
     report: bytes = b""
@@ -108,14 +108,14 @@ class Reply:
 
 
 def send_call(connection: Connection, call: Call) -> None:
-    """Send a call; `receive_call` at the other end takes it."""
+    """Send a call; the other end uses `receive_call`."""
     header = (call.level, call.command_file, call.state is not None, [part.rows for part in call.frames])
     connection.send_bytes(pickling.dumps(header))
     _send(connection, (call.command, call.state or b""), call.frames)
 
 
 def receive_call(connection: Connection) -> Call:
-    """Receive a call; EOFError if the shim went away."""
+    """Receive a call; raises EOFError if the shim has ended."""
     level, command_file, has_state, counts = pickling.loads(connection.recv_bytes())
     command, state = connection.recv_bytes(), connection.recv_bytes()
     frames = _receive_frames(connection, counts)
@@ -123,13 +123,13 @@ def receive_call(connection: Connection) -> Call:
 
 
 def send_reply(connection: Connection, reply: Reply) -> None:
-    """Send a reply; `receive_reply` at the other end takes it."""
+    """Send a reply; the other end uses `receive_reply`."""
     connection.send_bytes(pickling.dumps((reply.error, [part.rows for part in reply.frames])))
     _send(connection, (reply.state, reply.report), reply.frames)
 
 
 def receive_reply(connection: Connection) -> Reply:
-    """Receive a reply; EOFError or OSError if the slot host went away."""
+    """Receive a reply; raises EOFError or OSError if the slot host has ended."""
     error, counts = pickling.loads(connection.recv_bytes())
     state, report = connection.recv_bytes(), connection.recv_bytes()
     return Reply(state=state, report=report, frames=_receive_frames(connection, counts), error=error)

@@ -1,7 +1,7 @@
 """An archive of the Java classes that Spark loads (class data sharing): with it a session and the first job start a third sooner.
 
-The first JVM that flinkish starts with some Java and some Spark writes it, when it ends: the program has ended by then, the JVM
-goes on for some seconds. Later ones read it. A JVM that an archive does not fit, or that has no place for one, does without.
+The first JVM that flinkish starts with a version of Java and Spark writes it when it ends; the program has ended by then, and the
+JVM continues for some seconds. Later JVMs read it. A JVM that has no matching archive, or no folder for one, starts without it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import psutil
 from flinkish.common import disk
 from flinkish.engine.processes import ProcessId
 
-#: Archives of that many Javas and Sparks are kept; 170 MB each.
+#: Maximum number of archives (for different versions of Java and Spark) to keep; 170 MB each.
 _KEPT = 2
-#: Tries to write one: JVMs that are killed write none, and some Javas cannot.
+#: Maximum number of tries to write an archive: a killed JVM writes none, and some JVMs cannot.
 _TRIES = 3
-#: Settings of the JVM that say how it is to share classes, or that rule archives out.
+#: Settings of the JVM about class data sharing, or with which archives are impossible.
 _OWN_WAYS = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-XX:DumpLoadedClassList", "-javaagent", "-agentlib")
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-#: Without it a JVM says on stdout that an archive does not fit.
+#: Without this option, a JVM prints to stdout that an archive does not match.
 _QUIET = "-Xlog:disable"
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder for archives, made if it is not there; None if there is none that this user alone can write to."""
+    """Return the folder for archives, creating it if necessary; None if there is none that only this user can write to."""
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "")) / ".cache")
     if not os.path.isabs(base):
         return None
@@ -42,17 +42,17 @@ def cache_folder(environment: Mapping[str, str]) -> Path | None:
         found = folder.lstat()
     except OSError:
         return None
-    # Whoever can write an archive can run code in the JVM.
+    # A user who can write an archive can run code in the JVM.
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
     return folder if own and os.access(folder, os.W_OK) else None
 
 
 def usable(options: str, environment: Mapping[str, str], spark_home: Path) -> bool:
-    """Return whether the JVM can have an archive: nothing else was decided, and its class path holds jars only."""
+    """Tell whether the JVM can use an archive: its settings have none of their own, and its class path has only jars."""
     given = [options, *(environment.get(name, "") for name in _JAVA_OPTIONS)]
     if any(way in text for way in _OWN_WAYS for text in given):
         return False
-    # Java has no archives for class paths with folders that are not empty.
+    # Java does not support archives for class paths with non-empty folders.
     folders = [environment.get("SPARK_CONF_DIR") or str(spark_home / "conf")]
     folders += [path for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH") if (path := environment.get(name))]
     return not any(_has_something(folder) for folder in folders)
@@ -68,7 +68,7 @@ def _has_something(folder: str) -> bool:
 
 
 def name_of(java: str, version: str, spark_home: Path, class_path: str) -> str:
-    """Return what an archive is named after: all that must be the same for it to fit."""
+    """Return the name of an archive, which depends on everything that must be equal for it to match."""
     jars = sorted((entry.name, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in os.scandir(spark_home / "jars"))
     parts = [os.path.realpath(java), version, str(spark_home), class_path, jars]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
@@ -76,7 +76,7 @@ def name_of(java: str, version: str, spark_home: Path, class_path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """Who writes an archive, and how often it was tried: kept beside it until it is there."""
+    """A note about the process that writes an archive, and the number of tries; kept until the archive exists."""
 
     pid: int
     created: float
@@ -94,7 +94,7 @@ class ClassArchive:
         self._writes = False
 
     def java_options(self) -> str:
-        """Return the options of a JVM that reads the archive, or is the one that writes it; "" if it is to do neither."""
+        """Return the options of a JVM that reads or writes the archive; "" if it is to do neither."""
         try:
             if self._archive.exists() or self._take_over():
                 os.utime(self._archive)
@@ -111,14 +111,14 @@ class ClassArchive:
         return f'"-XX:ArchiveClassesAtExit={self._unfinished}" {_QUIET}'
 
     def written_by(self, jvm: ProcessId) -> None:
-        """Note the JVM that was started with `java_options`: until it has ended, what it writes is not used."""
+        """Record the JVM that was started with `java_options`, because its archive is not used until it has ended."""
         before = self._read_note()
         if self._writes and before is not None:
             with contextlib.suppress(OSError):
                 self._write_note(jvm, before.tries)
 
     def discard(self) -> bool:
-        """Remove the archive, with which a JVM has not started; return whether there was one."""
+        """Remove the archive, because a JVM failed to start with it; return whether there was one."""
         try:
             self._archive.unlink()
         except OSError:
@@ -126,10 +126,10 @@ class ClassArchive:
         return True
 
     def _take_over(self) -> bool:
-        """Give a finished archive its name, and return whether there is one.
+        """Rename a finished archive to its final name, and return whether there is one.
 
-        Java writes the header last and does without an archive that has none, so a JVM that was killed while it wrote does no
-        harm. After a loss of power any part of the file may be missing, and a JVM would crash: it is written anew.
+        Java writes the header last, and ignores an archive without a header, so a JVM that was killed while writing does no harm.
+        After a power failure, any part of the file may be missing, and a JVM would crash; so it is written again.
         """
         before = self._read_note()
         if before is None or _lives(before) or before.created < psutil.boot_time() or not self._unfinished.exists():
@@ -140,7 +140,7 @@ class ClassArchive:
         return True
 
     def _remove_old(self) -> None:
-        """Make room for one more: keep the archives that were used last, and those that a JVM may be writing."""
+        """Make room for one more archive: keep those that were used last, and those that a JVM may be writing."""
         others = [path for path in self._folder.iterdir() if path.suffix in (".jsa", ".part")]
         others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         for old in others[_KEPT - 1 :]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SLOT_TASK = "flinkish.runtime.slot:SlotTask"
-#: How often it is looked whether query and JVM still live while nothing comes from them.
+#: Seconds between two checks that the query and the JVM are alive, while no event arrives.
 _LOOK_S = 0.5
 _POLL_S = 0.002
 _STOP_TIMEOUT_MS = 8_000
@@ -50,23 +50,23 @@ _TASKS_TIMEOUT_MS = 3_000
 _TASK_LOG_S = 0.2
 #: Seconds between two checks whether an epoch has begun; a host ends after ten minutes without a call or a touched program file.
 _SIGN_OF_LIFE_S = 60.0
-#: What Spark says of a job when the JVM has begun to end, after which it has a few things to do.
+#: Spark's message for a job when the JVM has begun to shut down, which takes some time.
 _SHUT_DOWN = "SparkContext was shut down"
 _JVM_SHUTDOWN_MS = 10_000
-#: How long a JVM that broke off its connection may take to end.
+#: Time that a JVM may take to end after its connection broke.
 _JVM_END_MS = 2_000
-#: What slot hosts get to close user functions before they are killed: a cancel must be over within 10 s. At the normal end of a
-#: job they were closed in its last epoch.
+#: Time that slot hosts get to close user functions before they are killed, because a cancellation must be over within 10 s. At
+#: the normal end of a job, functions are closed in its last epoch.
 _HOST_GRACE_MS = 3_000
 
 
 def make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> SparkEngine:
-    """Make the engine, for the table of engines."""
+    """Create the engine, for the table of engines."""
     return SparkEngine(configuration, clock=clock, ids=ids)
 
 
 class SparkEngine:
-    """Runs attempts in the user's running Spark session, or in one that is made on first need and stopped by `close`.
+    """Runs attempts in the user's running Spark session, or in one that is created when needed and stopped by `close`.
 
     `task` names the class that slot hosts run (tests give another).
     """
@@ -109,14 +109,14 @@ class SparkEngine:
                 self._attempt = None
 
     def interrupt(self) -> None:
-        """Make the running attempt end: its action is cancelled; without an action it ends at the next micro-batch."""
+        """Make the running attempt end: its action is cancelled; without an action, it ends at the next micro-batch."""
         with self._lock:
             attempt = self._attempt
         if attempt is not None:
             attempt.interrupt()
 
     def scratch_root(self) -> Path:
-        """Return a folder of this engine's own, made on first use; left-overs of killed processes are removed then."""
+        """Return this engine's own folder; the first call creates it and removes the folders of killed processes."""
         if self._scratch_root is None:
             self._scratch_root = make_scratch_folder(self._settings.scratch_dir)
         return self._scratch_root
@@ -135,7 +135,7 @@ class SparkEngine:
 
     def _session(self) -> HeldSession:
         if self._held is not None and not self._held.answers():
-            # Its JVM may be about to end: until it has, nothing can be made in its place.
+            # Its JVM may be about to end; only after that can another one be started.
             self._held.await_end(_JVM_SHUTDOWN_MS)
             release_session(self._held)
             self._held = None
@@ -209,7 +209,7 @@ class _Attempt:
                 raise self._error("Spark did not answer", error) from error
 
     def interrupt(self) -> None:
-        """Make `run` end; called from another thread."""
+        """Make `run` end; called by another thread."""
         self._interrupted.set()
         self._cancel_action()
 
@@ -288,10 +288,10 @@ class _Attempt:
                     raise AssertionError(event)
 
     def _show_life(self) -> None:
-        """Touch the program file while no epoch begins: one lasts long, or the driver is busy between two.
+        """Touch the program file while no epoch begins, because one takes long, or the driver is busy between two.
 
-        A host that was not called for long then knows that the attempt goes on. While epochs do begin, it is one whose slot has
-        moved to another executor, and is to end.
+        So a host without calls knows that the attempt continues. If epochs do begin and a host still has no calls, its slot has
+        moved to another executor, and the host must end.
         """
         seen = -1
         while not self._over.wait(_SIGN_OF_LIFE_S):
@@ -301,7 +301,7 @@ class _Attempt:
             seen = self._epochs
 
     def _await(self, *kinds: type[Ready] | type[Rows] | type[ActionFailed], limit: int = 0) -> Ready | Rows | ActionFailed:
-        """Wait for what comes next from the query; a `limit` is how many milliseconds the last epoch of a job may take."""
+        """Wait for the next event from the query; `limit` is the maximum duration of the last epoch of a job in milliseconds."""
         began = self._clock.monotonic()
         overdue = False
         while True:
@@ -323,7 +323,7 @@ class _Attempt:
             return event
 
     def _look(self) -> None:
-        """Raise if nothing can come any more; cancel again if an interrupt met an action that had not begun."""
+        """Raise if no event can arrive any more; cancel again if the interrupt came before the action had begun."""
         if not self._held.jvm.is_alive():
             raise self._jvm_gone("The epoch did not end")
         query = self._query
@@ -356,8 +356,8 @@ class _Attempt:
     def _check_stages(self) -> None:
         """Fail the attempt if a stage was run again after a lost executor.
 
-        A rerun of level k may order its output differently, which slots of level k + 1 that had taken the first output would not
-        see. Recovery is from the last checkpoint. Within the JVM of a local master no stage is run again.
+        A rerun of level k may order its output differently, but some slots of level k + 1 may already have read the first output.
+        So the job recovers from the last checkpoint. With a local master, no stage is run again.
         """
         query = self._query
         if settings.is_local(self._held.master) or query is None:
@@ -405,9 +405,9 @@ class _Attempt:
             _log.warning("The Spark query %s has not ended %d ms after it was stopped.", query.name, _STOP_TIMEOUT_MS)
 
     def _clean_up_after_tasks(self) -> None:
-        """Wait until the tasks of an action that was cut short have ended, and remove what late ones made.
+        """Wait until the tasks of a cancelled action have ended, and remove files that late tasks created.
 
-        Each logs a stack trace at its end, which must still be kept quiet. Not for ever: other jobs may run tasks, too.
+        Each task logs a stack trace at its end, which must be suppressed. The wait is limited, as other jobs may run tasks, too.
         """
         if not self._cut_short or not self._held.jvm.is_alive():
             return

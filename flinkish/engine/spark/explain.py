@@ -14,9 +14,9 @@ from flinkish.graph.execution_plan import ExecutionPlan
 
 
 def spark_plan_text(plan: ExecutionPlan) -> str:
-    """Return Spark's plans of the query that runs an execution plan; nothing of it is run.
+    """Return Spark's plans of the query that runs an execution plan, without running it.
 
-    Uses the running Spark session, or makes one for the moment. Raises EngineError as `hold_session` does.
+    Uses the running Spark session, or a temporary one. Raises EngineError like `hold_session`.
     """
     held = hold_session(SparkSettings())
     try:

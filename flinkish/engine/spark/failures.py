@@ -1,4 +1,4 @@
-"""What is said of a failure of Spark: the lines that matter out of hundreds."""
+"""Describes failures of Spark: extracts the important lines out of hundreds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from flinkish.common.errors import EngineError
 
 _PYTHON_TRACE = re.compile(r"Traceback \(most recent call last\):.*?(?=\n\s*\n|\n\s*at |\nDriver stacktrace|\Z)", re.DOTALL)
 _JAVA_FRAME = re.compile(r"^\s*(at \S+[(]|\.\.\. \d+ more|Driver stacktrace:)")
-#: What a JVM that ran out of memory ends with (Spark's SparkExitCode.OOM).
+#: Exit code of a JVM that ran out of memory (Spark's SparkExitCode.OOM).
 _OUT_OF_MEMORY = 52
 _MEMORY_HINT = (
     "give it more with spark.driver.memory (on a cluster spark.executor.memory), or have it hold less at a time: lower "
     "execution.epoch.max-bytes, smaller records, fewer jobs in one session. A large record needs several times its size."
 )
-#: Said when a stage was run again after an executor was lost.
+#: Message if a stage was run again after an executor was lost.
 LOST_EXECUTOR = "An executor was lost in the middle of an epoch"
 _HINTS = (
     (
@@ -49,19 +49,19 @@ _HINTS = (
 
 
 def summarize(text: str, lines: int = 6) -> str:
-    """Return the gist of an exception's text: its first lines, or the last lines of a Python traceback in it; no Java frames."""
+    """Return the important lines of an exception's text: its first ones, or the end of a Python traceback; no Java frames."""
     head = [line.strip() for line in text.splitlines() if line.strip() and not _JAVA_FRAME.match(line)]
     trace = _PYTHON_TRACE.search(text)
     if trace is None:
         return "\n".join(head[:lines])
     tail = [line for line in trace.group().splitlines() if line.strip()]
-    # Text of an error of flinkish says it all, such as which packages a machine lacks.
+    # The text of an error of flinkish is sufficient, such as one about missing packages.
     own = [place for place, line in enumerate(tail) if line.startswith("flinkish.common.errors.")]
     return "\n".join([head[0], *(tail[own[-1] :] if own else tail[-lines:])])
 
 
 def of_ended_jvm(what: str, pid: int, code: int | None) -> EngineError:
-    """Return the error for a JVM that is gone; `code` is what it ended with, negative for a signal, None if nobody knows."""
+    """Return the error for a JVM that has ended; `code` is its exit code, negative for a signal, None if unknown."""
     gone = f"{what}: the JVM of Spark, process {pid}, "
     if code == _OUT_OF_MEMORY:
         return EngineError(f"{gone}ran out of memory (java.lang.OutOfMemoryError) and ended.", hint=_MEMORY_HINT)
@@ -76,5 +76,5 @@ def of_ended_jvm(what: str, pid: int, code: int | None) -> EngineError:
 
 
 def hint_for(text: str) -> str | None:
-    """Return what to do about it, None if we do not know."""
+    """Return a hint on how to solve the problem; None if there is none."""
     return next((hint for pattern, hint in _HINTS if pattern.search(text)), None)

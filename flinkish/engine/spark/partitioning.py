@@ -1,4 +1,4 @@
-"""Which value of the `slot` column Spark sends to which state partition."""
+"""Computes the values of the `slot` column that Spark sends to each state partition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _rotate(word: int, bits: int) -> int:
 def slot_values(slots: int) -> tuple[int, ...]:
     """Return for each slot index the smallest int >= 0 that Spark's `pmod(hash(int), slots)` sends to that partition.
 
-    So every slot has a partition of its own. The values are below 2**31: the projection `slot & 2147483647` keeps them.
+    So every slot has its own partition. The values are below 2**31, so the projection `slot & 2147483647` does not change them.
     """
     if slots < 1:
         raise ValueError(f"slots must be at least 1; got {slots}")

@@ -1,4 +1,4 @@
-"""The streaming query of a job: its plan, and the callback that hands each micro-batch to the attempt."""
+"""The streaming query of a job: its plan, and the callback that passes each micro-batch to the attempt."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark import shim
 
-#: A command above this size goes by file: in a property of 20 MB it costs 0.3 s.
+#: A command above this size is sent as a file, because a property of 20 MB takes 0.3 s.
 _LARGEST_PROPERTY = 256 << 10
 
 
 def build(session: SparkSession, config: HostConfig, levels: int) -> DataFrame:
-    """Return the streaming rows: level 0 on a tick of one row a slot, then a stateful operator per level.
+    """Return the streaming rows: level 0 on a tick source with one row per slot, then a stateful operator per level.
 
-    After each the slot column goes through a projection that the optimizer keeps: the operator gives columnar rows, which Spark
-    4.2 cannot shuffle as they are (ClassCastException).
+    After each operator there is a projection of the slot column that the optimizer does not remove, because the operator returns
+    columnar rows, which Spark 4.2 cannot shuffle directly (ClassCastException).
     """
     slots = len(config.slot_values)
     ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", slots).option("numPartitions", slots).load()
@@ -41,12 +41,12 @@ def build(session: SparkSession, config: HostConfig, levels: int) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A micro-batch stands in foreachBatch and waits for an order."""
+    """A micro-batch waits for a command in foreachBatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What the slots sent to the driver: level, kind (`shim.REPORT` or `shim.DEFECT`) and body of each row."""
+    """The rows that slots sent to the driver: level, kind (`shim.REPORT` or `shim.DEFECT`) and body of each."""
 
     rows: list[tuple[int, int, bytes]]
 
@@ -62,10 +62,10 @@ Event = Ready | Rows | ActionFailed
 
 
 class Turnstile:
-    """The foreachBatch callback. It runs in Spark's stream thread and does there only what must be done there.
+    """The foreachBatch callback. It runs in Spark's stream thread and does only what must be done there.
 
-    Each micro-batch: announce `Ready`, wait for a command, run ONE action, announce `Rows`. An exception never leaves the
-    callback: Spark would print it with a thousand lines of traces.
+    For each micro-batch it announces `Ready`, waits for a command, runs ONE action, and announces `Rows`. It never raises an
+    exception, because Spark would print it with a thousand lines of traces.
     """
 
     def __init__(self, command_folder: Path, clean: Callable[[Path], None]) -> None:
@@ -79,7 +79,7 @@ class Turnstile:
         self._orders.put(command)
 
     def release(self) -> None:
-        """Let the callback return without an action; only when the query is not active any more."""
+        """Let the callback return without an action; only allowed when the query is no longer active."""
         self._orders.put(None)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Keeps a wanted end quiet: Spark reports cancelled tasks and stopped queries as errors, with pages of stack traces."""
+"""Suppresses messages about an intended end: Spark reports cancelled tasks and stopped queries as errors with stack traces."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 
-#: Who reports what ends on purpose.
+#: Loggers that report an intended end as an error.
 _JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
 _LOG4J = "org.apache.logging.log4j"
 #: Priority of a shutdown hook; those of Spark and Hadoop go up to 50.
 _FIRST_AT_SHUTDOWN = 1_000
 
 _lock = threading.Lock()
-#: How many want quiet now; the first turns the loggers off, the last gives them their levels back.
+#: Number of users of `quiet_jvm`; the first turns the loggers off, the last restores their levels.
 _holders = 0
 _before: dict[str, Any] = {}
 
@@ -44,7 +44,7 @@ def silence_accumulators(context: Any) -> None:
 
 @contextlib.contextmanager
 def quiet_jvm(jvm: Any) -> Iterator[None]:
-    """Turn off the loggers of Spark and Hadoop for a while; does nothing if the JVM is gone."""
+    """Turn off the loggers of Spark and Hadoop within the `with` block; does nothing if the JVM is gone."""
     global _holders
     with _lock:
         _holders += 1
@@ -63,10 +63,10 @@ def quiet_jvm(jvm: Any) -> Iterator[None]:
 
 
 def silence_shutdown(gateway: Any) -> None:
-    """End the JVM's logging and its stderr when it begins to shut down, as it does on a signal to spark-submit.
+    """Turn off the JVM's logging and its stderr when it begins to shut down, as it does on a signal to spark-submit.
 
-    From then on tasks and threads fail one after the other, with a stack trace each, and nobody can cancel them in time. Spark's
-    own hooks run in the order of their priorities in Hadoop's manager, and so does this one: before all of them.
+    From then on, tasks and threads fail one after the other, each with a stack trace, and cannot be cancelled in time. Shutdown
+    hooks of Spark and Hadoop run in the order of their priorities; this one runs before all of them.
     """
     with contextlib.suppress(Exception):
         jvm = gateway.jvm

@@ -1,4 +1,4 @@
-"""Where the Spark engine keeps its scratch data."""
+"""Creates the folder for the Spark engine's scratch data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SHARED_MEMORY = Path("/dev/shm")
 
 
 def make_scratch_folder(scratch_dir: Path | None) -> Path:
-    """Make a folder, mode 0700, named after this process. Raises EngineError if that is not possible.
+    """Create a folder with mode 0700, named after this process. Raises EngineError if that is not possible.
 
-    It lies in `scratch_dir`, else on memory-backed storage with room, else in the temporary folder. Left-overs of killed
-    processes are removed: memory-backed storage would fill up.
+    It is in `scratch_dir`, else on memory-backed storage with enough space, else in the temporary folder. Folders of killed
+    processes are removed, because memory-backed storage would fill up.
     """
     free = {}
     if os.access(_SHARED_MEMORY, os.W_OK):

@@ -1,4 +1,4 @@
-"""The Spark session a job runs in: the user's own if there is one, else one that flinkish makes and ends."""
+"""The Spark session of a job: the user's own if there is one, else one that flinkish creates and stops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _JAVA_HINT = (
     "openjdk@17`), or set JAVA_HOME; execution.engine: local needs no Java."
 )
 
-#: The log configuration of a driver's JVM where there is no other.
+#: The log configuration of a driver's JVM if there is no other.
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.console.ref = console
@@ -61,32 +61,32 @@ logger.resolve.level = error
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _lock = threading.Lock()
-#: How many holders use the session that flinkish made.
+#: Number of holders of the session that flinkish created.
 _holders = 0
 _made: SparkSession | None = None
 #: Keeps the JVM quiet from the stop of one session to the start of the next.
 _quiet_after_stop = contextlib.ExitStack()
-#: Where that session has its sockets.
+#: Folder for the sockets of that session.
 _socket_folder: Path | None = None
-#: The address of a Unix socket has 103 bytes at most; Spark adds a name of 42.
+#: Maximum length of the folder's path: the address of a Unix socket has at most 103 bytes, and Spark adds a name of 42.
 _LONGEST_SOCKET_FOLDER = 60
-#: Where they are if the folder for scratch data has a long path, and what their names begin with.
+#: Folder for sockets if the path of the folder for scratch data is too long, and the prefix of names there.
 _SHORT, _SHORT_PREFIX = Path("/tmp"), "flinkish"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSession:
-    """A session, and the process it lives in."""
+    """A session, and the process of its JVM."""
 
     session: SparkSession
     jvm: ProcessId
-    #: Made by flinkish: the last holder stops it.
+    #: Whether flinkish created it, so that the last holder stops it.
     own: bool
-    #: The JVM, where this process started it.
+    #: The JVM, if this process started it.
     process: subprocess.Popen[bytes] | None = None
 
     def answers(self) -> bool:
-        """Return whether the session can be used: its JVM is there and is not about to end."""
+        """Tell whether the session can be used: its JVM runs and is not about to end."""
         try:
             jsc: Any = self.session.sparkContext._jsc
             return self.jvm.is_alive() and not jsc.sc().isStopped()
@@ -94,7 +94,7 @@ class HeldSession:
             return False
 
     def await_end(self, timeout_ms: int) -> int | None:
-        """Wait for the end of the JVM and return what it ended with, negative for a signal; None if it runs, or nobody knows."""
+        """Wait for the end of the JVM and return its exit code, negative for a signal; None if it still runs, or unknown."""
         if self.process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self.process.wait(timeout_ms / 1000)
@@ -111,7 +111,7 @@ class HeldSession:
 
 
 def hold_session(settings: SparkSettings) -> HeldSession:
-    """Return the running session, or make one. Give it back with `release_session`.
+    """Return the running session, or create one. Release it with `release_session`.
 
     Raises EngineError for Spark Connect, without Java, for jars that the running session does not have, and if Spark does not
     start.
@@ -136,13 +136,13 @@ def hold_session(settings: SparkSettings) -> HeldSession:
 
 
 def share_session(configuration: Configuration) -> Callable[[], None]:
-    """Hold a session as jobs with this configuration do, and return the function that gives it back; for the table of engines."""
+    """Hold a session like jobs with this configuration; return the function that releases it. For the table of engines."""
     held = hold_session(SparkSettings.of(configuration))
     return lambda: release_session(held)
 
 
 def hold_delta_session(settings: SparkSettings) -> HeldSession:
-    """Return a session like `hold_session` whose SQL reads and writes Delta tables; Delta's jars are fetched where they lack."""
+    """Return a session like `hold_session` whose SQL reads and writes Delta tables; missing jars of Delta are fetched."""
     wanted = dict(spark_settings.DELTA_CLASSES)
     if not delta_jars():
         wanted["spark.jars.packages"] = spark_settings.delta_coordinates()
@@ -150,7 +150,7 @@ def hold_delta_session(settings: SparkSettings) -> HeldSession:
 
 
 def release_session(held: HeldSession) -> None:
-    """Stop the session if flinkish made it and nobody else holds it."""
+    """Stop the session if flinkish created it and this was its last holder."""
     global _holders, _made
     with _lock:
         if not held.own or held.session is not _made:
@@ -158,14 +158,14 @@ def release_session(held: HeldSession) -> None:
         _holders -= 1
         if _holders == 0:
             _made = None
-            # Threads of the stopped context fail for a while yet, with stack traces; the next session is heard again.
+            # Threads of the stopped context keep failing for a while, with stack traces, so stay quiet until the next session.
             _quiet_after_stop.enter_context(quiet_jvm(held.session.sparkContext._jvm))
             with contextlib.suppress(Exception):
                 held.session.stop()
 
 
 def remove_socket_folder() -> None:
-    """Remove what the session's JVM had its sockets in; at the end of the process."""
+    """Remove the folder with the sockets of the session's JVM; called at the end of the process."""
     if _socket_folder is not None:
         shutil.rmtree(_socket_folder, ignore_errors=True)
 
@@ -191,7 +191,7 @@ def job_session(held: HeldSession, slots: int) -> SparkSession:
 
 
 def _running_context() -> SparkContext | None:
-    """Return the context of this process if it works; forget one whose JVM is gone."""
+    """Return the context of this process if it works; drop one whose JVM is gone."""
     context = SparkContext._active_spark_context
     gateway = SparkContext._gateway
     if gateway is not None and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -236,7 +236,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     submitted: dict[str, str] = {}
     java: Java | None = None
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit: its JVM runs already and holds the settings it was given.
+        # spark-submit: its JVM already runs and has the settings that it was given.
         SparkContext._ensure_initialized()
         submitted = dict(SparkConf().getAll())
         spark_settings.check_jars(settings, submitted, "the JVM of spark-submit runs")
@@ -251,7 +251,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
         values = spark_settings.with_delta(spark_settings.with_jars(values, settings), delta_jars())
     if spark_settings.is_one_machine(values["spark.master"]):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Workers and slot hosts import flinkish; it may be on the path of this process only.
+        # Workers and slot hosts import flinkish, which may be on the path of this process only.
         root = str(Path(flinkish.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         values.setdefault("spark.executorEnv.PYTHONPATH", path)
@@ -286,16 +286,16 @@ def _start_session(values: dict[str, str]) -> SparkSession:
 
 
 def delta_jars() -> list[Path]:
-    """Return Delta's jars from Ivy's cache; empty if they are not there."""
+    """Return Delta's jars from Ivy's cache; empty if they are missing."""
     # Java, and so Ivy, takes the home folder from the user database, not from HOME.
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
     return spark_settings.cached_delta_jars(home, spark_home() / "jars")
 
 
 def _make_socket_folder() -> Path:
-    """Make a folder for Spark's own sockets: it leaves some behind if the driver is killed, and cannot start with a long path.
+    """Create a folder for Spark's own sockets: Spark leaves some behind if the driver is killed, and fails with a long path.
 
-    A JVM keeps to the first one that it was told, so it stays until this process ends.
+    A JVM uses the first folder that it was given, so the folder is kept until this process ends.
     """
     global _socket_folder
     if _socket_folder is None:
@@ -310,13 +310,13 @@ def _make_socket_folder() -> Path:
 
 
 def _clear(builder: Any) -> None:
-    """Forget the options: `SparkSession.builder` is shared by all of the process, the user's later sessions included."""
+    """Clear the options, because `SparkSession.builder` is shared with the user's later sessions in this process."""
     with contextlib.suppress(AttributeError):
         builder._options = {}
 
 
 def log_configuration(folder: Path) -> Path:
-    """Return the project's conf/log4j2.properties, else a file of ours, which is made in the folder."""
+    """Return the project's conf/log4j2.properties, else flinkish's own file, which is created in the folder."""
     path = spark_settings.find_log4j()
     if path is None:
         path = folder / "log4j2.properties"
@@ -326,7 +326,7 @@ def log_configuration(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _log_configuration(values: dict[str, str]) -> Iterator[None]:
-    """Give a new JVM a log configuration: conf/log4j2.properties, else one of ours for as long as the JVM starts."""
+    """Set the log configuration of a new JVM: conf/log4j2.properties, else flinkish's own, which exists while the JVM starts."""
     options = values.get(_JAVA_OPTIONS, "")
     if SparkContext._gateway is not None or "log4j2.configurationFile" in options or "SPARK_CONF_DIR" in os.environ:
         yield
@@ -338,14 +338,14 @@ def _log_configuration(values: dict[str, str]) -> Iterator[None]:
 
 
 def _omit_checksum_files(session: SparkSession) -> None:
-    """Spare two forks a batch: no .crc files beside files that this JVM writes to local disks."""
+    """Save two forks per batch: this JVM writes no .crc files to local disks."""
     jvm: Any = session.sparkContext._jvm
     jsc: Any = session.sparkContext._jsc
     jvm.org.apache.hadoop.fs.FileSystem.getLocal(jsc.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def _class_archive(java: Java, values: Mapping[str, str]) -> ClassArchive | None:
-    """Return the archive of classes for a JVM that is started with these settings; None if it is to do without."""
+    """Return the archive of classes for a JVM that is started with these settings; None if it starts without one."""
     home = spark_home()
     if not class_archive.usable(values.get(_JAVA_OPTIONS, ""), os.environ, home):
         return None
@@ -364,7 +364,7 @@ class Java:
     """The Java that Spark uses."""
 
     path: str
-    #: What `java -version` prints.
+    #: The output of `java -version`.
     version_text: str
 
 
@@ -393,6 +393,6 @@ def spark_home() -> Path:
 
 
 def java_version(output: str) -> int | None:
-    """Return the major version that `java -version` printed, None if it printed none."""
+    """Return the major version in the output of `java -version`; None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match.group(1)) if match else None

@@ -1,4 +1,4 @@
-"""Spark settings: what a job's session must have, what a session of our own gets, what refuses to work."""
+"""Spark settings: those that a job's session needs, those of flinkish's own session, and checks for unusable ones."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from flinkish.common.paths import location
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
 
-#: Four tries of a task also in local mode: a lost Python worker does not fail the query.
+#: A task has four tries also in local mode, so that a lost Python worker does not fail the query.
 DEFAULT_MASTER = "local[*,4]"
-#: Spark's driver, which in local mode is all of it, plans epochs and hands frames on: the quick compiler does. A job of half a
-#: minute takes a fifth less, an epoch no longer, also after thousands; the JVM needs 0.3 GB less.
+#: Spark's driver, which in local mode does everything, plans epochs and forwards frames; the quick compiler suffices for that.
+#: A job of half a minute takes a fifth less time, epochs do not take longer even after thousands, and the JVM needs 0.3 GB less.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-#: What Spark SQL needs to read and write Delta tables, beside the jars.
+#: The settings that Spark SQL needs to read and write Delta tables, in addition to the jars.
 DELTA_CLASSES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 #: What says which jars and class paths a running JVM has.
 JAR_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
-#: Below that much free memory /dev/shm is left alone (containers often have 64 MB there).
+#: /dev/shm is used only if it has at least this many free bytes (containers often have 64 MB there).
 _SHARED_MEMORY_BYTES = 2 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """What a job's configuration says about Spark."""
+    """The settings about Spark in a job's configuration."""
 
     #: Keys `spark.*`: for a session of our own.
     passed_on: Mapping[str, str] = field(default_factory=dict)
-    #: `io.tmp.dirs`: folder for scratch data, reached by all executors under this very path.
+    #: `io.tmp.dirs`: folder for scratch data, which all executors can access under this path.
     scratch_dir: Path | None = None
     #: `pipeline.jars` and `pipeline.classpaths`: paths or URLs.
     jars: tuple[str, ...] = ()
     classpaths: tuple[str, ...] = ()
-    #: `task.cancellation.timeout`: how long close() may take at the end of a job, in milliseconds; 0: without limit.
+    #: `task.cancellation.timeout`: maximum duration of close() at the end of a job, in milliseconds; 0 = no limit.
     close_timeout: int = 180_000
-    #: `execution.spark.class-archive`: a JVM of our own may read and write one.
+    #: `execution.spark.class-archive`: whether a JVM that flinkish starts may read and write an archive.
     class_archive: bool = True
 
     @classmethod
@@ -68,19 +68,19 @@ class SparkSettings:
 
 
 def is_local(master: str) -> bool:
-    """Return whether tasks run in the driver's JVM."""
+    """Tell whether tasks run in the driver's JVM."""
     return master == "local" or master.startswith("local[")
 
 
 def is_one_machine(master: str) -> bool:
-    """Return whether all tasks run on the driver's machine."""
+    """Tell whether all tasks run on the driver's machine."""
     return is_local(master) or master.startswith("local-cluster")
 
 
 def job_settings(slots: int) -> Mapping[str, str]:
-    """Return every SQL setting the query relies on. A query clones the session it starts in, so each job gets its own session."""
+    """Return all SQL settings that the query needs. A query clones the session it starts in, so each job has its own session."""
     return {
-        # One state partition a slot.
+        # One state partition per slot.
         "spark.sql.shuffle.partitions": str(slots),
         # Chained applyInPandasWithState.
         "spark.sql.streaming.unsupportedOperationCheck": "false",
@@ -88,12 +88,12 @@ def job_settings(slots: int) -> Mapping[str, str]:
         "spark.sql.streaming.statefulOperator.allowMultiple": "true",
         # A stopped query's last callback returns without an action; the JobMaster checks that all slots reported.
         "spark.sql.streaming.stateStore.commitValidation.enabled": "false",
-        # Without native Hadoop the default manager forks chmod and readlink up to 30 times a batch: 65 ms become 8.
+        # Without native Hadoop, the default manager forks chmod and readlink up to 30 times per batch: 65 ms instead of 8 ms.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-        # One small blob a partition: the heap map suits it; a user's choice of RocksDB is for the user's own queries.
+        # One small blob per partition, for which the heap map is best; a user's choice of RocksDB is for the user's own queries.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
         ),
@@ -106,7 +106,7 @@ def job_settings(slots: int) -> Mapping[str, str]:
         "spark.sql.streaming.stopTimeout": "0",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.adaptive.streaming.stateless.enabled": "false",
-        # A few large rows a batch: there is nothing to win from generating and looking up code. 30 of 200 ms an epoch.
+        # A few large rows per batch gain nothing from generated code; looking it up took 30 of 200 ms per epoch.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
@@ -115,9 +115,9 @@ def job_settings(slots: int) -> Mapping[str, str]:
 
 
 def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session that flinkish makes: ours, overridden by each layer after the ones before it.
+    """Return the settings of a session that flinkish creates: flinkish's own, overridden by the layers, the last of which wins.
 
-    The layers are conf/spark-defaults.conf, the job's `spark.*` keys, and what spark-submit was given.
+    The layers are conf/spark-defaults.conf, the job's `spark.*` keys, and the settings given to spark-submit.
     """
     ours = {
         "spark.master": DEFAULT_MASTER,
@@ -125,7 +125,7 @@ def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": QUICK_COMPILER,
-        # 33 ms less a mapInArrow, 20-30 ms less a level.
+        # Saves 33 ms per mapInArrow, and 20-30 ms per level.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.ui.retainedExecutions": "5",
         "spark.ui.retainedJobs": "20",
@@ -156,7 +156,7 @@ def with_jars(settings: Mapping[str, str], wanted: SparkSettings) -> dict[str, s
 
 
 def check_jars(wanted: SparkSettings, present: Mapping[str, str], what_runs: str) -> None:
-    """Refuse jars and class paths that what runs already does not have: a JVM takes them in only when it is started.
+    """Refuse jars and class paths that the running JVM does not have, because they can only be given when it is started.
 
     Raises EngineError.
     """
@@ -176,7 +176,7 @@ def check_jars(wanted: SparkSettings, present: Mapping[str, str], what_runs: str
 
 
 def local_path(url: str) -> str:
-    """Return the path in a file URL, or what is none as it is."""
+    """Return the path in a file URL; other values are returned unchanged."""
     place = location(url)
     return place.file if place.is_local else url
 
@@ -184,8 +184,8 @@ def local_path(url: str) -> str:
 def with_delta(settings: Mapping[str, str], jars: Sequence[Path]) -> dict[str, str]:
     """Return the settings with Delta's jars, or without Delta if there are none.
 
-    The engine commits through deltalake and needs no jars; they let Spark SQL of the same session read the tables. A class name
-    without its jar would fail the first query that looks up a table.
+    The engine commits through deltalake and needs no jars; they are for Spark SQL in the same session. A class name without its
+    jar would fail the first query that looks up a table.
     """
     result = dict(settings)
     named = {key for key, value in settings.items() if value.startswith(("io.delta.", "org.apache.spark.sql.delta."))}
@@ -204,9 +204,9 @@ def delta_coordinates() -> str:
 
 
 def cached_delta_jars(home: Path, spark_jars: Path) -> list[Path]:
-    """Return the jars that Delta needs beside Spark's own from Ivy's cache, where `spark.jars.packages` leaves them.
+    """Return the jars that Delta needs in addition to Spark's own, from Ivy's cache, where `spark.jars.packages` puts them.
 
-    Empty unless Delta is there. Jars that Spark has anyway (Hadoop, Parquet: 70 MB) are left out: each session copies its jars.
+    Empty if Delta is missing. Jars that Spark has anyway (Hadoop, Parquet: 70 MB) are omitted, as each session copies its jars.
     """
     folders = [path for path in sorted(home.glob(".ivy2*/jars"), reverse=True) if any(path.glob("io.delta_delta-spark_*.jar"))]
     if not folders:
@@ -220,7 +220,7 @@ def _artifact(name: str) -> str:
 
 
 def read_spark_defaults(path: Path) -> dict[str, str]:
-    """Read a file of the form of spark-defaults.conf: key and value with white space or `=` between, `#` for comments."""
+    """Read a file in the form of spark-defaults.conf: key and value separated by white space or `=`, `#` for comments."""
     settings = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         text = line.strip()
@@ -270,7 +270,7 @@ def check_cluster_settings(master: str, scratch_dir: Path | None, speculation: b
 
 
 def scratch_parent(scratch_dir: Path | None, free_bytes: Mapping[Path, int], temporary: Path) -> Path:
-    """Return where scratch folders go: as set, else memory-backed storage if it has room, else the temporary folder."""
+    """Return the parent of scratch folders: the configured one, else memory-backed storage if it has room, else the default."""
     if scratch_dir is not None:
         return scratch_dir
     shared_memory = Path("/dev/shm")

@@ -1,7 +1,7 @@
-"""What runs in Spark's Python workers: takes rows, asks the slot's host, gives rows back. No user code runs here.
+"""The code in Spark's Python workers: takes rows, calls the slot's host, returns rows. No user code runs here.
 
-Spark passes rows between levels, see `SCHEMA`. A row whose level is deeper than the running one passes through; level -1 is
-for the driver.
+Spark passes rows between levels, see `SCHEMA`. A row for a later level than the running one is passed on; level -1 is for the
+driver.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from flinkish.engine.slots.wire import Call, PackedFrames, Reply, pack_columns
 
 #: Rows between levels.
 SCHEMA = "slot int, level int, edge int, channel int, seq int, body binary"
-#: State of a group: Spark 4.2 cannot have an ARRAY or MAP there, and lower-cases field names.
+#: State of a group: Spark 4.2 does not support an ARRAY or MAP there, and lower-cases field names.
 STATE_SCHEMA = "log binary"
 COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
 #: Local property with the command of the epoch: "data:<base64>" or "file:<path>".
 COMMAND_PROPERTY = "flinkish.command"
 #: `level` of a row for the driver.
 DRIVER = -1
-#: `edge` of a row that only makes sure that the group of a slot is called at a level, data or not.
+#: `edge` of a row that only makes sure that the group of a slot is called at a level, even if it has no data.
 WAKE = -1
 #: `seq` of a row for the driver: an EpochReport, or the text of a defect.
 REPORT, DEFECT = 0, 1
 
-#: Bytes of one row for the driver.
+#: Maximum bytes of one row for the driver.
 _PIECE_BYTES = 4 << 20
 
 _ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
 
 
 def level_zero(config: HostConfig, levels: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i, of a job of so many levels."""
+    """Return the function for mapInArrow: partition i of the tick source runs level 0 of slot i; the job has `levels` levels."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _run_level_zero(config, levels, batches)
@@ -63,7 +63,7 @@ def level_above(
 
 
 def encode_command(command: bytes) -> str:
-    """Return the value of COMMAND_PROPERTY for a command that travels in it."""
+    """Return the value of COMMAND_PROPERTY that contains a command."""
     return "data:" + base64.b64encode(command).decode()
 
 
@@ -73,14 +73,14 @@ def encode_command_file(path: str) -> str:
 
 
 def decode_command(value: str) -> tuple[bytes, str | None]:
-    """Return the command, or nothing and the file that it is in."""
+    """Return the command, or empty bytes and the file that contains it."""
     kind, _, text = value.partition(":")
     return (base64.b64decode(text), None) if kind == "data" else (b"", text)
 
 
 def _run_level_zero(config: HostConfig, levels: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        pass  # the tick only says that there is an epoch
+        pass  # the tick only shows that there is an epoch
     context = _task_context()
     slot = context.partitionId()
     command, command_file = _command(context)
@@ -114,7 +114,7 @@ def _run_level_above(
 
 
 def _end_quietly_when_idle() -> None:
-    """Let this Python worker end without a word when Spark closes its connection between two tasks.
+    """Let this Python worker end quietly when Spark closes its connection between two tasks.
 
     Spark does so after 60 s without a task and when it stops. The worker then tries to report the end of its input as an error;
     over a Unix socket that fails at once, and its daemon prints the traceback.
@@ -148,7 +148,7 @@ def _command(context: TaskContext) -> tuple[bytes, str | None]:
 
 
 def _wake_rows(slot_value: int, levels: int) -> Iterator[PackedFrames]:
-    """Return the rows by which Spark calls this slot at every deeper level."""
+    """Return rows that make Spark call this slot at every later level."""
     deeper = range(1, levels)
     if deeper:
         rows = len(deeper)
@@ -156,14 +156,14 @@ def _wake_rows(slot_value: int, levels: int) -> Iterator[PackedFrames]:
 
 
 def _driver_rows(slot_value: int, level: int, reply: Reply) -> Iterator[PackedFrames]:
-    """Return the rows for the driver: a report, which may hold records, in pieces that `channel` counts."""
+    """Return the rows for the driver: a report, which may contain records, in pieces that are numbered by `channel`."""
     kind, body = (REPORT, reply.report) if reply.error is None else (DEFECT, reply.error.encode())
     for piece, start in enumerate(range(0, max(1, len(body)), _PIECE_BYTES)):
         yield pack_columns([[slot_value], [DRIVER], [level], [piece], [kind]], [body[start : start + _PIECE_BYTES]])
 
 
 def _arrow(packed: PackedFrames) -> pa.RecordBatch:
-    """Make a record batch over the buffers, without a copy."""
+    """Create a record batch from the buffers, without a copy."""
     ints = [pa.Array.from_buffers(pa.int32(), packed.rows, [None, pa.py_buffer(packed.column(index))]) for index in range(5)]
     body = pa.Array.from_buffers(pa.binary(), packed.rows, [None, pa.py_buffer(packed.offsets), pa.py_buffer(packed.data)])
     return pa.RecordBatch.from_arrays([*ints, body], schema=_ARROW_SCHEMA)

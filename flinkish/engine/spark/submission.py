@@ -1,6 +1,6 @@
-"""The `spark-submit` command of a job: what the user gave, and what flinkish adds to it.
+"""Builds the `spark-submit` command of a job from the user's options and those that flinkish adds.
 
-Whatever the user sets, on the command line or in Spark's own configuration folder, goes before what flinkish adds.
+All settings of the user, on the command line or in Spark's own configuration folder, override those of flinkish.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.engine.spark import settings
 
-#: Options of spark-submit without a value; all others have one.
+#: The options of spark-submit that have no value; all others have one.
 _FLAGS = ("--verbose", "-v", "--supervise", "--load-spark-defaults", "--usage-error", "--version")
 #: Options whose values are lists: flinkish appends its own entries to the user's.
 _LISTS = {"--py-files": "spark.submit.pyFiles", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
-#: Where a driver in the cluster gets its environment from, by the beginning of the master's URL.
+#: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv.", "k8s://": "spark.kubernetes.driverEnv."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """What stands behind `flinkish submit`.
+    """The arguments of `flinkish submit`.
 
     `options` are those of spark-submit, each with its value (None for a flag); `properties` are flinkish's, as `key=value`.
     """
@@ -41,7 +41,7 @@ class CommandLine:
         return [value for name, value in self.options if name in names and value is not None]
 
 
-#: Options of `flinkish run` that stand for a configuration key, with its value if the option itself has none.
+#: Options of `flinkish run` that set a configuration key, with the key's value if the option itself has none.
 _SHORT: Mapping[str, tuple[str, str | None]] = {
     "-p": (job_options.DEFAULT_PARALLELISM.key, None),
     "--parallelism": (job_options.DEFAULT_PARALLELISM.key, None),
@@ -53,7 +53,7 @@ _SHORT: Mapping[str, tuple[str, str | None]] = {
 
 
 def parse_command_line(arguments: Sequence[str]) -> CommandLine:
-    """Tell the options of spark-submit, those of flinkish, the script and the script's arguments from each other.
+    """Split a command line into options of spark-submit, options of flinkish, the script, and the script's arguments.
 
     The script is the first argument that is neither an option nor the value of one. Raises InvalidArgumentError if there is none.
     """
@@ -90,16 +90,16 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPlace:
-    """Where Spark is, and what its users set for all applications.
+    """The installation of Spark, and the settings for all applications.
 
-    `defaults` are those of Spark's own configuration folder, `project_defaults` those of conf/spark-defaults.conf.
+    `defaults` has those of Spark's own configuration folder, `project_defaults` those of conf/spark-defaults.conf.
     """
 
     home: Path
     defaults: Mapping[str, str]
     project_defaults: Mapping[str, str]
     delta_jars: Sequence[Path]
-    #: A log configuration for the driver; None: Spark's own folder has one.
+    #: A log configuration for the driver; None = Spark's own folder has one.
     log4j: Path | None
 
 
@@ -142,7 +142,7 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
 
 
 def master_of(line: CommandLine, place: SparkPlace) -> str:
-    """Return the URL of the master: as given on the command line, else as set for Spark or the project, else this machine."""
+    """Return the URL of the master: from the command line, else from the settings of Spark or the project, else this machine."""
     for entry in line.values("--conf", "-c"):
         key, _, value = entry.partition("=")
         if key == "spark.master" and not line.values("--master"):
@@ -152,7 +152,7 @@ def master_of(line: CommandLine, place: SparkPlace) -> str:
 
 
 def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
-    """Return the settings that take properties to a driver in the cluster; a driver here gets them by its environment."""
+    """Return the settings that pass properties to a driver in the cluster; a local driver gets them by its environment."""
     if not line.properties or line.values("--deploy-mode")[-1:] != ["cluster"]:
         return {}
     for prefix, key in _DRIVER_ENVIRONMENT.items():
@@ -180,7 +180,7 @@ def environment_of(line: CommandLine, place: SparkPlace, python: str, environmen
 def find_spark(
     line: CommandLine, home: Path, delta_jars: Sequence[Path], log4j: Path, environment: Mapping[str, str] = os.environ
 ) -> SparkPlace:
-    """Read the settings of Spark and of the project; `log4j` is used where Spark has no log configuration.
+    """Read the settings of Spark and of the project; `log4j` is used if Spark has no log configuration.
 
     Like spark-submit: --properties-file replaces Spark's spark-defaults.conf, or adds to it with --load-spark-defaults.
     """

@@ -1,4 +1,4 @@
-"""Ends a driver under spark-submit whose JVM is gone: SIGTERM to spark-submit leaves the Python process behind as an orphan."""
+"""Ends a driver under spark-submit whose JVM is gone, because SIGTERM to spark-submit leaves the Python process as an orphan."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from flinkish.engine.processes import ProcessId
 
 _INTERVAL_S = 0.5
-#: 128 + SIGTERM: nobody waits for this process any more, but it should not look like success.
+#: 128 + SIGTERM: no process waits for this one, but its end should not look like success.
 _EXIT_CODE = 143
 
 
 class Watchdog:
-    """Watches the JVM; when it is gone, cleans up and ends this process without a word."""
+    """Watches the JVM; when it is gone, cleans up and ends this process quietly."""
 
     def __init__(self, jvm: ProcessId, clean_up: Callable[[], None], *, end: Callable[[int], None] = os._exit) -> None:
         self._jvm = jvm
@@ -24,7 +24,7 @@ class Watchdog:
         self._closed = threading.Event()
 
     def start(self) -> None:
-        """Begin to watch, in a thread of its own."""
+        """Begin to watch, in a new thread."""
         threading.Thread(target=self._watch, name="flinkish-watchdog", daemon=True).start()
 
     def close(self) -> None:
