@@ -273,7 +273,7 @@ class StreamExecutionEnvironment:
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
-        """Return what was set, None if nothing."""
+        """Return the value that was set, None if none was."""
         return self._configuration.get(options.ENABLE_STATE_CHANGE_LOG)
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:

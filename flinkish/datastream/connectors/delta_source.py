@@ -1,4 +1,4 @@
-"""DeltaSource: reads a Delta table, as it is at a version, and goes on with what later versions add or change."""
+"""DeltaSource: reads a version of a Delta table, and optionally the additions or changes of later versions."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ _OPERATORS: Final = ("=", "!=", "in", "not in", *_COMPARISONS)
 
 
 class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
-    """Reads the rows of a Delta table: those of one version, or for ever, with what later versions add or change.
+    """Reads the rows of one version of a Delta table; or runs forever, and reads the additions or changes of later versions.
 
     Records are Rows of the table's columns: STRING, LONG, INT, SHORT, BYTE, FLOAT, DOUBLE, BOOLEAN, decimals of the table's
     precision and scale, PRIMITIVE_ARRAY(BYTE) for binary, SQL_DATE, INSTANT for timestamp, SQL_TIMESTAMP for timestamp_ntz, LIST,
-    MAP and ROW_NAMED for what is nested. Deletion vectors, column mapping, widened types and summaries of either kind are obeyed;
-    a table with other features of readers is refused by their names.
+    MAP and ROW_NAMED for nested values. Deletion vectors, column mapping, widened types and both kinds of log checkpoints are
+    supported; a table with other reader features is refused, with their names.
 
     >>> from flinkish.datastream.connectors.delta import DeltaSource
     >>> DeltaSource.for_bounded_row_data("/data/flights")  # doctest: +ELLIPSIS
     <flinkish.datastream.connectors.delta_source.DeltaSourceBuilder object at ...>
 
-    Schema and types are those that the table has when the source is built.
-    The names are those of Delta's connector for Flink. Not there: `read_change_feed`, `keep_order`, `filter_partitions`,
-    `skip_change_commits`, `ending_version`, `row_type`; `version_as_of` for a continuous source.
+    The schema and types are those of the table when the source is built.
+    The names are those of Delta's connector for Flink, which does not have: `read_change_feed`, `keep_order`,
+    `filter_partitions`, `skip_change_commits`, `ending_version`, `row_type`; `version_as_of` for a continuous source.
     """
 
     def __init__(self, settings: ScanSettings) -> None:
@@ -70,12 +70,12 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
 
     @staticmethod
     def for_bounded_row_data(table_path: str) -> DeltaSourceBuilder:
-        """Begin a source that reads one version of the table, the newest one by default, and ends."""
+        """Return a builder of a source that reads one version of the table (the newest one by default) and ends."""
         return DeltaSourceBuilder(_Options(path=local_path(table_path, "the path of DeltaSource"), bounded=True))
 
     @staticmethod
     def for_continuous_row_data(table_path: str) -> DeltaSourceBuilder:
-        """Begin a source that reads a version of the table, the newest one by default, and then for ever what is added."""
+        """Return a builder of a source that reads a version (the newest one by default), and then all later additions."""
         return DeltaSourceBuilder(_Options(path=local_path(table_path, "the path of DeltaSource"), bounded=False))
 
     @property
@@ -119,7 +119,7 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    """What the builder collects."""
+    """The settings collected by the builder."""
 
     path: str
     bounded: bool
@@ -140,13 +140,13 @@ class _Options:
 
 
 class DeltaSourceBuilder:
-    """Sets up a DeltaSource."""
+    """Builder of a DeltaSource."""
 
     def __init__(self, options: _Options) -> None:
         self._options = options
 
     def column_names(self, *columns: str) -> DeltaSourceBuilder:
-        """Read some columns only, in this order; other columns may then come and go while the job runs."""
+        """Read these columns only, in this order; other columns may be added or dropped while the job runs."""
         names = tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
             raise InvalidArgumentError(f"column_names takes different names of columns; got {columns!r}")
@@ -159,10 +159,10 @@ class DeltaSourceBuilder:
         return self._with(row_type=row_type)
 
     def filter_partitions(self, *conditions: tuple[str, str, Any]) -> DeltaSourceBuilder:
-        """Read the files of some partitions only: those that meet all conditions (column, operator, value).
+        """Read only partitions that meet all conditions (column, operator, value).
 
         Operators: =, !=, <, <=, >, >=, in, not in. Values are of the column's type; None stands for null, with = and != only.
-        What happens in other partitions is not looked at.
+        Changes in other partitions are ignored.
         """
         for condition in conditions:
             if not isinstance(condition, tuple | list) or len(condition) != 3 or condition[1] not in _OPERATORS:
@@ -173,24 +173,24 @@ class DeltaSourceBuilder:
         return self._with(partitions=(*self._options.partitions, *(tuple(condition) for condition in conditions)))
 
     def version_as_of(self, snapshot_version: int) -> DeltaSourceBuilder:
-        """Read the table as it was at a version; a continuous source goes on with the version after it."""
+        """Read the table as of a version; a continuous source continues with the version after it."""
         return self._with(version_as_of=_version(snapshot_version, "version_as_of"))
 
     def timestamp_as_of(self, snapshot_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
-        """Read the table as it was at a time: ISO text or datetime (UTC if it has no zone), or milliseconds since the epoch."""
+        """Read the table as of a time: ISO text or datetime (UTC if it has no zone), or milliseconds since 1970-01-01 UTC."""
         return self._with(timestamp_as_of=_milliseconds(snapshot_timestamp, "timestamp_as_of"))
 
     def starting_version(self, starting_version: int | str) -> DeltaSourceBuilder:
-        """Read what changed from a version on, with that version, and not what the table held before.
+        """Read the changes from a version on (inclusive), and not the rows that the table contained before.
 
-        "latest": a continuous source begins with the version that comes next.
+        With "latest", a continuous source begins with the next version.
         """
         if starting_version == "latest":
             return self._with(starting_version="latest")
         return self._with(starting_version=_version(starting_version, 'starting_version ("latest" or a number)'))
 
     def starting_timestamp(self, starting_timestamp: str | int | datetime.datetime) -> DeltaSourceBuilder:
-        """Read what changed from the first version at or after a time on; see `timestamp_as_of`, `starting_version`."""
+        """Read the changes from the first version at or after a time; see `timestamp_as_of` and `starting_version`."""
         return self._with(starting_timestamp=_milliseconds(starting_timestamp, "starting_timestamp"))
 
     def ending_version(self, ending_version: int) -> DeltaSourceBuilder:
@@ -198,7 +198,7 @@ class DeltaSourceBuilder:
         return self._with(ending_version=_version(ending_version, "ending_version"))
 
     def update_check_interval_millis(self, update_check_interval: int | AmountOfTime) -> DeltaSourceBuilder:
-        """Set the milliseconds between two looks for new versions, 5,000 by default."""
+        """Set the time between two searches for new versions (int: ms); 5,000 by default."""
         millis = milliseconds_of(
             update_check_interval, "update_check_interval_millis", rule="takes milliseconds as int", or_number=True
         )
@@ -209,28 +209,28 @@ class DeltaSourceBuilder:
     def read_change_feed(self) -> DeltaSourceBuilder:
         """Read changes as Rows of their kinds: INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE.
 
-        For tables with delta.enableChangeDataFeed. Changes are read by one reader in the order of the versions, and of each
-        version first what takes rows back, then what adds some: so the changes of a key come in their order.
+        This is for tables with delta.enableChangeDataFeed. One reader reads the changes in the order of the versions, and in each
+        version first the rows removed, then the rows added, so that the changes of a key are in order.
         """
         return self._with(change_feed=True)
 
     def keep_order(self) -> DeltaSourceBuilder:
-        """Have one reader read the versions that come after the first snapshot, so that their rows come in their order."""
+        """Read the versions after the first snapshot with one reader, so that their rows are emitted in order."""
         return self._with(in_order=True)
 
     def ignore_deletes(self, ignore_deletes: bool = True) -> DeltaSourceBuilder:
-        """Go on where a version only deleted rows; rows that were emitted stay so. Without it the job fails there."""
+        """Ignore versions that only deleted rows; emitted rows are not retracted. Without this, such a version fails the job."""
         return self._with(ignore_deletes=_flag(ignore_deletes, "ignore_deletes"))
 
     def ignore_changes(self, ignore_changes: bool = True) -> DeltaSourceBuilder:
-        """Go on where a version changed or deleted rows, and read the files that were rewritten for it once more.
+        """Continue when a version changed or deleted rows, and read the files rewritten by it.
 
-        Rows of these files that did not change come again: what is behind the source must stand repeated rows.
+        Unchanged rows of these files are emitted again, so the operators after the source must tolerate repeated rows.
         """
         return self._with(ignore_changes=_flag(ignore_changes, "ignore_changes"))
 
     def skip_change_commits(self, skip_change_commits: bool = True) -> DeltaSourceBuilder:
-        """Leave versions out that changed or deleted rows, with the rows that they added."""
+        """Skip versions that changed or deleted rows, including the rows that they added."""
         return self._with(skip_change_commits=_flag(skip_change_commits, "skip_change_commits"))
 
     def _with(self, **changes: Any) -> DeltaSourceBuilder:
@@ -238,7 +238,10 @@ class DeltaSourceBuilder:
         return self
 
     def build(self) -> DeltaSource:
-        """Return the source; looks at the table. Raises InvalidProgramError or SourceError if it cannot be read as wanted."""
+        """Read the table's log and return the source.
+
+        Raises InvalidProgramError or SourceError if the table cannot be read with these settings.
+        """
         options = self._options
         self._check(options)
         log = DeltaLog(options.path)
