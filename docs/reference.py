@@ -105,6 +105,7 @@ PAGES: Final = (
         "datastream.connectors.socket",
         "datastream.connectors.delta",
         "datastream.connectors.delta_source",
+        "datastream.connectors.jdbc",
         "datastream.connectors.record_errors",
     ),
     _page(

@@ -48,7 +48,6 @@ def _java_connector(service: str, see: str = _OWN_SOURCE_OR_SINK) -> Absence:
 _KAFKA = Absence("later", "Kafka comes together with Spark's native streaming sources, which are not in yet", _OWN_SOURCE_OR_SINK)
 _CASSANDRA = _java_connector("Cassandra")
 _ELASTICSEARCH = _java_connector("Elasticsearch")
-_JDBC = _java_connector("JDBC")
 _KINESIS = _java_connector("Kinesis")
 _PULSAR = _java_connector("Pulsar")
 _RABBITMQ = _java_connector("RabbitMQ")
@@ -178,7 +177,6 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         "datastream.connectors.cassandra": _CASSANDRA,
         "datastream.connectors.dynamic_kafka": _KAFKA,
         "datastream.connectors.elasticsearch": _ELASTICSEARCH,
-        "datastream.connectors.jdbc": _JDBC,
         "datastream.connectors.kafka": _KAFKA,
         "datastream.connectors.kinesis": _KINESIS,
         "datastream.connectors.pulsar": _PULSAR,
@@ -186,7 +184,6 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         **{
             f"datastream.connectors.{name}": absence
             for absence, names in (
-                (_JDBC, ("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink")),
                 (_KAFKA, ("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSource", "Semantic")),
                 (_KAFKA, ("DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaMetadataService")),
                 (_KAFKA, ("KafkaRecordDeserializationSchema", "KafkaStreamSetSubscriber", "KafkaStreamSubscriber")),

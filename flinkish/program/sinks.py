@@ -109,6 +109,14 @@ class SinkWriter(ABC, Generic[T, WriterCommitT]):
         """Return the approximate bytes kept in memory until the end of the epoch; if they are many, the job's sources pause."""
         return 0
 
+    def next_timer(self) -> int | None:
+        """Return the processing time (milliseconds) at which the writer needs an epoch even if no records come; None = never.
+
+        Called after `end_epoch`. A writer with a batch that must not wait too long returns when the batch is due, and sends it in
+        `end_epoch`.
+        """
+        return None
+
     def flush(self, end_of_input: bool) -> None:
         """Write all buffered data; called before each checkpoint's barrier passes and at the end of the input."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from flinkish.common.errors import MissingPackageError
+from flinkish.common import packages
 
 
 def need(package: str, what_for: str) -> Any:
@@ -16,11 +15,4 @@ def need(package: str, what_for: str) -> Any:
     flinkish.common.errors.MissingPackageError: comparing tables needs the package no_such_package, which is not installed
     Hint: pip install 'flinkish[testing]'
     """
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise
-        raise MissingPackageError(
-            f"{what_for} needs the package {package}, which is not installed", hint="pip install 'flinkish[testing]'"
-        ) from error
+    return packages.need(package, what_for, "testing")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StreamFormat,
         StreamingFileSink,
     )
+    from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
     from flinkish.datastream.connectors.number_seq import NumberSequenceSource
     from flinkish.datastream.connectors.socket import SocketSource
 
@@ -38,6 +39,9 @@ __all__ = [
     "FileSource",
     "FileSourceBuilder",
     "FileSplitAssignerProvider",
+    "JdbcConnectionOptions",
+    "JdbcExecutionOptions",
+    "JdbcSink",
     "NumberSequenceSource",
     "OutputFileConfig",
     "RollingPolicy",
@@ -55,6 +59,7 @@ _CONNECTORS: Final = {
     "SocketSource": "socket",
     "DeltaSink": "delta",
     "DeltaSource": "delta",
+    **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"), "jdbc"),
     **dict.fromkeys(
         (
             "BucketAssigner",

@@ -137,6 +137,9 @@ class SinkOperator(Operator):
         assert self._writer is not None
         return tuple(msgspec.msgpack.encode(committable) for committable in self._writer.prepare_commit())
 
+    def next_timer(self) -> int | None:
+        return None if self._writer is None else self._writer.next_timer()
+
     def buffered_bytes(self) -> int:
         """Return the approximate number of bytes that the writer buffers until the end of the epoch."""
         return 0 if self._writer is None else self._writer.buffered_bytes()

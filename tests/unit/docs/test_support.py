@@ -22,10 +22,10 @@ def test_every_name_of_pyflink_is_there_or_explained(names: list[Name]) -> None:
 
 
 def test_a_name_without_a_reason_is_found(names: list[Name]) -> None:
-    module = "pyflink.datastream.connectors.jdbc"
-    described = recorded()["modules"][module]["JdbcSink"]
+    module = "pyflink.datastream.connectors.rabbitmq"
+    described = recorded()["modules"][module]["RMQSource"]
 
-    found = compare_class(module, "JdbcSink", described, reasons={})
+    found = compare_class(module, "RMQSource", described, reasons={})
 
     assert {name.status for name in found} == {Status.UNEXPLAINED}
     assert len(found) == 2

@@ -1,8 +1,0 @@
-"""PyFlink's JDBC connector, which flinkish does not have, as it is Java code."""
-
-from typing import TYPE_CHECKING
-
-from flinkish.common.absent import names_of
-
-if not TYPE_CHECKING:
-    __getattr__ = names_of(__name__)

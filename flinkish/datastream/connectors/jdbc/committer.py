@@ -1,0 +1,257 @@
+"""The driver side of JdbcSink.exactly_once_sink: the rows of a checkpoint and its id in one transaction."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.datastream.connectors.jdbc.database import Database, Session
+from flinkish.datastream.connectors.jdbc.options import JdbcExecutionOptions
+from flinkish.datastream.connectors.jdbc.statements import Statement
+from flinkish.datastream.connectors.jdbc.values import RowShape
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+#: The table of checkpoint ids, unless the program names another one.
+CHECKPOINT_TABLE: Final = "flinkish_checkpoints"
+#: What an application's name may be as a key: MySQL's indexes take no longer ones.
+_LONGEST_NAME: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JdbcCommittable:
+    """Rows of one writer for one checkpoint."""
+
+    #: The type of the rows, as it prints.
+    fields: str
+    #: Plain rows (see values.py): MessagePack, compressed by zlib.
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CommitterState:
+    """What a committer remembers from one attempt to the next."""
+
+    database: str
+    #: The last id written, and the application it was written for; None before the first one.
+    last: tuple[str, int] | None
+    #: Applications of the lineages that the job came from, whose ids do not yet show that it went on; see `commit`.
+    origins: tuple[str, ...]
+
+
+class JdbcCommitter(Committer[JdbcCommittable]):
+    """Writes the rows of each checkpoint in one transaction, together with the checkpoint's id.
+
+    The id table has one row for each application, which is a sink in a lineage of checkpoints. The transaction begins with it:
+    the id is raised, if it is lower, and that row stays locked until the end. So of two drivers that commit at the same time one
+    waits for the other, and then finds the id in place.
+    """
+
+    def __init__(
+        self, database: Database, statement: Statement, shape: RowShape, execution: JdbcExecutionOptions, checkpoint_table: str
+    ) -> None:
+        self._database = database
+        self._label = database.label
+        self._text = statement.text_for(database.paramstyle)
+        self._shape = shape
+        self._fields = shape.described
+        self._bind = shape.binder(database.dialect)
+        self._batch_size = execution.get_batch_size()
+        self._session = Session(database, execution.get_max_retries(), SinkError)
+        self._name = checkpoint_table
+        self._table = _checkpoint_table(checkpoint_table)
+        self._exists = False
+        self._last: tuple[str, int] | None = None
+        self._origins: tuple[str, ...] = ()
+
+    def snapshot_state(self) -> bytes:
+        return msgspec.msgpack.encode(_CommitterState(database=self._label, last=self._last, origins=self._origins))
+
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        application = _application(checkpoint.lineage, checkpoint.sink_uid)
+        state = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
+        if state is not None:
+            self._last, self._origins = state.last, state.origins
+        if not checkpoint.own:
+            self._origins = (*self._origins, application)
+        committed = self._look_up(application)
+        ours = self._look_up(_application(checkpoint.job_lineage, checkpoint.sink_uid))
+        if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
+            raise ForeignCheckpointError(
+                f"JdbcSink: {self._label} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: it holds "
+                f"the rows of {_name(committed)} already, so those in between would be written a second time",
+                hint="start from the newest checkpoint. To go back on purpose, remove those rows and give the sink another uid, "
+                "with execution.state-recovery.ignore-unclaimed-state.",
+            )
+        if state is not None and state.database == self._label and state.last is not None:
+            self._check_kept(*state.last)
+
+    def _check_kept(self, application: str, checkpoint_id: int) -> None:
+        """Raise ForeignCheckpointError unless the database holds what was committed before the checkpoint."""
+        found = self._look_up(application)
+        if found is None or found < checkpoint_id:
+            raise ForeignCheckpointError(
+                f"JdbcSink: the job had committed {_name(checkpoint_id)} to {self._label}, whose table {self._name} knows of "
+                f"{'none' if found is None else _name(found)}: rows that it wrote are lost, and would not be written again",
+                hint="was the database restored from a backup, or the table removed? Bring it back, or start from a checkpoint "
+                "that is as old.",
+            )
+
+    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[JdbcCommittable]]) -> None:
+        if not requests:
+            return
+        application = _application(requests[0].lineage, requests[0].sink_uid)
+        # A job that went on from another one's savepoint raises that one's id, too: a second start from the savepoint then meets
+        # a database that is ahead of it.
+        origins = () if application in self._origins else self._origins
+        digest = _digest(requests)
+        self._create_table()
+
+        def write(connection: sqlalchemy.Connection) -> bool:
+            if not self._raise_id(connection, application, checkpoint_id, digest):
+                return False
+            for origin in origins:
+                self._raise_id(connection, origin, checkpoint_id, digest)
+            for request in requests:
+                self._write_rows(connection, request.committable)
+            return True
+
+        what = f"commit checkpoint {checkpoint_id} to {self._label}"
+        if not self._session.run(write, what):
+            self._check_same(application, checkpoint_id, digest)
+        self._last = (application, checkpoint_id)
+        if application not in self._origins:
+            self._origins = ()
+
+    def _raise_id(self, connection: sqlalchemy.Connection, application: str, checkpoint_id: int, digest: int) -> bool:
+        """Raise the id of an application, and lock it; return whether it was lower."""
+        table = self._table
+        values = {"checkpoint_id": checkpoint_id, "digest": digest}
+        lower = (table.c.application == application) & (table.c.checkpoint_id < checkpoint_id)
+        if connection.execute(table.update().where(lower).values(updated_at=_now(), **values)).rowcount:
+            return True
+        if connection.execute(table.select().where(table.c.application == application)).first() is not None:
+            return False
+        # If another driver has written the first id since then, this fails, and the session tries again.
+        connection.execute(table.insert().values(application=application, updated_at=_now(), **values))
+        return True
+
+    def _write_rows(self, connection: sqlalchemy.Connection, committable: JdbcCommittable) -> None:
+        if committable.fields != self._fields:
+            raise SinkError(
+                f"JdbcSink: the checkpoint holds rows of type {committable.fields}, which were not written yet; the sink now "
+                f"writes {self._fields}",
+                hint="start once with the former type_info and statement, or from a savepoint that stopped the job.",
+            )
+        rows = self._shape.decode(zlib.decompress(committable.rows))
+        for begin in range(0, len(rows), self._batch_size):
+            connection.exec_driver_sql(self._text, self._bind(rows[begin : begin + self._batch_size]))
+
+    def _check_same(self, application: str, checkpoint_id: int, digest: int) -> None:
+        """Raise SinkError unless the rows in the database are those of this very checkpoint."""
+        found = self._entry(application)
+        if found is None:
+            raise SinkError(f"JdbcSink: the table {self._name} of {self._label} was emptied while the job was committing")
+        committed, committed_digest = found
+        if committed > checkpoint_id and application not in self._origins:
+            raise SinkError(
+                f"JdbcSink cannot commit {_name(checkpoint_id)} to {self._label}: it holds those of {_name(committed)} already",
+                hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
+            )
+        # At the end of the input of a job without checkpoints it may be an attempt of our own that computed the same rows.
+        if committed == checkpoint_id != END_OF_INPUT_CHECKPOINT and committed_digest != digest:
+            raise SinkError(
+                f"JdbcSink cannot commit {_name(checkpoint_id)} to {self._label}: another job has committed other rows under the "
+                "same id",
+                hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
+            )
+
+    def _look_up(self, application: str) -> int | None:
+        entry = self._entry(application)
+        return None if entry is None else entry[0]
+
+    def _entry(self, application: str) -> tuple[int, int] | None:
+        """Return id and digest of an application; None if there are none, or no table."""
+        table = self._table
+
+        def select(connection: sqlalchemy.Connection) -> tuple[int, int] | None:
+            if not self._has_table(connection):
+                return None
+            query = table.select().with_only_columns(table.c.checkpoint_id, table.c.digest)
+            found = connection.execute(query.where(table.c.application == application)).first()
+            return None if found is None else (int(found[0]), int(found[1]))
+
+        return self._session.run(select, f"read the table {self._name} of {self._label}")
+
+    def _has_table(self, connection: sqlalchemy.Connection) -> bool:
+        import sqlalchemy
+
+        if not self._exists:
+            self._exists = sqlalchemy.inspect(connection).has_table(self._table.name, schema=self._table.schema)
+        return self._exists
+
+    def _create_table(self) -> None:
+        """Create the table of ids in a transaction of its own: some databases end a transaction with each such statement."""
+        import sqlalchemy
+
+        def create(connection: sqlalchemy.Connection) -> None:
+            if not self._has_table(connection):
+                connection.execute(sqlalchemy.schema.CreateTable(self._table))
+
+        if not self._exists:
+            # If another driver creates it at the same moment, this fails, and the second try finds it.
+            self._session.run(create, f"create the table {self._name} in {self._label}")
+            self._exists = True
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _checkpoint_table(name: str) -> sqlalchemy.Table:
+    import sqlalchemy
+
+    schema, _, table = name.rpartition(".")
+    return sqlalchemy.Table(
+        table,
+        sqlalchemy.MetaData(),
+        sqlalchemy.Column("application", sqlalchemy.String(_LONGEST_NAME), primary_key=True),
+        sqlalchemy.Column("checkpoint_id", sqlalchemy.BigInteger, nullable=False),
+        sqlalchemy.Column("digest", sqlalchemy.BigInteger, nullable=False),
+        sqlalchemy.Column("updated_at", sqlalchemy.DateTime, nullable=False),
+        schema=schema or None,
+    )
+
+
+def _now() -> sqlalchemy.ColumnElement[datetime.datetime]:
+    import sqlalchemy
+
+    return sqlalchemy.func.current_timestamp()
+
+
+def _application(lineage: str, sink_uid: str) -> str:
+    """Return the name under which a sink's ids are kept: ids rise within a lineage, and none is used twice."""
+    name = f"{lineage}/{sink_uid}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{lineage}/{hashlib.sha256(sink_uid.encode()).hexdigest()}"
+
+
+def _digest(requests: Sequence[CommitRequest[JdbcCommittable]]) -> int:
+    """Return a number that stands for the rows of a checkpoint."""
+    digest = hashlib.sha256()
+    for request in requests:
+        digest.update(hashlib.sha256(request.committable.rows).digest())
+    return int.from_bytes(digest.digest()[:8]) >> 1
+
+
+def _name(checkpoint_id: int) -> str:
+    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"

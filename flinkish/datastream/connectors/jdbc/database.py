@@ -1,0 +1,286 @@
+"""A database as JdbcConnectionOptions name it: its URL for SQLAlchemy, connections, errors that tell no secrets."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import parse_qsl
+
+from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidProgramError, MissingPackageError
+from flinkish.common.packages import need
+from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+_log = logging.getLogger("flinkish.datastream.connectors.jdbc")
+
+T = TypeVar("T")
+
+#: Python drivers by database, the preferred one first: SQLAlchemy's name, the module, what pip installs.
+_DRIVERS: Final = {
+    "postgresql": (
+        ("psycopg", "psycopg", "psycopg[binary]"),
+        ("psycopg2", "psycopg2", "psycopg2-binary"),
+        ("pg8000", "pg8000", "pg8000"),
+    ),
+    "mysql": (("pymysql", "pymysql", "pymysql"), ("mysqldb", "MySQLdb", "mysqlclient")),
+    "mariadb": (("pymysql", "pymysql", "pymysql"), ("mysqldb", "MySQLdb", "mysqlclient")),
+    "sqlite": (("pysqlite", "sqlite3", "sqlite3"),),
+}
+_DRIVER_CLASSES: Final = {
+    "org.postgresql.Driver": "postgresql",
+    "com.mysql.cj.jdbc.Driver": "mysql",
+    "com.mysql.jdbc.Driver": "mysql",
+    "org.mariadb.jdbc.Driver": "mariadb",
+    "org.sqlite.JDBC": "sqlite",
+}
+#: Parameters of PostgreSQL's JDBC URLs that mean the same to libpq, with its names for them.
+_POSTGRESQL_PARAMETERS: Final = {
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "options": "options",
+}
+_SERVER: Final = re.compile(r"//(?P<host>\[[^\]]*\]|[^/:,@?]*)(?::(?P<port>\d+))?/(?P<database>[^?]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Connects to a database; `user` names the sink or source in errors."""
+
+    options: JdbcConnectionOptions
+    user: str
+
+    def url(self) -> sqlalchemy.URL:
+        """Return the URL for SQLAlchemy.
+
+        Raises InvalidProgramError, which does not show the URL, if it cannot be used, and MissingPackageError if SQLAlchemy or a
+        driver for the database is not installed.
+        """
+        need("sqlalchemy", self.user, "jdbc")
+        text = self.options.get_db_url()
+        url = self._translated(text) if text.startswith("jdbc:") else self._own(text)
+        if self.options.get_user_name() is not None:
+            url = url.set(username=self.options.get_user_name())
+        if self.options.get_password() is not None:
+            url = url.set(password=self.options.get_password())
+        dialect = url.get_backend_name()
+        self._check_driver_class(dialect)
+        if dialect == "sqlite" and url.database in (None, "", ":memory:"):
+            raise InvalidProgramError(
+                f"{self.user} cannot use a SQLite database in memory: each task would have one of its own",
+                hint="name a file: jdbc:sqlite:/path/to/file.db.",
+            )
+        return url
+
+    @property
+    def dialect(self) -> str:
+        """SQLAlchemy's name of the kind of database, such as postgresql."""
+        return self.url().get_backend_name()
+
+    @property
+    def paramstyle(self) -> str:
+        """How the driver takes parameters (PEP 249)."""
+        return self._engine().dialect.paramstyle
+
+    @property
+    def label(self) -> str:
+        """The database for messages: without password and parameters."""
+        import sqlalchemy
+
+        url = self.url()
+        shown = sqlalchemy.URL.create(url.drivername, username=url.username, host=url.host, port=url.port, database=url.database)
+        return shown.render_as_string()
+
+    def connect(self) -> sqlalchemy.Connection:
+        """Open a connection; its errors are SQLAlchemy's."""
+        return self._engine().connect()
+
+    def described(self, error: BaseException) -> str:
+        """Return the text of an error without the password, which some driver may have put into it."""
+        original = getattr(error, "orig", None) or error
+        text = f"{type(original).__name__}: {original}".strip()
+        for secret in self._secrets():
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+        return text
+
+    def _engine(self) -> sqlalchemy.Engine:
+        import sqlalchemy
+
+        url = self.url()
+        try:
+            # Parameters are rows: they do not belong into errors. Connections are few and live long: no pool.
+            return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, hide_parameters=True)
+        except ImportError as error:
+            raise MissingPackageError(
+                f"{self.user}: the database driver {url.drivername} needs the package {error.name}, which is not installed",
+                hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
+            ) from error
+
+    def _secrets(self) -> set[str]:
+        url = self.url()
+        query = {name: value for name, value in url.query.items() if re.search("pass|secret|token", name, re.IGNORECASE)}
+        found = [self.options.get_password(), url.password, *query.values()]
+        return {str(secret) for secret in found if secret}
+
+    def _own(self, text: str) -> sqlalchemy.URL:
+        """Return the URL for one in SQLAlchemy's form."""
+        import sqlalchemy
+
+        try:
+            url = sqlalchemy.make_url(text)
+            is_async = url.get_dialect().is_async
+        except (sqlalchemy.exc.ArgumentError, ValueError):
+            # Not the original error: it may show the password.
+            raise InvalidProgramError(
+                f"{self.user}: this is not a URL of JDBC or SQLAlchemy (it is not shown, as it may hold a password)",
+                hint="jdbc:postgresql://host/database or postgresql+psycopg://host/database, for example.",
+            ) from None
+        except ImportError as error:
+            raise MissingPackageError(
+                f"{self.user}: the URL's driver needs the package {error.name}, which is not installed",
+                hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
+            ) from None
+        if is_async:
+            raise InvalidProgramError(
+                f"{self.user}: {url.drivername} is a driver for asyncio; a sink or source needs another one",
+                hint="postgresql+psycopg:// or mysql+pymysql://, for example.",
+            )
+        return url
+
+    def _translated(self, text: str) -> sqlalchemy.URL:
+        """Return the URL for one of JDBC."""
+        import sqlalchemy
+
+        dialect, _, rest = text.removeprefix("jdbc:").partition(":")
+        if dialect not in _DRIVERS:
+            raise InvalidProgramError(
+                f"{self.user}: there is no translation of jdbc:{dialect}: URLs; there is one for {', '.join(sorted(_DRIVERS))}",
+                hint="give a URL of SQLAlchemy for the database, such as oracle+oracledb://host/?service_name=name.",
+            )
+        drivername = f"{dialect}+{self._driver(dialect)}"
+        if dialect == "sqlite":
+            path, _, parameters = rest.partition("?")
+            self._refuse_parameters(dialect, [name for name, _ in parse_qsl(parameters, keep_blank_values=True)])
+            return sqlalchemy.URL.create(drivername, database=path)
+        address, _, parameters = rest.partition("?")
+        found = _SERVER.fullmatch(address)
+        host, port, database = None, None, address
+        if found is not None:
+            host, port, database = found["host"] or None, found["port"], found["database"]
+        elif "/" in address:
+            raise InvalidProgramError(
+                f"{self.user}: this jdbc:{dialect}: URL does not name one server as //host:port/database (it is not shown, as it "
+                "may hold a password)",
+                hint="user and password go to with_user_name() and with_password(); several hosts need a URL of SQLAlchemy.",
+            )
+        query = dict(parse_qsl(parameters, keep_blank_values=True))
+        user, password = query.pop("user", None), query.pop("password", None)
+        schema = query.pop("currentSchema", None) if dialect == "postgresql" else None
+        known = _POSTGRESQL_PARAMETERS if dialect == "postgresql" and drivername.endswith(("psycopg", "psycopg2")) else {}
+        self._refuse_parameters(dialect, [name for name in query if name not in known])
+        taken = {known[name]: value for name, value in query.items()}
+        if schema is not None:
+            taken["options"] = f"{taken.get('options', '')} -csearch_path={schema}".strip()
+        return sqlalchemy.URL.create(
+            drivername,
+            username=user,
+            password=password,
+            host=None if host is None else host.strip("[]"),
+            port=None if port is None else int(port),
+            database=database or None,
+            query=taken,
+        )
+
+    def _refuse_parameters(self, dialect: str, names: list[str]) -> None:
+        if names:
+            raise InvalidProgramError(
+                f"{self.user}: parameters of the jdbc:{dialect}: URL have no translation: {', '.join(names)}",
+                hint="leave them out, or give a URL of SQLAlchemy with the parameters of the Python driver.",
+            )
+
+    def _driver(self, dialect: str) -> str:
+        for name, module, _ in _DRIVERS[dialect]:
+            if importlib.util.find_spec(module) is not None:
+                return name
+        package = _DRIVERS[dialect][0][2]
+        raise MissingPackageError(
+            f"{self.user}: no Python driver for {dialect} is installed, such as {package}", hint=f"pip install '{package}'"
+        )
+
+    def _check_driver_class(self, dialect: str) -> None:
+        name = self.options.get_driver_name()
+        if name is None:
+            return
+        expected = _DRIVER_CLASSES.get(name)
+        if expected is None:
+            raise InvalidArgumentError(
+                f"{self.user}: {name!r} is no JDBC driver that flinkish knows: {', '.join(sorted(_DRIVER_CLASSES))}",
+                hint="leave with_driver_name() out: the driver is a Python package, which a URL of SQLAlchemy can name.",
+            )
+        if {expected, dialect} not in ({dialect}, {"mysql", "mariadb"}):
+            raise InvalidArgumentError(f"{self.user}: the driver {name} is for {expected}; the URL is for {dialect}")
+
+
+class Session:
+    """One connection to a database: opened when it is needed, replaced after an error."""
+
+    def __init__(
+        self,
+        database: Database,
+        max_retries: int,
+        error: type[FlinkishError],
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._database = database
+        self._max_retries = max_retries
+        self._error = error
+        self._wait = wait
+        self._connection: sqlalchemy.Connection | None = None
+
+    def run(self, work: Callable[[sqlalchemy.Connection], T], what: str) -> T:
+        """Do some work in a transaction; `what` says in an error what the database was to do.
+
+        If the database or its driver raises an error, the connection is replaced and the transaction tried again, after 0, 1, 2
+        ... seconds, as in Flink's JdbcOutputFormat; after `max_retries` retries the error is raised.
+        """
+        import sqlalchemy
+
+        tries = self._max_retries + 1
+        for number in range(1, tries + 1):
+            try:
+                if self._connection is None:
+                    self._connection = self._database.connect()
+                with self._connection.begin():
+                    return work(self._connection)
+            except BaseException as error:
+                self.close()
+                if isinstance(error, FlinkishError) or not isinstance(error, Exception):
+                    raise
+                text = self._database.described(error)
+                if number == tries or not isinstance(error, sqlalchemy.exc.DBAPIError):
+                    after = f" in {tries} tries" if number > 1 else ""
+                    # Not as the cause: the original error may show the password.
+                    raise self._error(f"{self._database.user} could not {what}{after}: {text}") from None
+                _log.warning("%s could not %s (try %d of %d): %s", self._database.user, what, number, tries, text)
+                self._wait(number - 1)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Close the connection; a lost one makes no error."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        try:
+            connection.close()
+        except Exception as error:
+            _log.debug("closing a connection of %s failed: %s", self._database.user, self._database.described(error))

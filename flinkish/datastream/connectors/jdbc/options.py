@@ -1,0 +1,146 @@
+"""How to reach a database, and how rows are batched: PyFlink's classes of options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+
+#: Flink's defaults: JdbcExecutionOptions.DEFAULT_SIZE, DEFAULT_INTERVAL_MILLIS, DEFAULT_MAX_RETRY_TIMES.
+_BATCH_SIZE: Final = 5000
+_BATCH_INTERVAL_MS: Final = 0
+_MAX_RETRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcConnectionOptions:
+    """Where a database is and who connects to it; made by JdbcConnectionOptionsBuilder. The password is never printed."""
+
+    _url: str = field(repr=False)
+    _driver_name: str | None = None
+    _user_name: str | None = None
+    _password: str | None = field(default=None, repr=False)
+
+    def get_db_url(self) -> str:
+        """Return the URL as it was given."""
+        return self._url
+
+    def get_driver_name(self) -> str | None:
+        """Return the class name of the JDBC driver; None if it was not set."""
+        return self._driver_name
+
+    def get_user_name(self) -> str | None:
+        """Return the user name; None if it was not set."""
+        return self._user_name
+
+    def get_password(self) -> str | None:
+        """Return the password; None if it was not set."""
+        return self._password
+
+    class JdbcConnectionOptionsBuilder:
+        """Sets up JdbcConnectionOptions.
+
+        >>> JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:sqlite:/tmp/flights.db").build()
+        JdbcConnectionOptions(_driver_name=None, _user_name=None)
+        """
+
+        def __init__(self) -> None:
+            self._texts: dict[str, str] = {}
+
+        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Set the URL: `jdbc:postgresql:`, `jdbc:mysql:`, `jdbc:mariadb:` or `jdbc:sqlite:`, or any URL of SQLAlchemy."""
+            return self._with("url", url)
+
+        def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Set the class name of the JDBC driver, which must fit the URL; it is not needed."""
+            return self._with("driver_name", driver_name)
+
+        def with_user_name(self, user_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Set the user name; it replaces the one in the URL."""
+            return self._with("user_name", user_name)
+
+        def with_password(self, password: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Set the password; it replaces the one in the URL."""
+            return self._with("password", password)
+
+        def build(self) -> JdbcConnectionOptions:
+            """Return the options; raises InvalidProgramError without a URL."""
+            texts = self._texts
+            if "url" not in texts:
+                raise InvalidProgramError(
+                    "JdbcConnectionOptions need a URL", hint='with_url("jdbc:postgresql://host/database"), for example.'
+                )
+            return JdbcConnectionOptions(texts["url"], texts.get("driver_name"), texts.get("user_name"), texts.get("password"))
+
+        def _with(self, name: str, text: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            if not isinstance(text, str) or not text:
+                got = "something else" if name in ("url", "password") else repr(text)
+                raise InvalidArgumentError(f"with_{name} takes a text that is not empty; got {got}")
+            self._texts[name] = text
+            return self
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcExecutionOptions:
+    """When rows are sent to the database, and how often a failed batch is tried again; made by `builder()` or `defaults()`."""
+
+    _batch_interval_ms: int = _BATCH_INTERVAL_MS
+    _batch_size: int = _BATCH_SIZE
+    _max_retries: int = _MAX_RETRIES
+
+    def get_batch_interval_ms(self) -> int:
+        """Return after how many milliseconds an incomplete batch is sent; 0 = only at checkpoints and at the end."""
+        return self._batch_interval_ms
+
+    def get_batch_size(self) -> int:
+        """Return how many rows are sent together."""
+        return self._batch_size
+
+    def get_max_retries(self) -> int:
+        """Return how often a failed batch is tried again before the job fails."""
+        return self._max_retries
+
+    @staticmethod
+    def defaults() -> JdbcExecutionOptions:
+        """Return the defaults: batches of 5000 rows, no interval, 3 retries."""
+        return JdbcExecutionOptions()
+
+    @staticmethod
+    def builder() -> JdbcExecutionOptions.Builder:
+        """Begin options, starting from the defaults."""
+        return JdbcExecutionOptions.Builder()
+
+    class Builder:
+        """Sets up JdbcExecutionOptions."""
+
+        def __init__(self) -> None:
+            self._options = JdbcExecutionOptions()
+
+        def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
+            """Set how many rows are sent together, at least 1."""
+            return self._with(_batch_size=_count(size, "with_batch_size", 1))
+
+        def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
+            """Set after how many milliseconds an incomplete batch is sent; 0 = only at checkpoints and at the end."""
+            return self._with(_batch_interval_ms=_count(interval_ms, "with_batch_interval_ms", 0))
+
+        def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
+            """Set how often a failed batch is tried again; before try n (from 2) the sink waits n - 2 seconds."""
+            return self._with(_max_retries=_count(max_retries, "with_max_retries", 0))
+
+        def build(self) -> JdbcExecutionOptions:
+            """Return the options."""
+            return self._options
+
+        def _with(self, **changes: int) -> JdbcExecutionOptions.Builder:
+            self._options = replace(self._options, **changes)
+            return self
+
+
+def _count(value: int, method: str, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgumentError(f"{method} takes an int; got {value!r}")
+    if value < least:
+        raise InvalidProgramError(f"{method} takes a number from {least}; got {value}")
+    return value

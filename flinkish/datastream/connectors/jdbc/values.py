@@ -1,0 +1,255 @@
+"""Values of rows on their way into a database and back.
+
+A row is first made plain: a list of Python values of few types, which are the same for all databases and can be stored in state
+and checkpoints by their declared types. Then each value takes the form that the database's driver needs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from types import GenericAlias
+from typing import Any, Final
+
+import msgspec
+
+from flinkish.common.conversion import converter
+from flinkish.common.errors import InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    ExternalTypeInfo,
+    LocalTimeTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from flinkish.common.types import Row, RowKind
+
+Convert = Callable[[Any], Any]
+Rows = Sequence[Sequence[Any]]
+
+_PLAIN_BASIC: Final[dict[BasicType, type]] = {
+    BasicType.STRING: str,
+    BasicType.CHAR: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.BYTE: int,
+    BasicType.SHORT: int,
+    BasicType.INT: int,
+    BasicType.LONG: int,
+    BasicType.FLOAT: float,
+    BasicType.DOUBLE: float,
+    # MessagePack has no larger integers than those of 64 bits.
+    BasicType.BIG_INT: Decimal,
+    BasicType.BIG_DEC: Decimal,
+    BasicType.INSTANT: datetime.datetime,
+}
+_PLAIN_LOCAL: Final = {
+    LocalTimeTypeInfo.TimeType.LOCAL_DATE: datetime.date,
+    LocalTimeTypeInfo.TimeType.LOCAL_TIME: datetime.time,
+    LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME: datetime.datetime,
+}
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def row_fields(type_info: Any, what: str) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:
+    """Return names and types of the fields of a row or tuple; raises InvalidProgramError for other types and for field types
+    that no column can hold.
+    """
+    if isinstance(type_info, RowTypeInfo):
+        names = type_info.field_names
+    elif isinstance(type_info, TupleTypeInfo):
+        names = tuple(f"f{i}" for i in range(len(type_info.field_types)))
+    else:
+        raise InvalidProgramError(
+            f"{what} needs the type of a row or tuple; got {type_info!r}",
+            hint='Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()]), for example.',
+        )
+    for name, field in zip(names, type_info.field_types, strict=True):
+        plain_type(field, f"{what}: field {name!r}")
+    return tuple(names), tuple(type_info.field_types)
+
+
+def unwrapped(type_info: TypeInformation) -> TypeInformation:
+    """Return the type inside an ExternalTypeInfo."""
+    while isinstance(type_info, ExternalTypeInfo):
+        type_info = type_info.type_info
+    return type_info
+
+
+def is_basic(type_info: TypeInformation, *kinds: BasicType) -> bool:
+    """Return whether a type is one of these basic types."""
+    return isinstance(type_info, BasicTypeInfo) and type_info.basic_type in kinds
+
+
+def plain_type(type_info: TypeInformation, what: str) -> type:
+    """Return the Python type of the plain form of a field's values; raises InvalidProgramError if no column can hold them."""
+    type_info = unwrapped(type_info)
+    match type_info:
+        case BasicTypeInfo():
+            return _PLAIN_BASIC[type_info.basic_type]
+        case DateTypeInfo():
+            return datetime.date
+        case TimeTypeInfo():
+            return datetime.time
+        case TimestampTypeInfo():
+            return datetime.datetime
+        case LocalTimeTypeInfo():
+            return _PLAIN_LOCAL[type_info.time_type]
+        case PrimitiveArrayTypeInfo() if is_basic(type_info.element_type, BasicType.BYTE):
+            return bytes
+        case _:
+            raise InvalidProgramError(
+                f"{what} of type {type_info!r} fits no column of a database",
+                hint="convert it before the sink, or in the query of a source: to STRING, for example as JSON.",
+            )
+
+
+class RowShape:
+    """The fields of the rows of a sink, and what the database's driver wants of them."""
+
+    def __init__(self, type_info: TypeInformation, what: str) -> None:
+        self._what = what
+        #: The type as it prints, by which stored rows are recognized.
+        self.described = repr(type_info)
+        self.names, self.types = row_fields(type_info, what)
+        row = GenericAlias(tuple, tuple([plain_type(field, what) | None for field in self.types]))
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[list[tuple[Any, ...]]] = msgspec.msgpack.Decoder(GenericAlias(list, (row,)))
+
+    def encode(self, rows: Rows) -> bytes:
+        """Return plain rows as bytes."""
+        return self._encoder.encode(rows)
+
+    def decode(self, data: bytes) -> list[tuple[Any, ...]]:
+        """Return the plain rows in bytes."""
+        return self._decoder.decode(data)
+
+    def reader(self, input_type: TypeInformation, *, deletions: bool) -> Callable[[Any], Sequence[Any]]:
+        """Return the function that makes records of a stream of this type plain.
+
+        `deletions`: whether rows of the kinds DELETE and UPDATE_BEFORE are taken. The function raises TypeMismatchError for
+        records that do not fit.
+        """
+        checked = self._types_of(input_type) == self.types
+        converts = [
+            _both(None if checked else converter(field), _PLAIN_CONVERTS.get(_key(unwrapped(field)))) for field in self.types
+        ]
+        count, what, names = len(self.types), self._what, self.names
+        needed = [(i, convert) for i, convert in enumerate(converts) if convert is not None]
+        removed = () if deletions else (RowKind.DELETE, RowKind.UPDATE_BEFORE)
+
+        def values_of(record: Any) -> Sequence[Any]:
+            if isinstance(record, Row):
+                if record._row_kind in removed:
+                    raise TypeMismatchError(
+                        f"{what}: a row of kind {record._row_kind.name} came, which the statement would write as if it were new",
+                        hint="filter such rows, send them to a sink with a DELETE statement, or set their kind to INSERT.",
+                    )
+                values: Sequence[Any] = record._values
+            elif isinstance(record, tuple):
+                values = record
+            else:
+                raise TypeMismatchError(f"{what} writes rows and tuples; got {record!r} of type {type(record).__name__}")
+            if len(values) != count:
+                raise TypeMismatchError(f"{what}: a record of {len(values)} fields came; expected {count}: {record!r}")
+            if not needed:
+                return values
+            values = list(values)
+            for i, convert in needed:
+                value = values[i]
+                if value is not None:
+                    try:
+                        values[i] = convert(value)
+                    except (TypeMismatchError, OverflowError, ValueError) as error:
+                        raise TypeMismatchError(f"{what}: field {names[i]!r}: {error}") from error
+            return values
+
+        return values_of
+
+    def binder(self, dialect: str) -> Callable[[Rows], list[Sequence[Any]]]:
+        """Return the function that gives plain rows the form that the driver of a database needs."""
+        needed = [
+            (i, convert)
+            for i, field in enumerate(self.types)
+            if (convert := _bound(unwrapped(field), dialect, f"{self._what}: field {self.names[i]!r}")) is not None
+        ]
+        if not needed:
+            return lambda rows: [tuple(row) for row in rows]
+
+        def bind(rows: Rows) -> list[Sequence[Any]]:
+            bound = [list(row) for row in rows]
+            for i, convert in needed:
+                for row in bound:
+                    if row[i] is not None:
+                        row[i] = convert(row[i])
+            return [tuple(row) for row in bound]
+
+        return bind
+
+    @staticmethod
+    def _types_of(input_type: TypeInformation) -> tuple[TypeInformation, ...] | None:
+        input_type = unwrapped(input_type)
+        return tuple(input_type.field_types) if isinstance(input_type, RowTypeInfo | TupleTypeInfo) else None
+
+
+def _both(first: Convert | None, second: Convert | None) -> Convert | None:
+    if first is None or second is None:
+        return first or second
+    return lambda value: second(first(value))
+
+
+def _key(type_info: TypeInformation) -> BasicType | None:
+    return type_info.basic_type if isinstance(type_info, BasicTypeInfo) else None
+
+
+def _point_in_time(value: Instant) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
+
+
+_PLAIN_CONVERTS: Final[dict[BasicType | None, Convert]] = {
+    BasicType.BIG_INT: Decimal,
+    BasicType.INSTANT: _point_in_time,
+}
+
+
+def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
+    """Return the function from the plain form of a field to what the driver takes; None if that is the same."""
+    if dialect == "sqlite":
+        plain = plain_type(type_info, what)
+        if is_basic(type_info, BasicType.BIG_INT):
+            return int
+        if plain is float:
+
+            def not_nan(value: float) -> float:
+                if math.isnan(value):
+                    raise SinkError(f"{what} is NaN, which SQLite would store as NULL")
+                return value
+
+            return not_nan
+        return _SQLITE.get(plain)
+    if is_basic(type_info, BasicType.BIG_INT):
+        return int
+    if is_basic(type_info, BasicType.INSTANT) and dialect != "postgresql":
+        return _as_utc
+    return None
+
+
+def _as_utc(value: datetime.datetime) -> datetime.datetime:
+    return value.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+#: SQLite has no such types; these are the texts that SQLAlchemy, too, stores and reads.
+_SQLITE: Final[dict[type, Convert]] = {
+    Decimal: str,
+    datetime.date: datetime.date.isoformat,
+    datetime.time: lambda value: value.isoformat("microseconds"),
+    datetime.datetime: lambda value: (value if value.tzinfo is None else _as_utc(value)).isoformat(" ", "microseconds"),
+}

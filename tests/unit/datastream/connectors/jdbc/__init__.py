@@ -1,0 +1,1 @@
+"""JdbcSink and JdbcSource."""

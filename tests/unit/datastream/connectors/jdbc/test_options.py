@@ -1,0 +1,150 @@
+"""Options, URLs and statements: what PyFlink programs write, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from typing import Any
+
+import pytest
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, MissingPackageError
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.datastream.connectors.jdbc.database import Database
+from flinkish.datastream.connectors.jdbc.statements import parse
+
+_SECRET = "hunter2-of-flinkish"
+
+
+def options(url: str, driver: str | None = None) -> JdbcConnectionOptions:
+    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url)
+    return (builder if driver is None else builder.with_driver_name(driver)).build()
+
+
+def translated(url: str, driver: str | None = None) -> str:
+    return Database(options(url, driver), "JdbcSink").url().render_as_string(hide_password=False)
+
+
+def test_options_return_what_was_set_and_pickle() -> None:
+    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:postgresql://host/db")
+    made = builder.with_driver_name("org.postgresql.Driver").with_user_name("me").with_password(_SECRET).build()
+
+    assert made.get_db_url() == "jdbc:postgresql://host/db"
+    assert made.get_driver_name() == "org.postgresql.Driver"
+    assert (made.get_user_name(), made.get_password()) == ("me", _SECRET)
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert _SECRET not in repr(made)
+
+
+def test_execution_options_are_flinks_unless_set() -> None:
+    defaults = JdbcExecutionOptions.defaults()
+    assert (defaults.get_batch_size(), defaults.get_batch_interval_ms(), defaults.get_max_retries()) == (5000, 0, 3)
+
+    made = JdbcExecutionOptions.builder().with_batch_size(7).with_batch_interval_ms(50).with_max_retries(0).build()
+    assert (made.get_batch_size(), made.get_batch_interval_ms(), made.get_max_retries()) == (7, 50, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "value"),
+    [("with_batch_size", 0), ("with_batch_interval_ms", -1), ("with_max_retries", "3"), ("with_batch_size", True)],
+)
+def test_impossible_execution_options_are_refused(method: str, value: Any) -> None:
+    with pytest.raises(InvalidProgramError, match=f"{method} takes"):
+        getattr(JdbcExecutionOptions.builder(), method)(value)
+
+
+def test_connection_options_need_a_url() -> None:
+    with pytest.raises(InvalidProgramError, match="need a URL"):
+        JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_user_name("me").build()
+    with pytest.raises(InvalidArgumentError, match="with_password takes a text that is not empty; got something else"):
+        JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_password(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("jdbc:postgresql://host:5433/flights", "postgresql+psycopg://host:5433/flights"),
+        ("jdbc:postgresql:flights", "postgresql+psycopg:///flights"),
+        ("jdbc:postgresql://host/db?user=me&password=a%26b", "postgresql+psycopg://me:a%26b@host/db"),
+        ("jdbc:postgresql://[::1]:5432/db", "postgresql+psycopg://[::1]:5432/db"),
+        (
+            "jdbc:postgresql://host/db?sslmode=require&ApplicationName=flights&connectTimeout=3",
+            "postgresql+psycopg://host/db?application_name=flights&connect_timeout=3&sslmode=require",
+        ),
+        ("jdbc:postgresql://host/db?currentSchema=air", "postgresql+psycopg://host/db?options=-csearch_path%3Dair"),
+        ("jdbc:sqlite:/tmp/a b.db", "sqlite+pysqlite:////tmp/a b.db"),
+        ("jdbc:sqlite:relative.db", "sqlite+pysqlite:///relative.db"),
+        ("postgresql+psycopg://me@host/db?host=/run", "postgresql+psycopg://me@host/db?host=%2Frun"),
+        ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
+    ],
+)
+def test_urls_of_jdbc_and_sqlalchemy_are_understood(url: str, expected: str) -> None:
+    assert translated(url) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("jdbc:oracle:thin:@host:1521:db", r"no translation of jdbc:oracle: URLs; there is one for mariadb, mysql, postgresql"),
+        (f"jdbc:postgresql://me:{_SECRET}@host/db", r"does not name one server"),
+        ("jdbc:postgresql://one,two/db", r"does not name one server"),
+        ("jdbc:postgresql://host/db?stringtype=unspecified&user=me", r"no translation: stringtype\n"),
+        ("jdbc:sqlite:x.db?cache=shared", r"no translation: cache"),
+        ("jdbc:sqlite::memory:", "in memory"),
+        ("sqlite://", "in memory"),
+        (f"nonsense {_SECRET}", "not a URL of JDBC or SQLAlchemy"),
+        (f"nosuchdatabase://me:{_SECRET}@host/db", "not a URL of JDBC or SQLAlchemy"),
+        (f"sqlite+aiosqlite:///x.db?password={_SECRET}", r"sqlite\+aiosqlite is a driver for asyncio"),
+    ],
+)
+def test_other_urls_are_refused_without_showing_a_password(url: str, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message) as caught:
+        translated(url)
+    assert _SECRET not in str(caught.value)
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match=r"no Python driver for mysql is installed, such as pymysql\nHint: pip install"):
+        translated("jdbc:mysql://host/db")
+
+
+def test_sqlalchemy_itself_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("flinkish.common.packages.importlib.import_module", missing)
+    with pytest.raises(MissingPackageError, match=r"needs the package sqlalchemy.*\nHint: pip install 'flinkish\[jdbc\]'"):
+        translated("jdbc:sqlite:x.db")
+
+
+def test_the_class_name_of_a_driver_must_fit_the_url() -> None:
+    assert translated("jdbc:sqlite:x.db", "org.sqlite.JDBC") == "sqlite+pysqlite:///x.db"
+    with pytest.raises(InvalidArgumentError, match=r"org\.postgresql\.Driver is for postgresql; the URL is for sqlite"):
+        translated("jdbc:sqlite:x.db", "org.postgresql.Driver")
+    with pytest.raises(InvalidArgumentError, match=r"'oracle\.jdbc\.OracleDriver' is no JDBC driver that flinkish knows"):
+        translated("jdbc:sqlite:x.db", "oracle.jdbc.OracleDriver")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "count", "text"),
+    [
+        ("sqlite", "INSERT INTO t VALUES (?, ?)", 2, "INSERT INTO t VALUES (?, ?)"),
+        ("postgresql", "UPDATE t SET a = ? WHERE b LIKE '%?' AND c = ?", 2, "UPDATE t SET a = %s WHERE b LIKE '%%?' AND c = %s"),
+        ("postgresql", 'INSERT INTO "odd?" VALUES (?) -- why?\n/* ? */', 1, 'INSERT INTO "odd?" VALUES (%s) -- why?\n/* ? */'),
+        ("postgresql", "UPDATE t SET a = ? WHERE j ?? 'x'", 1, "UPDATE t SET a = %s WHERE j ? 'x'"),
+        ("postgresql", r"SELECT E'it\'s ?', $f$ ? $f$, 'it''s ?', ?", 1, r"SELECT E'it\'s ?', $f$ ? $f$, 'it''s ?', %s"),
+        ("mysql", r"UPDATE `t?` SET a = 'it\'s ?' WHERE b = ?", 1, r"UPDATE `t?` SET a = 'it\'s ?' WHERE b = %s"),
+        ("sqlite", r"UPDATE t SET a = 'c:\' WHERE b = ?", 1, r"UPDATE t SET a = 'c:\' WHERE b = ?"),
+    ],
+)
+def test_placeholders_are_found_where_values_can_be(dialect: str, sql: str, count: int, text: str) -> None:
+    statement = parse(sql, dialect)
+
+    assert statement.placeholders == count
+    assert statement.text_for("qmark" if dialect == "sqlite" else "pyformat") == text
+
+
+def test_a_driver_with_other_parameters_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match="in the style 'numeric_dollar'"):
+        parse("INSERT INTO t VALUES (?)", "postgresql").text_for("numeric_dollar")
