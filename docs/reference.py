@@ -106,6 +106,7 @@ PAGES: Final = (
         "datastream.connectors.delta",
         "datastream.connectors.delta_source",
         "datastream.connectors.jdbc",
+        "datastream.connectors.data_frame_sink",
         "datastream.connectors.record_errors",
     ),
     _page(

@@ -52,6 +52,22 @@ _KINESIS = _java_connector("Kinesis")
 _PULSAR = _java_connector("Pulsar")
 _RABBITMQ = _java_connector("RabbitMQ")
 
+#: Names of Spark's DataFrames that their users try on a stream.
+SPARK_WRITE: Final = Absence(
+    "unsupported",
+    "a stream is no DataFrame",
+    "call sink_to(DataFrameSink(write)), whose write(df, checkpoint_id) gets each checkpoint's rows as a DataFrame",
+)
+SPARK_FRAME: Final = Absence(
+    "unsupported",
+    "a stream is no DataFrame",
+    "call collect_as_data_frame(spark) on a stream that ends, or sink_to(DataFrameSink(write))",
+)
+SPARK_READ: Final = Absence(
+    "unsupported",
+    "an environment is no SparkSession",
+    "call from_data_frame(spark.readStream.format(...).load())",
+)
 TIME_CHARACTERISTIC: Final = Absence(
     "gone",
     "streams know event time and processing time at once",

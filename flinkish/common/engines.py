@@ -33,6 +33,8 @@ class EngineRecord:
     #: Function that acquires what all jobs of this process share, such as a Spark session: (Configuration) -> (() -> None); the
     #: returned function releases it. Tests call it to start the session once; None = jobs share nothing.
     shared: str | None = None
+    #: Its jobs can read and write DataFrames of Spark.
+    data_frames: bool = False
 
 
 _RECORDS = (
@@ -50,6 +52,7 @@ _RECORDS = (
         idle_limit=60_000,  # Spark ends Python workers after an idle minute; the next epoch would then take 2 s
         own_processes=True,
         jvm=True,
+        data_frames=True,
         factory="flinkish.engine.spark.engine:make_engine",
         plan="flinkish.engine.spark.explain:spark_plan_text",
         shared="flinkish.engine.spark.session:share_session",

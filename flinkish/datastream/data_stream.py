@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast, overload
 
 from flinkish.common.absent import AbsentMember, names_of
-from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.common.absent_names import JAVA_OBJECT, SPARK_FRAME, SPARK_WRITE
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, UnsupportedError
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.pickling import check_serializable, own_copy
@@ -161,6 +161,10 @@ class DataStream(_OperatorSettings, Generic[T_co]):
     """
 
     _j_data_stream = AbsentMember(JAVA_OBJECT)
+    writeStream = AbsentMember(SPARK_WRITE)
+    foreachBatch = AbsentMember(SPARK_WRITE)
+    toDF = AbsentMember(SPARK_FRAME)
+    to_data_frame = AbsentMember(SPARK_FRAME)
 
     def _operator(self, method: str) -> Transformation:
         transformation = self._transformation
@@ -524,6 +528,20 @@ class DataStream(_OperatorSettings, Generic[T_co]):
             return iterator
         with iterator:
             return _take(iterator, limit)
+
+    def collect_as_data_frame(self, spark: Any, job_execution_name: str | None = None) -> Any:
+        """Run the whole program and return the records of this stream as a DataFrame of a SparkSession; on any engine.
+
+        The stream must end, and its records be rows or tuples whose type is declared; they pass through this process's memory.
+        Raises UnsupportedError, which names the column, for a type that Spark does not have.
+        For results that do not end, or are large, use sink_to(DataFrameSink(write)).
+        """
+        from flinkish.datastream.connectors.data_frame_sink import check_rows, to_data_frame
+
+        record_type = self._record_type
+        check_rows(record_type, "collect_as_data_frame()")
+        with self.execute_and_collect(job_execution_name) as records:
+            return to_data_frame(spark, records, record_type)
 
     # How it is done.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast, overload
 
 from flinkish.common import options
 from flinkish.common.absent import AbsentMember
-from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, TIME_CHARACTERISTIC
+from flinkish.common.absent_names import JAVA_OBJECT, RESTART_STRATEGY, SERIALIZERS, SPARK_READ, TIME_CHARACTERISTIC
 from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_configuration
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError, UnsupportedError
@@ -48,7 +48,7 @@ from flinkish.program.transformations import SourceTransformation, Transformatio
 if TYPE_CHECKING:
     from flinkish.common.job_client import JobClient
     from flinkish.common.job_execution_result import JobExecutionResult
-    from flinkish.program.sources import DriverSource, Source
+    from flinkish.program.sources import AnySource, DriverSource, NativeSource, Source
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -72,6 +72,7 @@ class StreamExecutionEnvironment:
     """
 
     _j_stream_execution_environment = AbsentMember(JAVA_OBJECT)
+    readStream = AbsentMember(SPARK_READ)
     get_stream_time_characteristic = AbsentMember(TIME_CHARACTERISTIC)
     set_stream_time_characteristic = AbsentMember(TIME_CHARACTERISTIC)
     add_default_kryo_serializer = AbsentMember(SERIALIZERS)
@@ -392,7 +393,7 @@ class StreamExecutionEnvironment:
 
     def from_source(
         self,
-        source: Source[T, Any, Any] | DriverSource[T],
+        source: Source[T, Any, Any] | DriverSource[T] | NativeSource[T],
         watermark_strategy: WatermarkStrategy,
         source_name: str,
         type_info: TypeInformation | None = None,
@@ -401,9 +402,9 @@ class StreamExecutionEnvironment:
 
         Differs from Flink: a timestamp assigner of the strategy is used; PyFlink silently ignores one written in Python.
         """
-        from flinkish.program.sources import DriverSource, Source
+        from flinkish.program.sources import DriverSource, NativeSource, Source
 
-        if not isinstance(source, (Source, DriverSource)):
+        if not isinstance(source, (Source, DriverSource, NativeSource)):
             raise InvalidArgumentError(
                 f"from_source() needs a Source; got {source!r} of type {type(source).__name__}.",
                 hint="a builder must be finished with build(); a SourceFunction goes to add_source().",
@@ -427,6 +428,30 @@ class StreamExecutionEnvironment:
             watermark_strategy if needed else None,
             single=isinstance(source, DriverSource),
         )
+
+    def from_data_frame(
+        self,
+        df: Any,
+        watermark_strategy: WatermarkStrategy | None = None,
+        name: str | None = None,
+        *,
+        as_tuples: bool = False,
+    ) -> DataStream[Any]:
+        """Make a stream of the rows of a Spark DataFrame, streaming (`spark.readStream`) or not; needs execution.engine spark.
+
+        `watermark_strategy`: None = no watermarks. It counts for the whole DataFrame: out-of-orderness is measured against the
+        latest row of all batches before, as with Spark's withWatermark(). `name`: of the source, by default "DataFrame".
+        `as_tuples`: records are tuples instead of Rows.
+
+        A DataFrame that is not streaming is computed once, and the stream ends with its rows. A streaming one must not keep state
+        (aggregations, dropDuplicates, joins of streams).
+        Raises InvalidArgumentError for what is no DataFrame, and UnsupportedError for a DataFrame of Spark Connect, one that
+        keeps state, or a column of a type that has no counterpart.
+        """
+        from flinkish.datastream.connectors.data_frame import data_frame_source
+
+        strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
+        return self.from_source(data_frame_source(df, as_tuples=as_tuples), strategy, "DataFrame" if name is None else name)
 
     def add_source(
         self,
@@ -463,7 +488,7 @@ class StreamExecutionEnvironment:
 
     def _source(
         self,
-        source: Source[Any, Any, Any] | DriverSource[Any],
+        source: AnySource,
         name: str,
         record_type: TypeInformation,
         watermarks: WatermarkStrategy | None,
@@ -609,7 +634,7 @@ def _check_alignment(source: object, strategy: WatermarkStrategy, name: str) -> 
     if not isinstance(source, Source):
         raise UnsupportedError(
             f"from_source({name!r}): with_watermark_alignment() needs a source that can be held back; {type(source).__name__} is "
-            "read on the driver, as its input comes.",
+            "read on the driver or by Spark, as its input comes.",
             hint="leave the alignment out.",
         )
     if not (strategy.generates_watermarks or source.emits_watermarks):

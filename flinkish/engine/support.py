@@ -12,6 +12,7 @@ from flinkish.common.engines import ENGINES
 from flinkish.common.errors import InvalidProgramError, UnsupportedError
 from flinkish.common.paths import location
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.program import Program
 
 
@@ -21,6 +22,7 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
     Raises InvalidProgramError for jars that do not exist.
     """
     _check_jars(program.configuration)
+    _check_data_frames(program)
     for option in (options.SORTED_INPUTS_ENABLED, options.BATCH_STATE_BACKEND_ENABLED):
         if mode is RuntimeExecutionMode.BATCH and not program.configuration.get(option):
             raise UnsupportedError(
@@ -38,6 +40,21 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
                 hint="start the program with that interpreter, or set execution.engine to "
                 f"{' or '.join(name for name, record in ENGINES.items() if record.own_processes)}.",
             )
+
+
+def _check_data_frames(program: Program) -> None:
+    engine = ENGINES[program.configuration.get(options.ENGINE)]
+    if engine.data_frames:
+        return
+    for transformation in program.transformations.values():
+        parts = [getattr(transformation, name, None) for name in ("source", "sink")]
+        for part in parts:
+            if isinstance(part, NeedsDataFrames):
+                able = " or ".join(name for name, record in ENGINES.items() if record.data_frames)
+                raise UnsupportedError(
+                    f"{transformation.name!r} works with a DataFrame of Spark, which execution.engine {engine.name} does not.",
+                    hint=f"set execution.engine to {able}, or {part.instead}.",
+                )
 
 
 def _check_jars(configuration: Configuration) -> None:

@@ -12,8 +12,10 @@ from flinkish.graph.job_graph import JobGraph, VertexId
 class ExecutionPlan:
     """A job graph with a level and a slot for each vertex.
 
-    A vertex without inputs is at level 0. Any other vertex has the highest level that one of its inputs demands: a FORWARD input
-    that stays within the slot demands the level of its source, and an input over the network demands one level more.
+    A vertex without inputs is at level 0, or at level 1 if the engine reads its source itself (NativeSource): what it reads
+    reaches the slots over the network, so level 0 may be empty. Any other vertex has the highest level that one of its inputs
+    demands: a FORWARD input that stays within the slot demands the level of its source, and an input over the network demands
+    one level more.
 
     Subtask i of a vertex runs in slot `slot_offsets[slot_sharing_group] + i`: groups do not share slots.
     """

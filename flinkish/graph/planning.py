@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from flinkish.graph.execution_plan import ExecutionPlan
-from flinkish.graph.job_graph import JobEdge, JobGraph, VertexId
+from flinkish.graph.job_graph import JobEdge, JobGraph, JobVertex, VertexId
+from flinkish.program.operators import SourceConfig
+from flinkish.program.sources import NativeSource
 from flinkish.program.transformations import Partitioning
 
 
@@ -12,7 +14,7 @@ def plan(job_graph: JobGraph) -> ExecutionPlan:
     level_of: dict[VertexId, int] = {}
     for vertex in job_graph.vertices:  # in topological order
         levels = [level_of[e.source_vertex] + (0 if stays_in_slot(e, job_graph) else 1) for e in job_graph.inputs(vertex)]
-        level_of[vertex] = max(levels, default=0)
+        level_of[vertex] = max(levels, default=1 if reads_natively(job_graph.vertices[vertex]) else 0)
     by_level: list[list[VertexId]] = [[] for _ in range(max(level_of.values(), default=-1) + 1)]
     for vertex, level in level_of.items():
         by_level[level].append(vertex)
@@ -24,6 +26,12 @@ def plan(job_graph: JobGraph) -> ExecutionPlan:
         slots=slots,
         slot_offsets=slot_offsets,
     )
+
+
+def reads_natively(vertex: JobVertex) -> bool:
+    """Tell whether a vertex begins with a source that the engine reads: what it reads comes to the slots by an exchange."""
+    operator = vertex.head.operator
+    return isinstance(operator, SourceConfig) and isinstance(operator.source, NativeSource)
 
 
 def stays_in_slot(edge: JobEdge, job_graph: JobGraph) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -45,9 +45,11 @@ from flinkish.jobmaster.epoch_decider import (
     WaitFor,
     decide,
 )
+from flinkish.jobmaster.epochs import NativePosition
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobMetrics
+from flinkish.jobmaster.native_coordinator import NativeSourceCoordinator
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.jobmaster.source_coordinator import (
     SourceCoordinator,
@@ -151,6 +153,8 @@ class Attempt:
         self._next_timer: int | None = None
         #: Whether tasks of a batch job have records left that they held back.
         self._held = False
+        #: The engine has seen input of its own sources that comes with the epoch after the next.
+        self._native_arrived = False
         self._finished: set[Subtask] = set()
         self._final_due: int | None = None
         #: Whether only the farewell epoch is left, in which functions are notified of the last checkpoint and closed.
@@ -250,6 +254,23 @@ class Attempt:
         if (error := raised_by(self._finish, reports)) is not None:
             self.fail(failures.from_error(error, "the driver"))
 
+    def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
+        """Return from where the engine reads its own sources; one that is not there begins anew."""
+        return {uid: start for uid, source in self._native().items() if (start := source.start_position) is not None}
+
+    def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
+        """Learn up to where the next epoch reads the engine's own sources."""
+        for uid, source in self._native().items():
+            source.reads(positions[uid])
+
+    def native_arrived(self) -> None:
+        """Have the next epoch run; from any thread."""
+        self._native_arrived = True
+        self._bell.ring()
+
+    def _native(self) -> Mapping[OperatorUid, NativeSourceCoordinator]:
+        return {uid: source for uid, source in self._sources.items() if isinstance(source, NativeSourceCoordinator)}
+
     # -- beginning -----------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> EpochCommand | None:
@@ -316,7 +337,7 @@ class Attempt:
             farewell=self._farewell,
             barrier_due=trigger is not None,
             next_checkpoint=min(looks, default=None),
-            input_ready=self._held or any(source.input_ready for source in sources),
+            input_ready=self._held or self._native_arrived or any(source.input_ready for source in sources),
             back_pressured=back_pressured,
             next_timer=self._next_timer,
             next_poll=self._ended + self._poll_delay if any(source.wants_poll for source in sources) else None,
@@ -329,6 +350,10 @@ class Attempt:
             for uid, source in self._sources.items():
                 readers.update({(uid, subtask): command for subtask, command in source.commands(credit).items()})
         notices = self._checkpoints.coordinator.take_notifications() if self.running else Notifications((), ())
+        self._native_arrived = False
+        if trigger is not None:
+            for source in self._sources.values():
+                source.prepare_snapshot()
         first = self.epochs_begun == 0
         command = EpochCommand(
             attempt_id=self.attempt_id,

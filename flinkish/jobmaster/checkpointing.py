@@ -30,6 +30,7 @@ from flinkish.jobmaster import failures
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.setup import JobSetup
+from flinkish.program.row_folders import remove_rows
 from flinkish.runtime.protocol import Acknowledgement, Decline
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -173,6 +174,8 @@ class JobCheckpoints:
         self._closed: str | None = None
         #: Stop requests that wait for the end of the job, with the paths of their savepoints.
         self._stops: list[tuple[CompletableFuture[str], str]] = []
+        #: Whether there is a savepoint, which may name rows of DataFrames.
+        self._exported = False
         #: Whether to keep the last checkpoint because it could not be copied to its savepoint.
         self._keep = False
 
@@ -287,7 +290,12 @@ class JobCheckpoints:
 
     def end(self, end: JobEnd | None) -> None:
         """End for good; deletes the job's checkpoints if the configured retention says so. None keeps them. Never raises."""
-        if self.storage is None or end is None:
+        if end is None:
+            return
+        retained = self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY)
+        if not self._exported and (not retained or deletes_checkpoints(self._setup.checkpoints.retention, end)):
+            remove_rows(self._setup.configuration, self._setup.job_id)
+        if self.storage is None:
             return
         try:
             if self._retire is not None and deletes_checkpoints(self._setup.checkpoints.retention, end):
@@ -396,7 +404,9 @@ class JobCheckpoints:
             error = asked.exception()
             if error is not None:
                 request.future.set_exception(error)
-            elif request.stop:
+                return
+            self._exported = True
+            if request.stop:
                 self._stops.append((request.future, str(asked.result().root)))
             else:
                 request.future.set_result(str(asked.result().root))

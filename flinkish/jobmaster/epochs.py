@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from flinkish.common.ids import OperatorUid
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativePosition:
+    """How far a source that the engine reads has been read: what the engine's own log says, in the engine's words."""
+
+    #: On Spark, the offset of each streaming source of the DataFrame as JSON, in the order of its plan; None before the first.
+    offsets: tuple[str | None, ...]
+    #: Returns the files that the engine needs beside, by name; it is called only while no epoch runs.
+    files: Callable[[], Mapping[str, bytes]]
 
 
 class EpochLoop(Protocol):
@@ -23,6 +35,20 @@ class EpochLoop(Protocol):
 
     def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
         """Process the reports of all (level, slot) of the epoch begun last."""
+        ...
+
+    # For engines that read sources themselves (NativeSource).
+
+    def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
+        """Return from where an attempt reads each such source; one that is not there is read from its own beginning."""
+        ...
+
+    def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
+        """Learn up to where the next epoch reads; called before `begin_epoch`, in the same thread."""
+        ...
+
+    def native_arrived(self) -> None:
+        """Learn that there is more to read: the next epoch is to run. From any thread."""
         ...
 
 

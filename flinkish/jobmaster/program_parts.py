@@ -14,7 +14,7 @@ from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.program.sinks import Sink
-from flinkish.program.sources import DriverSource, Source
+from flinkish.program.sources import AnySource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class SourceNode:
     uid: OperatorUid
     name: str
     parallelism: int
-    source: Source[Any, Any, Any] | DriverSource[Any]
+    source: AnySource
     #: The watermark alignment group of the source, if it has one.
     alignment: WatermarkAlignment | None = None
 

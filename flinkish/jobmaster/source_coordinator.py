@@ -22,8 +22,9 @@ from flinkish.common.errors import ForeignCheckpointError, SourceError
 from flinkish.common.sizes import rough_size
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.async_calls import AsyncCalls, Post
+from flinkish.jobmaster.native_coordinator import NativeSourceCoordinator
 from flinkish.jobmaster.program_parts import SourceNode
-from flinkish.program.sources import DriverReader, DriverSource, Source, SourceSplit, SplitEnumerator
+from flinkish.program.sources import DriverReader, DriverSource, NativeSource, Source, SourceSplit, SplitEnumerator
 from flinkish.runtime.protocol import ReaderCommand, ReaderReport, SplitState
 
 _log = logging.getLogger("flinkish.jobmaster.sources")
@@ -81,6 +82,10 @@ class SourceCoordinator(Protocol):
         """Answer the requests of the readers; called once all reports of the epoch are in."""
         ...
 
+    def prepare_snapshot(self) -> None:
+        """Learn that the epoch whose command is made ends with a checkpoint."""
+        ...
+
     def snapshot(self, checkpoint_id: int) -> SourceState:
         """Return the source's part of a checkpoint."""
         ...
@@ -128,6 +133,7 @@ class EnumeratorCoordinator:
         #: Part of SplitEnumeratorContext.
         self.parallelism = node.parallelism
         self.configuration = configuration
+        self.job_id = job_id
         self._source: Source[Any, Any, Any] = node.source
         self._readers = [_Reader() for _ in range(node.parallelism)]
         self._calls = AsyncCalls(f"{worker_thread(job_id)}{node.name}", clock, post)
@@ -297,6 +303,9 @@ class EnumeratorCoordinator:
         assert self._enumerator is not None
         self._enumerator.handle_split_request(subtask)
 
+    def prepare_snapshot(self) -> None:
+        """Nothing to prepare: the epoch's reports and the enumerator say it all."""
+
     def snapshot(self, checkpoint_id: int) -> SourceState:
         assert self._enumerator is not None
         return SourceState(
@@ -423,6 +432,9 @@ class DriverSourceCoordinator:
     def after_epoch(self) -> None:
         """Do nothing: a driver-side reader does not request splits."""
 
+    def prepare_snapshot(self) -> None:
+        """Nothing to prepare."""
+
     def snapshot(self, checkpoint_id: int) -> SourceState:
         ended = _ENDED if self._ended and not self._records else None
         return SourceState(uid=self.node.uid, enumerator=ended, splits=self._splits.get(0, ()))
@@ -512,6 +524,8 @@ def source_coordinator(
     job_id: str = "",
 ) -> SourceCoordinator:
     """Create the coordinator of a source; `limit` bounds the records of a driver-side source in one epoch."""
+    if isinstance(node.source, NativeSource):
+        return NativeSourceCoordinator(node)
     if isinstance(node.source, DriverSource):
         return DriverSourceCoordinator(node, configuration, clock, wake_up, limit)
     return EnumeratorCoordinator(node, configuration, clock, post, job_id)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flinkish.datastream.state import MapStateDescriptor
     from flinkish.datastream.window import Trigger, WindowAssigner
     from flinkish.program.sinks import Sink
-    from flinkish.program.sources import DriverSource, Source
+    from flinkish.program.sources import AnySource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class OperatorConfig:
 class SourceConfig(OperatorConfig):
     """Reads a source and generates its watermarks; `watermarks` is None for WatermarkStrategy.no_watermarks()."""
 
-    source: Source[Any, Any, Any] | DriverSource[Any]
+    source: AnySource
     watermarks: WatermarkStrategy | None
 
 

@@ -294,3 +294,42 @@ class DriverSource(ABC, Generic[T]):
 
     def validate(self) -> None:
         """Raise an error if the source cannot work as configured; called when the job is built."""
+
+
+class NativeSource(ABC, Generic[T]):
+    """A source that the engine reads with its own means; on Spark, a streaming DataFrame.
+
+    There are no splits and no readers: in each epoch the engine sends the tasks what has arrived, as Arrow data, and says where
+    its source stands. What a task gets in an epoch is processed before the next epoch begins. A watermark is made over all of
+    the source: the driver combines what the tasks' generators say after an epoch, and sends it with the next one.
+    """
+
+    @property
+    def boundedness(self) -> Boundedness:
+        """It never ends by itself."""
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    @abstractmethod
+    def frame(self) -> Any:
+        """What the engine reads; on the driver only."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> str:
+        """Columns and types, as text; a position is good for the same schema only."""
+
+    @abstractmethod
+    def create_decoder(self) -> Callable[[bytes], Iterable[T]]:
+        """Make the function, in the task, that returns the records of a piece of Arrow's IPC stream format."""
+
+    def produced_type(self) -> TypeInformation | None:
+        """Type of the records if the source knows it."""
+        return None
+
+    def validate(self) -> None:
+        """Raise an error if the source cannot work as configured; called when the job is built."""
+
+
+#: What a program may read.
+AnySource = Source[Any, Any, Any] | DriverSource[Any] | NativeSource[Any]

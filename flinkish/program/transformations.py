@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flinkish.datastream.output_tag import OutputTag
     from flinkish.program.operators import OperatorConfig
     from flinkish.program.sinks import Sink
-    from flinkish.program.sources import DriverSource, Source
+    from flinkish.program.sources import AnySource, Source
 
 TransformationId = NewType("TransformationId", int)
 
@@ -90,7 +90,7 @@ class Transformation:
 class SourceTransformation(Transformation):
     """A source; `watermarks` is None if the program gave no watermark strategy, or no_watermarks()."""
 
-    source: Source[Any, Any, Any] | DriverSource[Any]
+    source: AnySource
     watermarks: WatermarkStrategy | None
 
 

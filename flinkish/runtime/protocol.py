@@ -66,6 +66,14 @@ class Frame(NamedTuple):
     body: bytes
 
 
+def native_edge(vertex: VertexId) -> int:
+    """Return the `edge` of frames that bring a vertex what the engine read for its source; `channel` is Spark's partition.
+
+    Their bodies are Arrow's IPC stream format. Ids of vertices begin at 1 and -1 has a meaning of its own (shim.py).
+    """
+    return -1 - vertex
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitState:
     """A split at a position: `split` is MessagePack of the source's split type, `generator` its watermark generator's state."""
@@ -91,6 +99,10 @@ class ReaderCommand:
     #: Records of a source that is read on the driver.
     records: tuple[Any, ...] = ()
     end_of_records: bool = False
+    #: Of a source that the engine reads: the watermark that all its subtasks have come to before this epoch (None: none yet), and
+    #: whether all of them are idle.
+    watermark: int | None = None
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +189,8 @@ class ReaderReport:
     held_back: bool = False
     #: Whether it is active but may become idle just because time passes, so that it has to be polled again.
     awaits_idleness: bool = False
+    #: Of a source that the engine reads: this subtask got nothing for as long as its strategy allows.
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

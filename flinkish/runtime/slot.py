@@ -29,6 +29,7 @@ from flinkish.runtime.protocol import (
     LevelResult,
     TaskFailure,
     TaskProgram,
+    native_edge,
 )
 from flinkish.runtime.state.backends import make_backend
 from flinkish.runtime.state.level_state import LevelState
@@ -133,7 +134,7 @@ class _LevelTask:
         }
         self.state.begin_epoch()
         for task in self.tasks:
-            edges = {edge.id for edge in self._plan.job_graph.inputs(task.vertex.id)}
+            edges = {native_edge(task.vertex.id), *(edge.id for edge in self._plan.job_graph.inputs(task.vertex.id))}
             task.run(command, {address: elements for address, elements in inputs.items() if address[0] in edges}, notify=notify)
             inputs.update(task.local_elements())
             out.extend(task.frames())
@@ -259,8 +260,8 @@ class SlotTask:
         operator = found.operator
         if operator is None and operators:
             operator = operators[0]
-        vertices = self._program.plan.levels[level]
-        vertex, subtask = vertices[0], self._slot
+        # Level 0 has no vertex where the engine reads all sources.
+        vertex, subtask = next(iter(self._program.plan.levels[level] or self._program.plan.job_graph.vertices)), self._slot
         if operator is not None and task is not None:
             for vertex_task in task.tasks:
                 if operator in vertex_task.operators:

@@ -248,7 +248,7 @@ class VertexTask:
         for operator in self.operators:
             operator.begin_epoch()
         if self._gate is None:
-            self._read(command)
+            self._read(command, inputs)
         else:
             for (edge, sender), elements in inputs.items():
                 self._gate.offer(edge, sender, elements)
@@ -265,7 +265,7 @@ class VertexTask:
             for operator in self.operators:
                 operator.notify_checkpoint_aborted(aborted)
 
-    def _read(self, command: EpochCommand) -> None:
+    def _read(self, command: EpochCommand, inputs: Inputs) -> None:
         source = self.head
         assert isinstance(source, SourceOperator)
         address = (source.node.uid, self.subtask)
@@ -275,7 +275,9 @@ class VertexTask:
             if reader_command.finished and not self._finished:
                 # The source had finished before the checkpoint, so its end has to be sent again in this attempt.
                 source.drain()
-            report = source.read(reader_command)
+            # In the order of Spark's partitions, so that a second try sees the same.
+            native = [body for _, bodies in sorted(inputs.items()) for body in bodies if isinstance(body, bytes)]
+            report = source.read(reader_command, native)
             if command.drain and not finished_before and not report.finished:
                 source.drain()
                 report = ReaderReport(

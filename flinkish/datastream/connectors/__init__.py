@@ -1,4 +1,7 @@
-"""Sources and sinks, with PyFlink's names; not in PyFlink are DeltaSource, DeltaSink, DataGeneratorSource and SocketSource."""
+"""Sources and sinks, with PyFlink's names.
+
+Not in PyFlink are DataFrameSink, DeltaSource, DeltaSink, DataGeneratorSource and SocketSource.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from flinkish.common.absent import names_of
 from flinkish.datastream.connectors.base import DeliveryGuarantee, Sink, Source
 
 if TYPE_CHECKING:
+    from flinkish.datastream.connectors.data_frame_sink import DataFrameCommit, DataFrameSink
     from flinkish.datastream.connectors.datagen import DataGeneratorSource
     from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
     from flinkish.datastream.connectors.file_system import (
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BucketAssigner",
     "BulkFormat",
+    "DataFrameCommit",
+    "DataFrameSink",
     "DataGeneratorSource",
     "DeliveryGuarantee",
     "DeltaSink",
@@ -55,6 +61,8 @@ __all__ = [
 #: Connectors and their modules, which are loaded on first use, as some need large libraries.
 _CONNECTORS: Final = {
     "NumberSequenceSource": "number_seq",
+    "DataFrameCommit": "data_frame_sink",
+    "DataFrameSink": "data_frame_sink",
     "DataGeneratorSource": "datagen",
     "SocketSource": "socket",
     "DeltaSink": "delta",

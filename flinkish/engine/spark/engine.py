@@ -10,11 +10,14 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from flinkish.common import notices, options, pickling
 from flinkish.common.clock import Clock, SystemClock
@@ -23,6 +26,7 @@ from flinkish.common.ids import IdSource, random_id
 from flinkish.engine.slots import hosts
 from flinkish.engine.spark import settings, shim
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
+from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, quiet_arrivals, seed
 from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
 from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
@@ -192,6 +196,8 @@ class _Attempt:
         self._turnstile = Turnstile(program.scratch, _unlink)
         self._epochs = 0
         self._over = threading.Event()
+        self._folder = program.scratch / "spark"
+        self._inputs: tuple[NativeInput, ...] = ()
 
     def run(self) -> None:
         """Run until the loop ends or an interrupt; raises EngineError."""
@@ -245,25 +251,40 @@ class _Attempt:
         )
         self._program_file.write_bytes(pickling.dump_program(program))
         try:
-            session = job_session(self._held, program.plan.slots)
-            rows = build(session, config, len(program.plan.levels))
+            levels = len(program.plan.levels)
+            self._inputs = inputs = native_inputs(program.plan)
+            session = job_session(self._held, program.plan.slots, inputs[0].frame.sparkSession if inputs else None)
+            starts = self._loop.native_starts() if inputs else {}
+            if starts:
+                self._write(build(session, config, levels, idle=True)).format("noop").trigger(
+                    availableNow=True
+                ).start().awaitTermination()
+                seed(self._folder, inputs, starts)
+            rows = build(session, config, levels, inputs)
             self._query = (
-                rows.writeStream.foreachBatch(self._turnstile)
-                .outputMode("append")
+                self._write(rows)
+                .foreachBatch(self._turnstile)
                 .queryName(f"{program.job_name} ({program.attempt_id[:8]})")
-                .option("checkpointLocation", (program.scratch / "spark").resolve().as_uri())
                 .start()
             )
+            if inputs:
+                self._turnstile.look = partial(quiet_arrivals, Arrivals(self._query)), self._loop.native_arrived
         except EngineError:
             raise
         except Exception as error:
             raise self._error("The Spark query did not start", error) from error
 
+    def _write(self, rows: DataFrame) -> DataStreamWriter:
+        return rows.writeStream.outputMode("append").option("checkpointLocation", self._folder.resolve().as_uri())
+
     def _run_epochs(self) -> None:
         while True:
-            self._await(Ready)
+            ready = self._await(Ready)
             if self._interrupted.is_set():
                 return
+            if self._inputs:
+                assert isinstance(ready, Ready)
+                self._loop.native_reads(positions(self._folder, ready.batch_id, self._inputs))
             command = self._loop.begin_epoch()
             if command is None or self._interrupted.is_set():
                 return
@@ -391,6 +412,7 @@ class _Attempt:
         if query is None or not self._held.jvm.is_alive():
             self._turnstile.release()
             return
+        self._turnstile.look = None
         self._hush()
         stopper = threading.Thread(target=_suppressed(query.stop), name="flinkish-stop", daemon=True)
         stopper.start()

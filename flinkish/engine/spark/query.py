@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,29 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark import shim
+from flinkish.engine.spark.native import NativeInput
 
+#: Pauses between two checks for input of native sources: they double from the first to the longest one.
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 1.0
 #: A command above this size is sent as a file, because a property of 20 MB takes 0.3 s.
 _LARGEST_PROPERTY = 256 << 10
 
 
-def build(session: SparkSession, config: HostConfig, levels: int) -> DataFrame:
+def build(
+    session: SparkSession, config: HostConfig, levels: int, inputs: Sequence[NativeInput] = (), *, idle: bool = False
+) -> DataFrame:
     """Return the streaming rows: level 0 on a tick source with one row per slot, then a stateful operator per level.
+
+    The rows of native inputs are united with those for level 1. With `idle` the slots do nothing, so their state is empty.
 
     After each operator there is a projection of the slot column that the optimizer does not remove, because the operator returns
     columnar rows, which Spark 4.2 cannot shuffle directly (ClassCastException).
     """
     slots = len(config.slot_values)
     ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", slots).option("numPartitions", slots).load()
-    rows = ticks.mapInArrow(shim.level_zero(config, levels), shim.SCHEMA)
+    rows = ticks.mapInArrow(shim.no_rows if idle else shim.level_zero(config, levels), shim.SCHEMA)
+    for native in inputs:
+        rows = rows.union(native.frame.mapInArrow(shim.native_reader(config, native.edge, native.targets), shim.SCHEMA))
     for level in range(1, levels):
         rows = (
             rows.groupBy("slot")
@@ -42,6 +51,8 @@ def build(session: SparkSession, config: HostConfig, levels: int) -> DataFrame:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A micro-batch waits for a command in foreachBatch."""
+
+    batch_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,8 @@ class Turnstile:
     """
 
     def __init__(self, command_folder: Path, clean: Callable[[Path], None]) -> None:
+        #: Tells whether input has arrived, and whom to tell, while a micro-batch waits; set if the query has native inputs.
+        self.look: tuple[Callable[[], bool], Callable[[], None]] | None = None
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._folder = command_folder
@@ -83,8 +96,8 @@ class Turnstile:
         self._orders.put(None)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        self.events.put(Ready())
-        command = self._orders.get()
+        self.events.put(Ready(batch_id))
+        command = self._order()
         if command is None:
             return
         try:
@@ -93,6 +106,19 @@ class Turnstile:
             self.events.put(ActionFailed(error))
             while self._orders.get() is not None:
                 pass
+
+    def _order(self) -> bytes | None:
+        """Wait for an order, and look for input meanwhile: Spark has fixed what this batch reads, so the next one has to run."""
+        pause = _FIRST_LOOK_S
+        while True:
+            try:
+                return self._orders.get(timeout=pause)
+            except queue.Empty:
+                look = self.look
+                if look is not None and look[0]():
+                    look[1]()
+                    return self._orders.get()
+                pause = min(2 * pause, _LONGEST_LOOK_S)
 
     def _run(self, rows: DataFrame, batch_id: int, command: bytes) -> Rows:
         context: Any = rows.sparkSession.sparkContext

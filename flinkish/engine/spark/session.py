@@ -141,6 +141,12 @@ def share_session(configuration: Configuration) -> Callable[[], None]:
     return lambda: release_session(held)
 
 
+def open_session(configuration: Configuration) -> tuple[SparkSession, Callable[[], None]]:
+    """Return the session of jobs with this configuration, and the function that gives it back; for sinks on the driver."""
+    held = hold_session(SparkSettings.of(configuration))
+    return held.session, lambda: release_session(held)
+
+
 def hold_delta_session(settings: SparkSettings) -> HeldSession:
     """Return a session like `hold_session` whose SQL reads and writes Delta tables; missing jars of Delta are fetched."""
     wanted = dict(spark_settings.DELTA_CLASSES)
@@ -182,9 +188,16 @@ def refuse_connect(environment: Mapping[str, str]) -> None:
         )
 
 
-def job_session(held: HeldSession, slots: int) -> SparkSession:
-    """Return a new session of the same context with every SQL setting of a job."""
-    session = held.session.newSession()
+def job_session(held: HeldSession, slots: int, like: SparkSession | None = None) -> SparkSession:
+    """Return a new session of the same context with every SQL setting of a job.
+
+    `like`: the session of a DataFrame of the job, whose other settings (such as its time zone) decide what the DataFrame means.
+    """
+    if like is None:
+        session = held.session.newSession()
+    else:
+        jsession: Any = like._jsparkSession
+        session = SparkSession(like.sparkContext, jsession.cloneSession())
     for key, value in spark_settings.job_settings(slots).items():
         session.conf.set(key, value)
     return session

@@ -10,7 +10,7 @@ import base64
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,9 @@ REPORT, DEFECT = 0, 1
 #: Maximum bytes of one row for the driver.
 _PIECE_BYTES = 4 << 20
 
+#: Bytes of a piece of what a native source gives.
+_BATCH_BYTES = 1 << 20
+
 _ARROW_SCHEMA = pa.schema([(name, pa.int32()) for name in COLUMNS[:-1]] + [("body", pa.binary())])
 
 
@@ -51,6 +54,13 @@ def level_zero(config: HostConfig, levels: int) -> Callable[[Iterable[pa.RecordB
     return run
 
 
+def no_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do nothing, as a function for mapInArrow."""
+    for _ in batches:
+        pass
+    yield from ()
+
+
 def level_above(
     config: HostConfig, level: int
 ) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
@@ -60,6 +70,35 @@ def level_above(
         return _run_level_above(config, level, int(key[0]), frames, state)
 
     return run
+
+
+def native_reader(
+    config: HostConfig, edge: int, targets: Sequence[int]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for mapInArrow that sends the rows of a native source to the slots of its subtasks (`targets`).
+
+    No user code runs here. Rows of one partition of Spark stay together and in order: they go to one slot.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition = _task_context().partitionId()
+        slot_value = config.slot_values[targets[partition % len(targets)]]
+        for seq, body in enumerate(piece for batch in batches for piece in _pieces(batch)):
+            yield _arrow(pack_columns([[slot_value], [1], [edge], [partition], [seq]], [body]))
+
+    return run
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Return a batch in Arrow's stream format, in pieces of about a megabyte."""
+    if not batch.num_rows:
+        return
+    rows = max(1, batch.num_rows * _BATCH_BYTES // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, rows):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch.slice(start, rows))
+        yield sink.getvalue().to_pybytes()
 
 
 def encode_command(command: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from flinkish.program.sources import (
     Boundedness,
     DriverSource,
     InputStatus,
+    NativeSource,
     SideOutputRecord,
     Source,
     SourceReader,
@@ -185,6 +186,8 @@ class SourceOperator(Operator):
         self._known: dict[str, bytes] = {}
         self._told_no_more = False
         self._held_back = False
+        #: Of a native source, whose idleness is told by the driver: None if this task has said nothing of it.
+        self._said_idle: bool | None = None
         self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
         self.combined: CombinedWatermarks | None = None
         self.extract = None
@@ -199,6 +202,8 @@ class SourceOperator(Operator):
             self.combined = CombinedWatermarks(strategy, self._periodic, context.attempt_id)
         #: Whether the input is unbounded, so that event time must advance when single splits end.
         self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+        self._native = isinstance(config.source, NativeSource)
+        self._decode = config.source.create_decoder() if isinstance(config.source, NativeSource) else None
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.passes_through = self._source.produced_type() == self.node.output_type
 
@@ -206,17 +211,23 @@ class SourceOperator(Operator):
         super().connect(output)
         self._output = _ReaderOutput(self)
 
-    def read(self, command: ReaderCommand) -> ReaderReport:
-        """Read for one epoch; emits records and watermarks, and at the end of all input the final watermark and the end."""
+    def read(self, command: ReaderCommand, native: Sequence[bytes] = ()) -> ReaderReport:
+        """Read for one epoch; emits records and watermarks, and at the end of all input the final watermark and the end.
+
+        `native` is what the engine has read for this subtask, if it reads the source.
+        """
         if command.finished:
             # The final watermark and the end were sent in an earlier epoch of this attempt; the gates have stored them.
             return ReaderReport(splits=(), records=0, more_available=False, finished=True, wants_split=False)
         output = self._output
         output.credit = command.credit
         output.finished_splits.clear()
+        if self._decode is not None:
+            return self._read_native(command, self._decode, native)
         if isinstance(self._source, DriverSource):
             status, splits = self._read_from_driver(command)
         else:
+            assert isinstance(self._source, Source)
             status, splits = self._read_splits(self._source, command)
         finished = status is InputStatus.END_OF_INPUT
         watermark = None
@@ -239,6 +250,49 @@ class SourceOperator(Operator):
             held_back=self._held_back,
             awaits_idleness=not finished and self._awaits_idleness(),
         )
+
+    def _read_native(
+        self, command: ReaderCommand, decode: Callable[[bytes], Iterable[Any]], bodies: Sequence[bytes]
+    ) -> ReaderReport:
+        """Emit what the engine has read, after the watermark that all subtasks came to in the epochs before.
+
+        Which subtask gets a record is up to the engine, so a watermark of this subtask's own would say nothing of what the others
+        hold: its generator's word goes to the driver, which sends the highest of all with the next epoch.
+        """
+        combined, output = self.combined, self._output
+        if combined is not None:
+            state = command.splits[0].generator if command.splits else None
+            combined.split("", self.context.time.steady, state)
+            idle = command.idle and not bodies
+            if not idle:
+                self._say_idle(False)
+            if command.watermark is not None and command.watermark > self.current_watermark:
+                self.current_watermark = command.watermark
+                self.output.watermark(command.watermark)
+            if idle:
+                self._say_idle(True)
+        for body in bodies:
+            output.collect_all(decode(body))
+        records = command.credit - output.credit
+        if combined is None:
+            return ReaderReport(splits=(), records=records, more_available=False, finished=False, wants_split=False)
+        combined.end_epoch(self.context.time.steady)
+        combined.take()
+        return ReaderReport(
+            splits=(SplitState(split_id="", split=b"", generator=combined.state_of("")),),
+            records=records,
+            more_available=False,
+            finished=False,
+            wants_split=False,
+            watermark=None if combined.watermark == MIN_WATERMARK else combined.watermark,
+            awaits_idleness=self._awaits_idleness(),
+            idle=combined.idle,
+        )
+
+    def _say_idle(self, idle: bool) -> None:
+        if self._said_idle is not idle:
+            self._said_idle = idle
+            self.output.status(idle)
 
     def _awaits_idleness(self) -> bool:
         combined = self.combined
@@ -340,9 +394,11 @@ class SourceOperator(Operator):
         )
 
     def send_watermark(self) -> None:
-        """Emit the combined watermark of the generators."""
+        """Emit the combined watermark of the generators; what those of a native source say is for the driver."""
         assert self.combined is not None
         watermark, idle = self.combined.take()
+        if self._native:
+            return
         if idle is False:
             self.output.status(False)
         if watermark is not None and watermark > self.current_watermark:

@@ -20,7 +20,14 @@ def run(block: Block, page: str, namespace: dict[str, Any]) -> None:
     exec(compile("\n" * (block.line - 1) + block.content, page, "exec", dont_inherit=True), namespace)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=title(page)) for page in PAGES if blocks(page, "python")])
+def needs_spark(page: Path) -> bool:
+    """Return whether the examples of a page use a SparkSession; tests/spark runs those."""
+    return any("import SparkSession" in block.content for block in blocks(page, "python"))
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=title(page)) for page in PAGES if blocks(page, "python") and not needs_spark(page)]
+)
 def test_the_examples_of_a_page_print_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,163 @@
+"""The one table between Spark SQL's types and ours, for streams of DataFrames and DataFrames of streams.
+
+Schemas are read as the plain data of `StructType.jsonValue()` and written as DDL text, so that nothing here needs pyspark. The
+values travel as Arrow's, see _arrow.py: TIMESTAMP is an Instant, TIMESTAMP_NTZ a datetime without zone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from flinkish.common.errors import UnsupportedError
+from flinkish.common.typeinfo import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DateTypeInfo,
+    DecimalTypeInfo,
+    ListTypeInfo,
+    LocalTimeTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+from flinkish.datastream.connectors._arrow import fields_of, is_bytes, unwrap
+
+#: Spark's name of a simple type in JSON: our type, and its name in DDL.
+SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
+    "boolean": (Types.BOOLEAN, "BOOLEAN"),
+    "byte": (Types.BYTE, "TINYINT"),
+    "short": (Types.SHORT, "SMALLINT"),
+    "integer": (Types.INT, "INT"),
+    "long": (Types.LONG, "BIGINT"),
+    "float": (Types.FLOAT, "FLOAT"),
+    "double": (Types.DOUBLE, "DOUBLE"),
+    "string": (Types.STRING, "STRING"),
+    "binary": (lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()), "BINARY"),
+    "date": (Types.SQL_DATE, "DATE"),
+    "timestamp": (Types.INSTANT, "TIMESTAMP"),
+    "timestamp_ntz": (Types.SQL_TIMESTAMP, "TIMESTAMP_NTZ"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+#: In DDL, what further types of ours become: they come back as those of the table.
+_DDL_OF_BASIC: Final[Mapping[BasicType, str]] = {
+    BasicType.BOOLEAN: "BOOLEAN",
+    BasicType.BYTE: "TINYINT",
+    BasicType.SHORT: "SMALLINT",
+    BasicType.INT: "INT",
+    BasicType.LONG: "BIGINT",
+    BasicType.FLOAT: "FLOAT",
+    BasicType.DOUBLE: "DOUBLE",
+    BasicType.STRING: "STRING",
+    BasicType.CHAR: "STRING",
+    BasicType.INSTANT: "TIMESTAMP",
+    BasicType.BIG_INT: "DECIMAL(38, 0)",
+    BasicType.BIG_DEC: "DECIMAL(38, 18)",
+}
+
+
+def row_type_of(schema: Mapping[str, Any]) -> RowTypeInfo:
+    """Return the row type of a schema, given as `StructType.jsonValue()` gives it.
+
+    Raises UnsupportedError, which names the column and Spark's type, for a type that has no counterpart.
+    """
+    return _struct(schema, "")
+
+
+def _struct(schema: Mapping[str, Any], path: str) -> RowTypeInfo:
+    names, types = [], []
+    for field in schema["fields"]:
+        names.append(field["name"])
+        types.append(_type(field["type"], f"{path}{field['name']}"))
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        where = f" in {path[:-1]!r}" if path else ""
+        raise UnsupportedError(
+            f"the DataFrame has several columns named {', '.join(map(repr, twice))}{where}; each field of a Row needs its own.",
+            hint="rename them, for example with select(...alias(...)) or toDF(...).",
+        )
+    return Types.ROW_NAMED(names, types)
+
+
+def _type(spark: Any, path: str) -> TypeInformation:
+    if isinstance(spark, str):
+        if spark in SIMPLE:
+            return SIMPLE[spark][0]()
+        decimal = _DECIMAL.fullmatch(spark)
+        if decimal is not None:
+            return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
+        raise _unsupported(path, spark)
+    match spark.get("type"):
+        case "array":
+            return Types.LIST(_type(spark["elementType"], f"{path}.element"))
+        case "map":
+            key, value = _type(spark["keyType"], f"{path}.key"), _type(spark["valueType"], f"{path}.value")
+            if isinstance(key, RowTypeInfo | ListTypeInfo):
+                raise _unsupported(path, "map with keys that Python's dict cannot hold")
+            return Types.MAP(key, value)
+        case "struct":
+            return _struct(spark, f"{path}.")
+        case other:
+            raise _unsupported(path, str(other))
+
+
+def _unsupported(path: str, spark: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"column {path!r} of the DataFrame has Spark's type {spark}, which has no counterpart among Types.",
+        hint="cast the column (for example to string), or leave it out with drop().",
+    )
+
+
+def ddl_of(row_type: TypeInformation, what: str) -> str:
+    """Return the columns of a row or tuple type as Spark's DDL.
+
+    Raises UnsupportedError, which names the column, for a type that Spark does not have; `what` says whose columns they are.
+    """
+    fields = fields_of(row_type)
+    if fields is None:
+        raise UnsupportedError(
+            f"{what} needs rows or tuples; the records are of type {row_type!r}.",
+            hint="map them to Row(...) with an output_type such as Types.ROW_NAMED(...), or give the sink a schema.",
+        )
+    return ", ".join(f"{_quoted(name)} {_ddl(part, name, what)}" for name, part in zip(*fields, strict=True))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _ddl(type_info: TypeInformation, path: str, what: str) -> str:
+    type_info = unwrap(type_info)
+    match type_info:
+        case DecimalTypeInfo():
+            return f"DECIMAL({type_info.precision}, {type_info.scale})"
+        case BasicTypeInfo():
+            return _DDL_OF_BASIC[type_info.basic_type]
+        case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
+            return "DATE"
+        case TimestampTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME):
+            return "TIMESTAMP_NTZ"
+        case PrimitiveArrayTypeInfo() if is_bytes(type_info):
+            return "BINARY"
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            return f"ARRAY<{_ddl(type_info.element_type, f'{path}.element', what)}>"
+        case MapTypeInfo():
+            key = _ddl(type_info.key_type, f"{path}.key", what)
+            return f"MAP<{key}, {_ddl(type_info.value_type, f'{path}.value', what)}>"
+        case RowTypeInfo() | TupleTypeInfo():
+            fields = fields_of(type_info)
+            assert fields is not None
+            parts = [f"{_quoted(name)}: {_ddl(part, f'{path}.{name}', what)}" for name, part in zip(*fields, strict=True)]
+            return f"STRUCT<{', '.join(parts)}>"
+        case _:
+            raise UnsupportedError(
+                f"{what}: column {path!r} is of type {type_info!r}, which Spark does not have.",
+                hint="map it to another type before, for example to STRING or LONG.",
+            )

@@ -1,0 +1,300 @@
+"""Spark's DataFrames as sources and as what a sink hands over; see `StreamExecutionEnvironment.from_data_frame`.
+
+pyspark is never imported here: a DataFrame is known by the name of its class, and asked for its plan as Spark's own Python code
+asks. What is read in tasks comes as Arrow data or from Parquet files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.errors import (
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    SourceError,
+    UnsupportedError,
+)
+from flinkish.common.ids import random_id
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.types import make_row
+from flinkish.datastream.connectors._spark_types import row_type_of
+from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
+from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
+from flinkish.program.row_folders import row_folder
+from flinkish.program.sources import (
+    Boundedness,
+    NativeSource,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+if TYPE_CHECKING:
+    from flinkish.datastream.connectors.file_system.source import FileSource
+
+__all__ = ["BoundedDataFrameSource", "StreamingDataFrameSource", "data_frame_source"]
+
+#: What a cast of Arrow, or Python, raises for a value that Python cannot hold.
+_UNREADABLE = (ValueError, OverflowError)
+#: Nodes of Spark's plans that keep state from batch to batch.
+_STATEFUL = (
+    "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "FlatMapGroupsInPandasWithState",
+    "FlatMapGroupsWithState", "GlobalLimit", "LocalLimit", "TransformWithState", "TransformWithStateInPandas",
+    "TransformWithStateInPySpark",
+)  # fmt: skip
+
+
+def data_frame_source(df: Any, *, as_tuples: bool) -> StreamingDataFrameSource | BoundedDataFrameSource:
+    """Return the source of a DataFrame's rows.
+
+    Raises InvalidArgumentError for what is none, and UnsupportedError for a DataFrame of Spark Connect, one that keeps state, or
+    a column of a type that has no counterpart, which it names.
+    """
+    classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(df).__mro__]
+    if any(name.startswith("pyspark.sql.connect.") for name in classes):
+        raise UnsupportedError(
+            "from_data_frame() needs a DataFrame of classic PySpark; this one is of Spark Connect.",
+            hint="make the session with .master(...), not .remote(...).",
+        )
+    if not any(name.startswith("pyspark.sql.") and name.endswith(".DataFrame") for name in classes):
+        raise InvalidArgumentError(
+            f"from_data_frame() needs a DataFrame of Spark; got {df!r} of type {type(df).__name__}.",
+            hint="for pandas or Arrow data use from_collection(), for files FileSource.",
+        )
+    if df.isStreaming:
+        _check_plan(df)
+        return StreamingDataFrameSource(df, as_tuples=as_tuples)
+    return BoundedDataFrameSource(df, as_tuples=as_tuples)
+
+
+def _check_plan(df: Any) -> None:
+    """Raise UnsupportedError for a streaming DataFrame whose meaning is not in its rows and offsets alone."""
+    waiting = [df._jdf.queryExecution().analyzed()]
+    while waiting:
+        node = waiting.pop()
+        if not node.isStreaming():
+            continue
+        name, children = node.nodeName(), node.children()
+        inputs = [children.apply(index) for index in range(children.size())]
+        if name in _STATEFUL or (name == "Join" and all(child.isStreaming() for child in inputs)):
+            raise UnsupportedError(
+                f"from_data_frame() takes streaming DataFrames without state; this one has Spark's {name}, whose state would not "
+                "be in the checkpoints of the job.",
+                hint="read the DataFrame before it, and aggregate, deduplicate or join with keyed streams (key_by, windows).",
+            )
+        if name == "EventTimeWatermark":
+            raise UnsupportedError(
+                "from_data_frame() takes DataFrames without Spark's withWatermark(), which would have no effect.",
+                hint="leave it out, and pass watermark_strategy=WatermarkStrategy.for_bounded_out_of_orderness(...).",
+            )
+        waiting.extend(inputs)
+
+
+class _DataFrameSource(NeedsDataFrames):
+    """What both kinds have in common: the frame, and what its rows are like."""
+
+    instead = "use a source that it has, such as FileSource or from_collection()"
+
+    def __init__(self, df: Any, *, as_tuples: bool) -> None:
+        schema = df.schema.jsonValue()
+        self._rows: RowTypeInfo = row_type_of(schema)
+        self._frame = DriverObject(df, "the DataFrame of from_data_frame()")
+        self._as_tuples = as_tuples
+        # Whether a column may be null, and its comment, change nothing here.
+        self._schema = json.dumps([[field["name"], _bare(field["type"])] for field in schema["fields"]])
+
+    @property
+    def frame(self) -> Any:
+        """The DataFrame; on the driver only."""
+        return self._frame.get()
+
+    @property
+    def schema(self) -> str:
+        """Columns and types as text."""
+        return self._schema
+
+    def produced_type(self) -> TypeInformation:
+        if self._as_tuples:
+            return Types.TUPLE(list(self._rows.field_types))
+        return self._rows
+
+
+def _bare(spark: Any) -> Any:
+    """Return a type of a schema's JSON without what says nothing of its values."""
+    if isinstance(spark, str):
+        return spark
+    match spark["type"]:
+        case "array":
+            return ["array", _bare(spark["elementType"])]
+        case "map":
+            return ["map", _bare(spark["keyType"]), _bare(spark["valueType"])]
+        case _:
+            return [[field["name"], _bare(field["type"])] for field in spark["fields"]]
+
+
+class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
+    """The rows of a streaming DataFrame, read by Spark."""
+
+    def create_decoder(self) -> Callable[[bytes], Iterable[Any]]:
+        return decoder(self._rows, as_tuples=self._as_tuples)
+
+
+def decoder(rows: RowTypeInfo, *, as_tuples: bool) -> Callable[[bytes], Iterable[Any]]:
+    """Return the function that makes records of Arrow's stream format.
+
+    It raises SourceError, which names the column, for a value that Python cannot hold.
+    """
+    # Arrow takes 0.1 s to import, and is needed in the tasks only.
+    import pyarrow as pa
+
+    from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
+
+    names, types = rows.field_names, rows.field_types
+    converters = [read_converter(part) for part in types]
+
+    def column(name: str, part: TypeInformation, convert: Callable[[Any], Any] | None, found: pa.Array) -> list[Any]:
+        wanted = reading_type(found.type, part)
+        try:
+            if wanted is None:
+                raise ValueError(f"Arrow gave {found.type}")
+            values = widened(found, wanted).to_pylist()
+            return values if convert is None else list(map(convert, values))
+        except _UNREADABLE as error:
+            raise SourceError(
+                f"column {name!r} of the DataFrame holds a value that cannot be a {part!r} in Python: {error}",
+                hint="Python's dates reach from the year 1 to 9999; cast the column to another type, or filter such rows.",
+            ) from error
+
+    def decode(body: bytes) -> Iterable[Any]:
+        with pa.ipc.open_stream(body) as reader:
+            for batch in reader:
+                columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
+                if not names:
+                    yield from [() if as_tuples else make_row((), [])] * batch.num_rows
+                elif as_tuples:
+                    yield from zip(*columns, strict=True)
+                else:
+                    for values in zip(*columns, strict=True):
+                        yield make_row(names, list(values))
+
+    return decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedDataFrameState:
+    """The enumerator's state: where the rows are, and which files no reader has yet."""
+
+    schema: str
+    folder: str
+    files: FileEnumeratorState
+
+
+class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, BoundedDataFrameState]):
+    """The rows of a DataFrame that is not streaming, each exactly once.
+
+    Spark computes them once, when a job starts that does not go on from a checkpoint, into Parquet files beside the checkpoints:
+    to compute them again might give other rows, or another order. The files are read as FileSource reads them, and removed with
+    the job's checkpoints.
+    """
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def split_type(self) -> type[FileSourceSplit]:
+        return FileSourceSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return BoundedDataFrameState
+
+    def produced_type(self) -> TypeInformation:
+        return super().produced_type()
+
+    def _files(self, folder: str) -> FileSource:
+        from flinkish.datastream.connectors.file_system.formats import StreamFormat  # noqa: F401 - of the circle, the first
+        from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
+        from flinkish.datastream.connectors.file_system.source import FileSource
+
+        return FileSource.for_bulk_file_format(ParquetFormat(self.produced_type()), folder).build()
+
+    def create_enumerator(self, context: SplitEnumeratorContext[FileSourceSplit]) -> _Enumerator:
+        folder = row_folder(context.configuration, getattr(context, "job_id", "")) / f"source-{random_id()}"
+        self._write(folder)
+        return _Enumerator(self, str(folder), self._files(str(folder)).create_enumerator(context))
+
+    def _write(self, folder: Path) -> None:
+        try:
+            self.frame.write.parquet(folder.as_uri())
+        except Exception as error:
+            raise SourceError(
+                f"Spark could not compute the rows of the DataFrame into {folder}: {type(error).__name__}: "
+                f"{str(error).splitlines()[0] if str(error) else ''}"
+            ) from error
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[FileSourceSplit], checkpoint: BoundedDataFrameState
+    ) -> _Enumerator:
+        return _Enumerator(self, checkpoint.folder, self._files(checkpoint.folder).restore_enumerator(context, checkpoint.files))
+
+    def check_restored(
+        self, splits: Sequence[FileSourceSplit], checkpoint: BoundedDataFrameState | None, *, trusted: bool
+    ) -> None:
+        """Raise ForeignCheckpointError for rows of another schema, and for places that another key has signed."""
+        if checkpoint is None:
+            return
+        if not trusted:
+            raise ForeignCheckpointError(
+                "a place of rows is not taken from a checkpoint that another key has signed",
+                hint="give the source another uid to start it anew, and set execution.state-recovery.ignore-unclaimed-state.",
+            )
+        if checkpoint.schema != self._schema:
+            raise ForeignCheckpointError(
+                f"the DataFrame has the columns {self._schema}; in the checkpoint it had {checkpoint.schema}",
+                hint="select the columns that it had, or give the source another uid to start it anew.",
+            )
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
+        # The splits say where the files are.
+        return self._files("/").create_reader(context)
+
+    def validate(self) -> None:
+        """Raise InvalidProgramError for rows without columns, which no file can hold."""
+        if not self._rows.field_names:
+            raise InvalidProgramError("from_data_frame(): the DataFrame has no columns.")
+
+
+class _Enumerator(SplitEnumerator[FileSourceSplit, BoundedDataFrameState]):
+    """Hands out the files of the rows."""
+
+    def __init__(
+        self, source: BoundedDataFrameSource, folder: str, files: SplitEnumerator[FileSourceSplit, FileEnumeratorState]
+    ) -> None:
+        self._source = source
+        self._folder = folder
+        self._files = files
+
+    def start(self) -> None:
+        self._files.start()
+
+    def handle_split_request(self, subtask: int) -> None:
+        self._files.handle_split_request(subtask)
+
+    def add_splits_back(self, splits: Sequence[FileSourceSplit], subtask: int) -> None:
+        self._files.add_splits_back(splits, subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> BoundedDataFrameState:
+        return BoundedDataFrameState(
+            schema=self._source.schema, folder=self._folder, files=self._files.snapshot_state(checkpoint_id)
+        )
+
+    def close(self) -> None:
+        self._files.close()

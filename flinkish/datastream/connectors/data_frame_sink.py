@@ -1,0 +1,266 @@
+"""DataFrameSink: hands the rows of each completed checkpoint to a function of the program, as a DataFrame of Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flinkish.common import options, safe_files
+from flinkish.common.configuration import Configuration
+from flinkish.common.disk import make_folders, sync
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.ids import random_id
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors._spark_types import ddl_of, row_type_of
+from flinkish.program.data_frames import open_session
+from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
+from flinkish.program.row_folders import row_folder
+from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
+
+__all__ = ["DataFrameCommit", "DataFrameSink"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFrameCommit:
+    """Which rows a DataFrame of a DataFrameSink holds: all that came between two checkpoints."""
+
+    #: Rises from checkpoint to checkpoint of a job; 2**63 - 1 for the rows of a bounded job without checkpoints.
+    checkpoint_id: int
+    #: Id of the course of checkpoints in which the rows were written: the same after each restart, another one in a job that
+    #: starts from nothing or from a savepoint. Within it no checkpoint id is used twice.
+    lineage: str
+    #: Id of the job that wrote the rows.
+    job_id: str
+    #: uid of the sink.
+    sink_uid: str
+
+
+Write = Callable[[Any, int], Any] | Callable[[Any, int, DataFrameCommit], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFile:
+    """A Parquet file of rows that wait for their checkpoint."""
+
+    path: str
+    rows: int
+    #: Columns as Spark's DDL.
+    schema: str
+
+
+class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
+    """Calls `write(df, checkpoint_id)` on the driver with the rows of each completed checkpoint.
+
+    `write`: gets a DataFrame of the user's Spark session, or of flinkish's, and the checkpoint's id; with a third parameter also
+    a DataFrameCommit. It is not called for a checkpoint without rows. After a crash it may be called again with the same id and
+    the same rows: results are exact if a second call has no effect, as with Delta's options txnAppId and txnVersion, or a MERGE
+    by key. What it raises fails the attempt, and the restarted job calls it again.
+    `schema`: type of the rows, as ROW_NAMED or a StructType of Spark, if the stream does not declare one.
+
+    The job waits while `write` runs. Rows wait in Parquet files beside the checkpoints, which must be in a mounted folder.
+    Without checkpointing a bounded job calls `write` once, at its end.
+
+    >>> from flinkish.common import Types
+    >>> sink = DataFrameSink(lambda df, checkpoint_id: df.show(), Types.ROW_NAMED(["word"], [Types.STRING()]))
+    """
+
+    instead = "use a sink that it has, such as DeltaSink or FileSink"
+
+    def __init__(self, write: Write, schema: Any = None) -> None:
+        if not callable(write):
+            raise InvalidArgumentError(f"DataFrameSink needs a function write(df, checkpoint_id); got {write!r}.")
+        if schema is not None and not isinstance(schema, TypeInformation):
+            if not hasattr(schema, "jsonValue") or not hasattr(schema, "fields"):
+                raise InvalidArgumentError(
+                    f"schema of DataFrameSink must be Types.ROW_NAMED(...) or a StructType of Spark; got {schema!r}."
+                )
+            schema = row_type_of(schema.jsonValue())
+        self._write = DriverObject(write, "the function of a DataFrameSink")
+        self._with_commit = _parameters(write) > 2
+        self._schema: TypeInformation | None = schema
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, RowFile]:
+        return _Writer(context, self._type(context.input_type))
+
+    def create_committer(self, configuration: Configuration) -> Committer[RowFile]:
+        return _Committer(self._write.get(), configuration, with_commit=self._with_commit)
+
+    @property
+    def committable_type(self) -> Any:
+        return RowFile
+
+    def _type(self, input_type: TypeInformation) -> TypeInformation:
+        return input_type if self._schema is None else self._schema
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Raise UnsupportedError for records that cannot be rows of a DataFrame; names the column."""
+        check_rows(self._type(input_type), "DataFrameSink")
+
+
+def check_rows(row_type: TypeInformation, what: str) -> str:
+    """Return the columns of rows as Spark's DDL; raises UnsupportedError or InvalidProgramError if no DataFrame can hold them."""
+    ddl = ddl_of(row_type, what)
+    if not ddl:
+        raise InvalidProgramError(f"{what}: the rows have no fields.")
+    return ddl
+
+
+def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation) -> Any:
+    """Return records as a DataFrame of a SparkSession."""
+    import pyarrow as pa
+
+    from flinkish.datastream.connectors._arrow import RowsToArrow, fields_of
+
+    fields = fields_of(row_type)
+    assert fields is not None, "checked by check_rows"
+    rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
+    table = pa.Table.from_batches([rows.batch([rows.values(record) for record in records])])
+    return spark.createDataFrame(table)
+
+
+def _parameters(function: Callable[..., Any]) -> int:
+    """Return how many arguments a function takes by position; raises InvalidArgumentError if it cannot take two."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions of libraries in C
+        return 2
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        with contextlib.suppress(TypeError):
+            signature.bind(None, None, None)
+            return 3
+        raise InvalidArgumentError(
+            f"the function of a DataFrameSink is called with (df, checkpoint_id); it takes {signature}."
+        ) from None
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in signature.parameters.values() if p.kind in by_position and p.default is inspect.Parameter.empty]
+    return len(required)
+
+
+class _Writer(SinkWriter[Any, RowFile]):
+    """Keeps rows in its state and writes them into files for checkpoints, or when there are many."""
+
+    def __init__(self, context: SinkWriterContext, row_type: TypeInformation) -> None:
+        from flinkish.datastream.connectors._arrow import RowsToArrow, fields_of
+
+        fields = fields_of(row_type)
+        assert fields is not None, "checked by validate"
+        self._rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
+        self._ddl = ddl_of(row_type, "DataFrameSink")
+        self._values = self._rows.values
+        self._subtask = context.subtask_index
+        self._folder = str(row_folder(context.configuration, context.job_id) / "sinks")
+        self._buffer: RowBuffer[tuple[()]] = RowBuffer(context, "flinkish.data-frame-sink.rows", tuple[()], self._encode)
+        self._open: list[Any] | None = None
+        self._file_state = context.get_list_state(bytes_state("flinkish.data-frame-sink.files"))
+        decoding = msgspec.msgpack.Decoder(RowFile)
+        self._files = [decoding.decode(item) for item in self._file_state.get()]
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        values = self._values(value)
+        if self._open is None:
+            self._open = self._buffer.group(())
+        self._open.append(values)
+
+    def _encode(self, rows: Sequence[Sequence[Any]]) -> bytes:
+        from flinkish.datastream.connectors.file_system.writer_factories import encode_batch
+
+        return encode_batch(self._rows.batch(rows))
+
+    def end_epoch(self) -> None:
+        self._seal()
+        if self._buffer.is_full:
+            self._write_file()
+
+    def flush(self, end_of_input: bool) -> None:
+        self._seal()
+        self._write_file()
+
+    def _seal(self) -> None:
+        self._buffer.seal()
+        self._open = None
+
+    def _write_file(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from flinkish.datastream.connectors.file_system.writer_factories import decode_batch
+
+        schema = self._rows.schema
+        for chunks in self._buffer.take().values():
+            table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in chunks], schema)
+            # A name of its own for each try: only files that a checkpoint lists are ever read.
+            name = f"rows-{self._subtask:05}-{random_id()}.parquet"
+            path = os.path.join(self._folder, name)
+            try:
+                make_folders(self._folder)
+                with safe_files.create_file(self._folder, name) as file:
+                    pq.write_table(table, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                sync(self._folder)
+            except OSError as error:
+                raise SinkError(f"DataFrameSink cannot write {path}: {error.strerror or error}") from error
+            self._files.append(RowFile(path=path, rows=table.num_rows, schema=self._ddl))
+            self._file_state.add(msgspec.msgpack.encode(self._files[-1]))
+
+    def prepare_commit(self) -> Sequence[RowFile]:
+        files, self._files = self._files, []
+        if files:
+            self._file_state.clear()
+        return files
+
+
+class _Committer(Committer[RowFile]):
+    """Calls the program's function, and removes the files of checkpoints that are not retained any more."""
+
+    def __init__(self, write: Callable[..., Any], configuration: Configuration, *, with_commit: bool) -> None:
+        self._write = write
+        self._configuration = configuration
+        self._with_commit = with_commit
+        self._retained = max(1, configuration.get(options.MAX_RETAINED_CHECKPOINTS))
+        #: Files of each commit, the oldest first.
+        self._committed: deque[list[str]] = deque()
+        self._session: Any = None
+        self._release: Callable[[], None] = lambda: None
+
+    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[RowFile]]) -> None:
+        def origin(request: CommitRequest[RowFile]) -> tuple[str, str, str, str]:
+            return request.lineage, request.job_id, request.sink_uid, request.committable.schema
+
+        for (lineage, job_id, sink_uid, schema), some in groupby(sorted(requests, key=origin), origin):
+            files = [request.committable.path for request in some]
+            missing = [path for path in files if not Path(path).exists()]
+            if missing:
+                raise SinkError(
+                    f"DataFrameSink: rows of checkpoint {checkpoint_id} are gone: {missing[0]}",
+                    hint="rows are kept beside the checkpoints of the job that wrote them, for as long as these are retained.",
+                )
+            commit = DataFrameCommit(checkpoint_id=checkpoint_id, lineage=lineage, job_id=job_id, sink_uid=sink_uid)
+            df = self._open().read.schema(schema).parquet(*[Path(path).as_uri() for path in files])
+            self._write(df, checkpoint_id, *([commit] if self._with_commit else []))
+        self._committed.append([request.committable.path for request in requests])
+        while len(self._committed) > self._retained:
+            for path in self._committed.popleft():
+                Path(path).unlink(missing_ok=True)
+
+    def _open(self) -> Any:
+        if self._session is None:
+            self._session, self._release = open_session(self._configuration)
+        return self._session
+
+    def close(self) -> None:
+        self._session = None
+        release, self._release = self._release, lambda: None
+        release()

@@ -1,0 +1,161 @@
+"""The driver's side of sources that the engine reads: positions, and the one watermark of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from flinkish.checkpoint.manifest import SourceState
+from flinkish.common.errors import ForeignCheckpointError
+from flinkish.jobmaster.epochs import NativePosition
+from flinkish.jobmaster.program_parts import SourceNode
+from flinkish.program.sources import NativeSource
+from flinkish.runtime.protocol import MIN_WATERMARK, ReaderCommand, ReaderReport, SplitState
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What a checkpoint holds of such a source."""
+
+    schema: str
+    offsets: tuple[str | None, ...]
+    files: dict[str, bytes]
+    #: What all subtasks have come to, in milliseconds.
+    watermark: int | None = None
+
+
+@dataclass(slots=True)
+class _Subtask:
+    splits: tuple[SplitState, ...] = ()
+    idle: bool = False
+    awaits_idleness: bool = False
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Positions before and after the epoch that runs, or is to run next."""
+
+    before: tuple[str | None, ...] | None = None
+    after: NativePosition | None = None
+
+    @property
+    def brings_records(self) -> bool:
+        return self.after is not None and self.after.offsets != self.before
+
+
+class NativeSourceCoordinator:
+    """Coordinates a source that the engine reads; see NativeSource.
+
+    Its watermark is the highest that the generators of its subtasks have come to, over all epochs before. A strategy's bound thus
+    counts against the latest record of the whole source, as in Spark's withWatermark.
+    """
+
+    def __init__(self, node: SourceNode) -> None:
+        assert isinstance(node.source, NativeSource)
+        self.node = node
+        self._schema = node.source.schema
+        self._subtasks = [_Subtask() for _ in range(node.parallelism)]
+        self._reading = _Reading()
+        self._start: NativePosition | None = None
+        self._files: Mapping[str, bytes] = {}
+        self._watermark: int | None = None
+        #: What the last command said.
+        self._told: tuple[int | None, bool] = (None, False)
+
+    def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
+        if restored is None or restored.enumerator is None:
+            return
+        try:
+            stored = msgspec.msgpack.decode(restored.enumerator, type=_Stored)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise ForeignCheckpointError(
+                f"{self.node.label}: the checkpoint holds the position of another kind of source, not of a DataFrame: {error}",
+                hint="give the source another uid to start it anew.",
+            ) from error
+        if stored.schema != self._schema:
+            raise ForeignCheckpointError(
+                f"{self.node.label}: the DataFrame has the columns {self._schema}; in the checkpoint it had {stored.schema}",
+                hint="select the columns that it had, or give the source another uid to start it anew.",
+            )
+        if not trusted:
+            raise ForeignCheckpointError(
+                f"{self.node.label}: a position of Spark's is not taken from a checkpoint that another key has signed",
+                hint="give the source another uid to start it anew, and set execution.state-recovery.ignore-unclaimed-state.",
+            )
+        self._watermark = stored.watermark
+        self._start = NativePosition(offsets=stored.offsets, files=lambda: stored.files)
+        self._reading.before = stored.offsets
+
+    @property
+    def start_position(self) -> NativePosition | None:
+        """From where the attempt reads; None = from the source's own beginning."""
+        return self._start
+
+    def reads(self, position: NativePosition) -> None:
+        """Learn up to where the next epoch reads."""
+        self._reading.after = position
+
+    def refresh(self) -> None:
+        """Nothing to look for: the engine says what there is before each epoch."""
+
+    @property
+    def input_ready(self) -> bool:
+        return not self.finished and (self._reading.brings_records or self._told != (self._watermark, self._idle))
+
+    @property
+    def wants_poll(self) -> bool:
+        return any(subtask.awaits_idleness for subtask in self._subtasks)
+
+    @property
+    def finished(self) -> bool:
+        return all(subtask.finished for subtask in self._subtasks)
+
+    @property
+    def _idle(self) -> bool:
+        return all(subtask.idle for subtask in self._subtasks)
+
+    def commands(self, credit: int) -> dict[int, ReaderCommand]:
+        self._told = (self._watermark, self._idle)
+        return {
+            index: ReaderCommand(
+                splits=subtask.splits,
+                credit=credit,
+                no_more_splits=False,
+                finished=subtask.finished,
+                watermark=self._watermark,
+                idle=self._idle,
+            )
+            for index, subtask in enumerate(self._subtasks)
+        }
+
+    def apply(self, subtask: int, report: ReaderReport) -> None:
+        known = self._subtasks[subtask]
+        known.splits, known.idle, known.awaits_idleness = report.splits, report.idle, report.awaits_idleness
+        known.finished = report.finished
+        if report.watermark is not None:
+            self._watermark = max(self._watermark if self._watermark is not None else MIN_WATERMARK, report.watermark)
+
+    def after_epoch(self) -> None:
+        """Take what was read for read."""
+        if self._reading.after is not None:
+            self._reading.before = self._reading.after.offsets
+
+    def prepare_snapshot(self) -> None:
+        """Take the engine's files as they are for the epoch that begins, which ends with a checkpoint."""
+        if self._reading.after is not None:
+            self._files = self._reading.after.files()
+
+    def snapshot(self, checkpoint_id: int) -> SourceState:
+        assert self._reading.after is not None, "the engine says where it reads before each epoch"
+        stored = _Stored(
+            schema=self._schema, offsets=self._reading.after.offsets, files=dict(self._files), watermark=self._watermark
+        )
+        return SourceState(uid=self.node.uid, enumerator=msgspec.msgpack.encode(stored))
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """Nobody to tell."""
+
+    def close(self) -> None:
+        """Nothing is held."""

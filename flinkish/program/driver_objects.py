@@ -1,0 +1,51 @@
+"""Objects that stay on the driver, such as a DataFrame: sources and sinks hold them, but are pickled for the tasks."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from flinkish.common.errors import InvalidProgramError
+from flinkish.common.ids import random_id
+
+
+class NeedsDataFrames:
+    """Marks a source or sink that works with Spark's DataFrames, and so on engines that have them only."""
+
+    #: What to use on other engines, in the imperative.
+    instead: str
+
+
+class DriverObject:
+    """Holds an object of this process. A copy made in this process is the holder itself; one made elsewhere holds nothing."""
+
+    def __init__(self, value: Any, what: str) -> None:
+        """`what` names the object for the error of `get`."""
+        self._value = value
+        self._what = what
+        self._key = random_id()
+        _held[self._key] = self
+
+    def get(self) -> Any:
+        """Return the object; raises InvalidProgramError in another process than the one that made the program."""
+        if self._key not in _held:
+            raise InvalidProgramError(
+                f"{self._what} is an object of the process that made the program, and cannot be used in another one",
+                hint="run the program in the process that makes it.",
+            )
+        return self._value
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _holder, (self._key, self._what)
+
+
+_held: weakref.WeakValueDictionary[str, DriverObject] = weakref.WeakValueDictionary()
+
+
+def _holder(key: str, what: str) -> DriverObject:
+    found = _held.get(key)
+    if found is not None:
+        return found
+    empty = DriverObject.__new__(DriverObject)
+    empty._value, empty._what, empty._key = None, what, key
+    return empty

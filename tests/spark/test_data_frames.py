@@ -1,0 +1,214 @@
+"""DataFrames of Spark as sources and results of jobs, in the one session of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from flinkish.common import Row, Time, Types, WatermarkStrategy
+from flinkish.common.errors import JobCancelledError, UnsupportedError
+from flinkish.common.job_client import JobClient
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
+from flinkish.datastream.window import TumblingEventTimeWindows
+from tests.kit.waiting import wait_until
+from tests.unit.docs.pages import PAGES, blocks
+from tests.unit.docs.test_examples import needs_spark, run
+
+pytestmark = pytest.mark.spark
+
+MakeEnvironment = Callable[..., StreamExecutionEnvironment]
+TOTAL = Types.ROW_NAMED(["key", "time"], [Types.STRING(), Types.LONG()])
+EVERY_TYPE = """
+    select id, id % 2 = 0 yes, cast(id as tinyint) b, cast(id as smallint) s, cast(id as int) i, float(1.5) f, double(2.5) d,
+    cast(id as decimal(10, 2)) price, 'x' text, binary('ab') raw, date'2024-01-02' day, timestamp'1969-12-31 23:59:59.5Z' at,
+    timestamp_ntz'2024-01-01 00:00:00.000001' wall, array(1, null) a, map('k', id) m,
+    struct(id x, array(timestamp'2024-01-01') y) n, cast(null as string) nothing
+"""
+
+
+class Times(TimestampAssigner):
+    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
+        return int(value.time)
+
+
+class Written:
+    """What a DataFrameSink was given, by checkpoint; a repeated call must bring the same rows."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, list[tuple[Any, ...]]] = {}
+
+    def __call__(self, df: DataFrame, checkpoint_id: int) -> None:
+        rows = sorted(tuple(row) for row in df.collect())
+        assert self.by_id.setdefault(checkpoint_id, rows) == rows
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return sorted(row for rows in self.by_id.values() for row in rows)
+
+
+def put(folder: Path, name: str, *rows: tuple[str, int]) -> None:
+    """Let a file of rows appear in a folder as a whole."""
+    folder.mkdir(exist_ok=True)
+    (folder / f".{name}").write_text("\n".join(json.dumps({"key": key, "time": time}) for key, time in rows), encoding="utf-8")
+    os.rename(folder / f".{name}", folder / name)
+
+
+def sums(stream: DataStream[Any]) -> DataStream[Any]:
+    return (
+        stream.key_by(lambda row: row.key, key_type=Types.STRING())
+        .reduce(lambda a, b: Row(key=a.key, time=a.time + b.time))
+        .uid("sums")
+        .map(lambda row: row, output_type=TOTAL)
+    )
+
+
+def end(client: JobClient) -> None:
+    client.cancel().result(30)
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result(30)
+
+
+@pytest.fixture
+def on_spark(spark_session: SparkSession, flinkish_spark_env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
+    return flinkish_spark_env
+
+
+@pytest.fixture
+def engine() -> str:
+    return "spark"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if needs_spark(page)], ids=lambda page: page.stem)
+def test_the_examples_of_the_documentation_print_what_it_says(
+    page: Path, spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["example"])
+    monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=spark")
+    namespace: dict[str, Any] = {"__name__": "example"}
+    for block in blocks(page, "python"):
+        run(block, str(page), namespace)
+        assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
+
+
+def test_all_types_are_the_same_there_and_back(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark_session.sql(f"{EVERY_TYPE} from range(100)")
+    given: list[DataFrame] = []
+    stream = on_spark.from_data_frame(frame)
+    stream.sink_to(DataFrameSink(lambda df, _: given.append(df.persist()) or df.count()))
+    on_spark.execute()
+    assert sorted(given[0].collect()) == sorted(frame.collect())
+    assert given[0].dtypes == frame.dtypes
+    back = on_spark.from_data_frame(frame).collect_as_data_frame(spark_session)
+    assert (sorted(back.collect()), back.dtypes) == (sorted(frame.collect()), frame.dtypes)
+    frame.write.parquet(str(tmp_path / "rows"))
+    streaming = spark_session.readStream.schema(frame.schema).parquet(str(tmp_path / "rows"))
+    rows = on_spark.from_data_frame(streaming).execute_and_collect(limit=100)
+    wanted = {row.id: row for row in on_spark.from_data_frame(frame).execute_and_collect()}
+    assert {row.id: row for row in rows} == wanted
+
+
+def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
+    make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
+) -> None:
+    folder, table = tmp_path / "files", tmp_path / "table"
+    put(folder, "1.json", ("a", 100), ("a", 900), ("b", 1500))
+    spark_session.createDataFrame([("a", 200), ("a", 1900)], "key string, time long").write.format("delta").save(str(table))
+    env = make_env(parallelism=2, **{"execution.checkpointing.interval": "200 ms"})
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
+    reader = spark_session.readStream
+    files = env.from_data_frame(reader.schema("key string, time long").json(str(folder)), strategy, "files")
+    rows = env.from_data_frame(reader.format("delta").load(str(table)), strategy, "table")
+    written = Written()
+    numbers = env.from_collection([Row(key="a", time=300)], TOTAL).assign_timestamps_and_watermarks(strategy)
+    (
+        files.union(rows, numbers)
+        .key_by(lambda row: row.key, key_type=Types.STRING())
+        .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        .reduce(lambda a, b: Row(key=a.key, time=a.time + b.time))
+        .map(lambda row: row, output_type=TOTAL)
+        .sink_to(DataFrameSink(written))
+    )
+    client = env.execute_async("windows")
+    wait_until("the first window", lambda: written.rows() == [("a", 1500)], 60)
+    put(folder, "2.json", ("b", 5000))
+    spark_session.createDataFrame([("a", 4000)], "key string, time long").write.format("delta").mode("append").save(str(table))
+    wait_until("the second window", lambda: written.rows() == [("a", 1500), ("a", 1900), ("b", 1500)], 60)
+    end(client)
+
+
+def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing_twice(
+    make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
+) -> None:
+    folder, written = tmp_path / "files", Written()
+    put(folder, "1.json", ("a", 1), ("b", 2))
+
+    def start(parallelism: int, **settings: str) -> JobClient:
+        env = make_env(parallelism=parallelism, **{"execution.checkpointing.interval": "200 ms"}, **settings)
+        reader = spark_session.readStream.schema("key string, time long").option("maxFilesPerTrigger", 1)
+        sums(env.from_data_frame(reader.json(str(folder)), name="files").uid("files")).sink_to(DataFrameSink(written)).uid("out")
+        return env.execute_async("sums")
+
+    client = start(2)
+    wait_until("rows", lambda: ("b", 2) in written.rows(), 60)
+    put(folder, "2.json", ("a", 10))
+    wait_until("more rows", lambda: ("a", 11) in written.rows(), 60)
+    savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+    put(folder, "3.json", ("a", 100), ("b", 200))
+    written.by_id.clear()
+    client = start(3, **{"execution.state-recovery.path": savepoint})
+    wait_until("the rest", lambda: written.rows() == [("a", 111), ("b", 202)], 60)
+    put(folder, "4.json", ("b", 1000))
+    wait_until("a new file", lambda: ("b", 1202) in written.rows(), 60)
+    end(client)
+    assert written.rows() == [("a", 111), ("b", 202), ("b", 1202)]
+
+
+def test_a_write_that_fails_is_repeated_with_the_same_rows_and_the_same_id(
+    make_env: MakeEnvironment, spark_session: SparkSession
+) -> None:
+    calls: list[tuple[int, str, list[Any]]] = []
+
+    def write(df: DataFrame, checkpoint_id: int, commit: DataFrameCommit) -> None:
+        calls.append((checkpoint_id, commit.lineage, sorted(df.collect())))
+        if len(calls) == 1:
+            raise OSError("the database is away")
+
+    env = make_env(
+        parallelism=2,
+        **{
+            "execution.checkpointing.interval": "60 s", "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1", "restart-strategy.fixed-delay.delay": "1 ms",
+        },
+    )  # fmt: skip
+    env.from_data_frame(spark_session.range(10)).sink_to(DataFrameSink(write))
+    env.execute()
+    assert calls[0] == calls[1]
+    assert len(calls) == 2
+    assert [row.id for row in calls[0][2]] == list(range(10))
+
+
+def test_a_streaming_data_frame_that_keeps_state_is_refused(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession
+) -> None:
+    frame = spark_session.readStream.format("rate").load()
+    other = spark_session.readStream.format("rate").load().withColumnRenamed("timestamp", "at")
+    for stateful, name in (
+        (frame.groupBy("value").count(), "Aggregate"),
+        (frame.dropDuplicates(["value"]), "Deduplicate"),
+        (frame.join(other, "value"), "Join"),
+        (frame.limit(5), "GlobalLimit"),
+        (frame.withWatermark("timestamp", "1 second"), "withWatermark"),
+    ):
+        with pytest.raises(UnsupportedError, match=name):
+            on_spark.from_data_frame(stateful)

@@ -1,0 +1,193 @@
+"""DataFrames in and out, as far as they need no Spark: types, values, what is refused."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flinkish.common import Configuration, Instant, Row, Types
+from flinkish.common.errors import AbsentMemberError, InvalidArgumentError, SourceError, UnsupportedError
+from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.connectors import DataFrameSink
+from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, row_type_of
+from flinkish.datastream.connectors.data_frame import data_frame_source, decoder
+from tests.kit.native import body
+
+
+def struct(**types: Any) -> dict[str, Any]:
+    fields = [{"name": name, "type": part, "nullable": True, "metadata": {}} for name, part in types.items()]
+    return {"type": "struct", "fields": fields}
+
+
+def array(element: Any) -> dict[str, Any]:
+    return {"type": "array", "elementType": element, "containsNull": True}
+
+
+def mapping(key: Any, value: Any) -> dict[str, Any]:
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+
+
+class Schema:
+    def __init__(self, json: dict[str, Any]) -> None:
+        self.fields = json["fields"]
+        self._json = json
+
+    def jsonValue(self) -> dict[str, Any]:
+        return self._json
+
+
+class DataFrame:
+    """Looks like a DataFrame that is not streaming."""
+
+    isStreaming = False
+
+    def __init__(self, **types: Any) -> None:
+        self.schema = Schema(struct(**types))
+
+
+DataFrame.__module__ = "pyspark.sql.dataframe"
+
+
+class TestTypes:
+    @pytest.mark.parametrize("name", SIMPLE)
+    def test_a_simple_type_is_the_same_there_and_back(self, name: str) -> None:
+        ours, ddl = SIMPLE[name]
+        row_type = row_type_of(struct(column=name))
+        assert row_type.field_types == (ours(),)
+        assert ddl_of(row_type, "the sink") == f"`column` {ddl}"
+
+    def test_decimals_keep_precision_and_scale(self) -> None:
+        row_type = row_type_of(struct(price="decimal(10,2)"))
+        [price] = row_type.field_types
+        assert isinstance(price, DecimalTypeInfo)
+        assert (price.precision, price.scale) == (10, 2)
+        assert ddl_of(row_type, "the sink") == "`price` DECIMAL(10, 2)"
+
+    def test_nested_types_are_the_same_there_and_back(self) -> None:
+        row_type = row_type_of(struct(a=array(struct(x="integer")), m=mapping("string", array("timestamp"))))
+        assert row_type == Types.ROW_NAMED(
+            ["a", "m"],
+            [Types.LIST(Types.ROW_NAMED(["x"], [Types.INT()])), Types.MAP(Types.STRING(), Types.LIST(Types.INSTANT()))],
+        )
+        assert ddl_of(row_type, "the sink") == "`a` ARRAY<STRUCT<`x`: INT>>, `m` MAP<STRING, ARRAY<TIMESTAMP>>"
+
+    @pytest.mark.parametrize(
+        ("spark", "path", "shown"),
+        [
+            ("void", "c", "void"),
+            ("variant", "c", "variant"),
+            ("interval day to second", "c", "interval day to second"),
+            (array("void"), "c.element", "void"),
+            (struct(x=mapping("string", "variant")), "c.x.value", "variant"),
+            ({"type": "udt", "class": "x"}, "c", "udt"),
+        ],
+    )
+    def test_a_type_without_counterpart_is_named_with_its_column(self, spark: Any, path: str, shown: str) -> None:
+        with pytest.raises(UnsupportedError, match=f"column '{path}' of the DataFrame has Spark's type {shown}"):
+            row_type_of(struct(good="long", c=spark))
+
+    def test_two_columns_of_one_name_are_refused(self) -> None:
+        schema = struct(a="long")
+        schema["fields"] *= 2
+        with pytest.raises(UnsupportedError, match="several columns named 'a'"):
+            row_type_of(schema)
+
+    @pytest.mark.parametrize("part", [Types.SQL_TIME(), Types.PICKLED_BYTE_ARRAY()])
+    def test_a_type_that_spark_does_not_have_is_named_with_its_column(self, part: TypeInformation) -> None:
+        with pytest.raises(UnsupportedError, match="DataFrameSink: column 'c'"):
+            DataFrameSink(print).validate(Types.ROW_NAMED(["c"], [part]))
+
+    def test_names_of_columns_are_quoted(self) -> None:
+        assert ddl_of(Types.ROW_NAMED(["a `b`"], [Types.INT()]), "the sink") == "`a ``b``` INT"
+
+
+class TestValues:
+    def test_columns_of_arrow_become_rows(self) -> None:
+        row_type = row_type_of(
+            struct(
+                n="long", d="decimal(10,2)", t="timestamp", z="timestamp_ntz", day="date", raw="binary", a=array("integer"),
+                m=mapping("string", "long"), s=struct(x="string"),
+            )
+        )  # fmt: skip
+        noon = datetime.datetime(2024, 1, 1, 12)
+        values = [
+            (1, Decimal("1.50"), noon.replace(tzinfo=datetime.UTC), noon, noon.date(), b"ab", [1, 2], [("k", 7)], {"x": "q"}),
+            (None,) * 9,
+        ]
+        schema = pa.schema(
+            [
+                ("n", pa.int64()), ("d", pa.decimal128(10, 2)), ("t", pa.timestamp("us", "Europe/Rome")),
+                ("z", pa.timestamp("us")), ("day", pa.date32()), ("raw", pa.binary()), ("a", pa.list_(pa.int32())),
+                ("m", pa.map_(pa.string(), pa.int64())), ("s", pa.struct([("x", pa.string())])),
+            ]
+        )  # fmt: skip
+        arrays = [pa.array(column, field.type) for column, field in zip(zip(*values, strict=True), schema, strict=True)]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        first, second = decoder(row_type, as_tuples=False)(sink.getvalue().to_pybytes())
+        assert first == Row(
+            n=1, d=Decimal("1.50"), t=Instant(int(noon.replace(tzinfo=datetime.UTC).timestamp()), 0), z=noon, day=noon.date(),
+            raw=b"ab", a=[1, 2], m={"k": 7}, s=Row(x="q"),
+        )  # fmt: skip
+        assert list(second) == [None] * 9
+
+    def test_records_may_be_tuples(self) -> None:
+        row_type = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
+        assert list(decoder(row_type, as_tuples=True)(body([(1, "x"), (2, None)], row_type))) == [(1, "x"), (2, None)]
+
+    def test_a_time_that_python_does_not_have_is_an_error_with_the_columns_name(self) -> None:
+        row_type = Types.ROW_NAMED(["at"], [Types.SQL_TIMESTAMP()])
+        data = body([(10**17 * 9,)], row_type, pa.schema([("at", pa.timestamp("us"))]))
+        with pytest.raises(SourceError, match="column 'at' of the DataFrame holds a value"):
+            list(decoder(row_type, as_tuples=False)(data))
+
+
+class TestRefusals:
+    def test_what_is_no_data_frame_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"needs a DataFrame of Spark; got \[1\]"):
+            data_frame_source([1], as_tuples=False)
+
+    def test_a_data_frame_of_spark_connect_is_refused(self) -> None:
+        connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
+        with pytest.raises(UnsupportedError, match="Spark Connect"):
+            data_frame_source(connect(), as_tuples=False)
+
+    def test_the_local_engine_says_what_to_use_instead(self) -> None:
+        configuration = Configuration()
+        configuration.set_string("execution.engine", "local")
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.from_data_frame(DataFrame(a="long"), name="flights").print()
+        with pytest.raises(UnsupportedError, match=r"(?s)'flights' works with a DataFrame.*engine to spark, or use a source"):
+            env.execute()
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        rows = env.from_collection([Row(a=1)], Types.ROW_NAMED(["a"], [Types.LONG()]))
+        rows.sink_to(DataFrameSink(print)).name("out")
+        with pytest.raises(UnsupportedError, match=r"(?s)'out' works with a DataFrame.*engine to spark, or use a sink"):
+            env.execute()
+
+    def test_names_of_sparks_data_frames_say_what_to_use(self) -> None:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        stream: DataStream[Any] = env.from_collection([1])
+        for name in ("writeStream", "foreachBatch", "toDF", "to_data_frame"):
+            with pytest.raises(AbsentMemberError, match="DataFrameSink"):
+                getattr(stream, name)
+        with pytest.raises(AbsentMemberError, match="from_data_frame"):
+            _ = env.readStream
+
+    def test_a_function_that_cannot_be_called_so_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"called with \(df, checkpoint_id\)"):
+            DataFrameSink(lambda df: None)
+        with pytest.raises(InvalidArgumentError, match="needs a function"):
+            DataFrameSink("rows")  # type: ignore[arg-type]
+
+    def test_a_schema_of_spark_is_taken(self) -> None:
+        sink = DataFrameSink(print, Schema(struct(a="long")))
+        sink.validate(Types.PICKLED_BYTE_ARRAY())
+        with pytest.raises(InvalidArgumentError, match="schema of DataFrameSink"):
+            DataFrameSink(print, "a long")

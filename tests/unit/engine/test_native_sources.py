@@ -1,0 +1,167 @@
+"""Sources that the engine reads: whole jobs, on an engine of this process that brings batches as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
+from flinkish.common.errors import ForeignCheckpointError, JobCancelledError, JobExecutionError, UnsupportedError
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.engine import launcher
+from flinkish.engine.job_client import EmbeddedJobClient
+from tests.kit.native import Batches, NativeEngine
+
+SEEN: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _clear() -> None:
+    SEEN.clear()
+
+
+class Times(TimestampAssigner):
+    def extract_timestamp(self, value: Row, record_timestamp: int) -> int:
+        return int(value.time)
+
+
+class Note(ProcessFunction):
+    """Notes records with their time and the watermark at which they came."""
+
+    def process_element(self, value: Row, ctx: ProcessFunction.Context) -> None:
+        SEEN.append((value.key, value.time, ctx.timer_service().current_watermark()))
+
+
+def note(value: Any) -> Any:
+    SEEN.append(value)
+    return value
+
+
+def strategy(*, late_by: int = 0) -> WatermarkStrategy:
+    return WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(late_by)).with_timestamp_assigner(Times())
+
+
+def start(
+    build: Callable[[StreamExecutionEnvironment], object],
+    engine: NativeEngine,
+    *,
+    parallelism: int = 2,
+    settings: dict[str, str] | None = None,
+    end: Callable[[EmbeddedJobClient], object] = lambda client: client.cancel(),
+) -> EmbeddedJobClient:
+    configuration = Configuration()
+    configuration.set_string("execution.engine", "local")
+    configuration.set_string("restart-strategy.type", "none")
+    for key, value in (settings or {}).items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(parallelism)
+    build(env)
+    holder: list[EmbeddedJobClient] = []
+    engine.stop = lambda: end(holder[0])
+    program = env._program("native")
+    holder.append(launcher.start(program, launcher.Surroundings(make_engine=lambda *_: engine)))
+    return holder[0]
+
+
+def run(build: Callable[[StreamExecutionEnvironment], object], **arguments: Any) -> None:
+    """Run until nothing comes any more."""
+    client = start(build, NativeEngine(), **arguments)
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result(60)
+
+
+def rows(env: StreamExecutionEnvironment, source: Batches, strategy: WatermarkStrategy | None = None) -> DataStream[Any]:
+    return env.from_source(source, strategy or WatermarkStrategy.no_watermarks(), "rows").uid("rows")
+
+
+def test_each_row_arrives_once_and_in_the_order_of_its_partition() -> None:
+    source = Batches([[("a", 1), ("a", 2)], [("b", 3)], [("c", 4), ("c", 5)]], [[], [("d", 6)]])
+    run(lambda env: rows(env, source).map(note))
+    assert sorted((row.key, row.time) for row in SEEN) == [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("d", 6)]
+    assert [row.time for row in SEEN if row.key == "a"] == [1, 2]
+
+
+def test_a_watermark_follows_the_latest_row_of_all_subtasks_one_epoch_later() -> None:
+    source = Batches([[("a", 10)], [("b", 500)]], [[("c", 400)], [("d", 1000)]], [[("e", 700)], [("f", 1001)]])
+    run(lambda env: rows(env, source, strategy(late_by=100)).process(Note()))
+    watermarks = {key: watermark for key, _, watermark in SEEN}
+    assert watermarks["a"] == watermarks["b"] < 0
+    assert watermarks["c"] == watermarks["d"] == 500 - 100 - 1
+    assert watermarks["e"] == watermarks["f"] == 1000 - 100 - 1
+
+
+def test_windows_fire_where_all_rows_come_to_one_subtask() -> None:
+    source = Batches([[("a", 10), ("a", 20)]], [[("a", 1100)]], [[("a", 2500)]])
+    run(
+        lambda env: (
+            rows(env, source, strategy())
+            .key_by(lambda row: row.key, key_type=Types.STRING())
+            .window(TumblingEventTimeWindows.of(Time.seconds(1)))
+            .reduce(lambda a, b: Row(key=a.key, time=a.time + b.time))
+            .map(note)
+        ),
+        parallelism=3,
+    )
+    assert [row.time for row in SEEN] == [30, 1100]
+
+
+def test_an_idle_source_does_not_hold_back_another_one() -> None:
+    quiet, busy = Batches([[("q", 5)]]), Batches(*[[[("b", 1000 * i)]] for i in range(1, 40)])
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        idle = strategy().with_idleness(Duration.of_millis(1))
+        first = env.from_source(quiet, idle, "quiet")
+        second = env.from_source(busy, strategy(), "busy")
+        first.union(second).rebalance().process(Note())
+
+    run(build)
+    assert max(watermark for _, _, watermark in SEEN) > 5
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_job_goes_on_from_a_savepoint_at_another_parallelism(tmp_path: Path, parallelism: int) -> None:
+    first = Batches([[("a", 1)], [("b", 2)]], [[("a", 10)]])
+
+    def build(source: Batches) -> Callable[[StreamExecutionEnvironment], object]:
+        return lambda env: (
+            rows(env, source, strategy())
+            .key_by(lambda row: row.key, key_type=Types.STRING())
+            .reduce(lambda a, b: Row(key=a.key, time=a.time + b.time))
+            .uid("sum")
+            .map(note)
+        )
+
+    def stop(client: EmbeddedJobClient) -> object:
+        return client.stop_with_savepoint(False, str(tmp_path))
+
+    client = start(build(first), NativeEngine(), end=stop)
+    client.get_job_execution_result().result(60)
+    [savepoint] = tmp_path.iterdir()
+    SEEN.clear()
+    engine = NativeEngine()
+    settings = {"execution.state-recovery.path": str(savepoint)}
+    more = Batches(*first.batches, [[("a", 100)], [("b", 200)]])
+    client = start(build(more), engine, parallelism=parallelism, settings=settings)
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result(60)
+    assert sorted((row.key, row.time) for row in SEEN) == [("a", 111), ("b", 202)]
+    [starts] = engine.starts
+    assert next(iter(starts.values())) >= 2
+
+    changed = start(build(Batches(*more.batches, schema="key, time, place")), NativeEngine(), settings=settings)
+    with pytest.raises(JobExecutionError, match="has the columns key, time, place; in the checkpoint it had key, time") as caught:
+        changed.get_job_execution_result().result(60)
+    assert isinstance(caught.value.__cause__, ForeignCheckpointError)
+
+
+def test_alignment_of_watermarks_is_refused() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    aligned = strategy().with_watermark_alignment("group", Duration.of_seconds(1))
+    with pytest.raises(UnsupportedError, match="can be held back"):
+        env.from_source(Batches(), aligned, "rows")
