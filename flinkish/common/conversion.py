@@ -43,7 +43,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from flinkish.common.types import Row, learn_names, make_row
+from flinkish.common.types import Row, RowKind, learn_names, make_row
 
 __all__ = [
     "COMPILED",
@@ -624,7 +624,7 @@ class _Builder:
         names, types = type_info.field_names, type_info.field_types
         count = len(types)
         paths = [self._field_path(path, name, position) for position, name in enumerate(names)]
-        scope: dict[str, Any] = {"Row": Row, "new": Row.__new__, "names": names}
+        scope: dict[str, Any] = {"Row": Row, "new": Row.__new__, "names": names, "insert": RowKind.INSERT}
         scope |= {f"n{position}": name for position, name in enumerate(names)}
         learn_names(names)
         lines = [
@@ -639,8 +639,10 @@ class _Builder:
             *([f"            v{position} = named[n{position}]" for position in range(count)] or ["            pass"]),
             "        except KeyError:",
             "            reorder(row)",
+            "        kind = insert",
             "    else:",
             "        fields = row._fields",
+            "        kind = row._kind",
             "        values = row._list if fields is None or fields is names or fields == names else reorder(row)",
             f"        if len(values) != {count}:",
             "            wrong_length(row)",
@@ -651,7 +653,7 @@ class _Builder:
             "    converted._kwargs = None",
             "    converted._names = names",
             f"    converted._list = [{', '.join(f'v{position}' for position in range(count))}]",
-            "    converted._kind = row._row_kind",
+            "    converted._kind = kind",
             "    return converted",
         ]
         fail, lenient = self._fail, self._lenient

@@ -167,9 +167,12 @@ class Row:
         return self._row_kind in (RowKind.UPDATE_AFTER, RowKind.INSERT)
 
     def __call__(self, *args: Any) -> Row:
-        if len(args) > len(self._values):
-            raise ValueError(f"expected at most {len(self._values)} values for the fields of {self!r}; got {len(args)}: {args}")
-        return _restore_row(tuple(self._values), list(args), self._row_kind)
+        if len(args) > len(self):
+            raise ValueError(f"expected at most {len(self)} values for the fields of {self!r}; got {len(args)}: {args}")
+        self._settle()
+        # All rows made by this one share one tuple of names.
+        self._list = names = tuple(self._list)
+        return _restore_row(names, [*args], self._kind)
 
     def __contains__(self, item: Any) -> bool:
         return item in (self._values if self._fields is None else self._fields)
@@ -204,7 +207,7 @@ class Row:
         return _restore_row, (self._fields, self._values, self._row_kind)
 
     def __copy__(self) -> Row:
-        return _restore_row(self._fields, list(self._values), self._row_kind)
+        return row_like(self, [*self._values])
 
     def __repr__(self) -> str:
         if self._fields is not None:
@@ -212,19 +215,28 @@ class Row:
         return f"<Row({', '.join(map(repr, self._values))})>"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Row) or self.__class__ is not other.__class__ or self._row_kind is not other._row_kind:
+        if not isinstance(other, Row) or self.__class__ is not other.__class__:
             return False
-        mine, theirs = self._fields, other._fields
+        if self._kwargs is not None:
+            self._settle()
+        if other._kwargs is not None:
+            other._settle()
+        if self._kind is not other._kind:
+            return False
+        mine, theirs = self._names, other._names
         if mine == theirs:
-            return self._values == other._values
+            values, others = self._list, other._list
+            return values == others if values.__class__ is others.__class__ else [*values] == [*others]
         if mine is None or theirs is None or len(mine) != len(theirs) or set(mine) != set(theirs):
             return False
-        return all(value == other._values[theirs.index(name)] for name, value in zip(mine, self._values, strict=False))
+        return all(value == other._list[theirs.index(name)] for name, value in zip(mine, self._list, strict=False))
 
     def __hash__(self) -> int:
-        # Equal rows must hash equal whatever the order of their fields, so values are hashed in the order of their names.
-        values = self._values
-        order = None if self._fields is None or len(self._fields) != len(values) else _order_by_name(self._fields)
+        # Equal rows must have equal hashes whatever the order of their fields: hash the tuple of the values ordered by name.
+        if self._kwargs is not None:
+            self._settle()
+        values, names = self._list, self._names
+        order = None if names is None or len(names) != len(values) else _order_by_name(names)
         return hash(tuple(values if order is None else [values[index] for index in order]))
 
     def __iter__(self) -> Iterator[Any]:
@@ -319,6 +331,18 @@ def _restore_row(fields: tuple[Any, ...] | None, values: list[Any], row_kind: Ro
 
 #: For the hot path: a row that takes over the list of values and shares the tuple of names.
 make_row = _restore_row
+
+
+def row_like(row: Row, values: list[Any]) -> Row:
+    """Make a row with the names and the kind of another one; it takes over the list of values without a copy."""
+    if row._kwargs is not None:
+        row._settle()
+    made = _new(Row)
+    made._kwargs = None
+    made._names = row._names
+    made._list = values
+    made._kind = row._kind
+    return made
 
 
 def rows_of(fields: tuple[Any, ...] | None, columns: Iterable[Iterable[Any]]) -> list[Row]:

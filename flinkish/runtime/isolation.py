@@ -14,7 +14,7 @@ import uuid
 from typing import Any
 
 from flinkish.common.time import Instant
-from flinkish.common.types import Row, make_row
+from flinkish.common.types import Row, row_like
 
 #: Classes whose instances never change.
 SCALARS = frozenset(
@@ -48,11 +48,13 @@ def isolate(value: Any) -> Any:
                 return tuple([isolate(item) for item in value])
         return value
     if kind is Row:
-        values = value._values
+        if value._kwargs is not None:
+            value._settle()
+        values = value._list
         for item in values:
             if item.__class__ not in SCALARS:
-                return make_row(value._fields, [isolate(item) for item in values], value._row_kind)
-        return make_row(value._fields, values.copy(), value._row_kind)
+                return row_like(value, [isolate(item) for item in values])
+        return row_like(value, [*values])
     if kind is list:
         return [isolate(item) for item in value]
     if kind is dict:
