@@ -1,10 +1,10 @@
 """Tools for tests of programs.
 
 `OneInputHarness` and `TwoInputHarness` run operators step by step, without an engine. `JobHarness` runs a whole job in virtual
-time, on either engine. `flinkish.testing.strategies` makes streams for hypothesis, `flinkish.testing.tables` compares what sinks
-wrote with chispa, `flinkish.testing.pytest_plugin` holds fixtures.
+time, on either engine. `flinkish.testing.strategies` generates streams for hypothesis, `flinkish.testing.tables` compares the
+output of sinks with chispa, `flinkish.testing.pytest_plugin` has fixtures.
 
-Names are loaded when they are first used: pytest imports this package with the plugin, also for tests that use nothing of it.
+Names are loaded when they are first used, because pytest imports this package with the plugin even for tests that do not use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A sink that hands everything to the test: at once what is written, and with checkpoints what is committed."""
+"""A sink that passes records to the test: written records at once, and committed records with checkpoints."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ __all__ = ["CollectingSink"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Records that count once their checkpoint is complete."""
+    """Records that become committed when their checkpoint is complete."""
 
-    #: Unique: a commit that is repeated after a crash is recognized by it.
+    #: A unique name, by which a commit that is repeated after a crash is recognized.
     name: str
     records: bytes
 
 
 class CollectingSink(Sink[Any, Prepared]):
-    """A sink made by `JobHarness.sink`: goes into `sink_to`, and holds for the test what came out.
+    """A sink made by `JobHarness.sink`: pass it to `sink_to`; it collects the output for the test.
 
-    Two views: what was written, as a sink without transactions shows it, so that a job that goes back to a checkpoint writes some
-    records again; and what was committed by two-phase commit, each record once. Records of one subtask come in its order.
+    It has two views of the output. The written records are those of a sink without transactions: a job that goes back to a
+    checkpoint writes some records again. The committed records are those of two-phase commit: each is there once. Records of one
+    subtask are in its order.
     """
 
     def __init__(self, name: str, settle: Callable[[], object] = lambda: None) -> None:
@@ -42,28 +43,28 @@ class CollectingSink(Sink[Any, Prepared]):
         self._known: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was collected stays in the test's process.
+        # The collected records stay in the test's process.
         return CollectingSink, (self.name,)
 
     # -- the test ------------------------------------------------------------------------------------------------------------
 
     def take_output(self) -> list[StreamRecord]:
-        """Return what was written since it was taken last, with event times; what the sources gave is handled first."""
+        """Return the records written since the last call, with event times; pending records of sources are processed first."""
         self._settle()
         written, self._written = self._written, []
         return written
 
     def take_values(self) -> list[Any]:
-        """Return what was written since it was taken last, without event times."""
+        """Return the records written since the last call, without event times."""
         return [record.value for record in self.take_output()]
 
     def committed(self) -> list[StreamRecord]:
-        """Return all that has been committed, with event times; what the sources gave is handled first."""
+        """Return all committed records, with event times; pending records of sources are processed first."""
         self._settle()
         return list(self._committed)
 
     def committed_values(self) -> list[Any]:
-        """Return all that has been committed, without event times."""
+        """Return all committed records, without event times."""
         return [record.value for record in self.committed()]
 
     def assert_output(self, *values: Any, ordered: bool = False) -> None:
@@ -84,15 +85,15 @@ class CollectingSink(Sink[Any, Prepared]):
 
     @property
     def destination(self) -> str:
-        """Where writers send what they get, for the driver."""
+        """The destination on the driver to which writers send their records."""
         return f"flinkish.testing:{self.name}"
 
     def take(self, sent: DriverValues) -> None:
-        """Take what a writer sent; called in the job's thread."""
+        """Take the records that a writer sent; called in the job's thread."""
         self._written.extend(StreamRecord(*record) for record in sent.values)
 
     def commit(self, prepared: Prepared) -> None:
-        """Make visible what a writer prepared, unless it is already."""
+        """Make a writer's prepared records visible, unless they already are."""
         if prepared.name not in self._known:
             self._known.add(prepared.name)
             self._committed.extend(StreamRecord(*record) for record in pickling.loads(prepared.records))

@@ -1,4 +1,4 @@
-"""Operators under test, alone or several in a row, with one or two inputs; see `piece_harness.py` for how they are run."""
+"""Harnesses for one or several operators in a row, with one or two inputs; `piece_harness.py` explains how they are run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class OneInputHarness(PieceHarness):
     """Runs a piece of a program with one input.
 
     `build` gets the input as a stream and returns the stream to be observed: one operator, or any number of them, keyed or not.
-    With an `input_type` pushed values are taken as from_collection takes them. Errors of user code are raised by the push;
-    after one the harness can only be closed.
+    With an `input_type`, pushed values are converted like those of from_collection. A push raises the errors of user code; after
+    an error the harness can only be closed.
 
     Example:
 
@@ -90,12 +90,12 @@ class OneInputHarness(PieceHarness):
         self._pushed()
 
     def process_status(self, *, idle: bool) -> None:
-        """Push that the input is idle, or active again."""
+        """Mark the input as idle, or as active again."""
         self._inputs[0].status(idle)
         self._pushed()
 
     def end_input(self) -> None:
-        """End the input, with the greatest watermark before."""
+        """End the input, after the final watermark."""
         self._inputs[0].end()
         self._pushed()
 
@@ -179,22 +179,22 @@ class TwoInputHarness(PieceHarness):
         self._pushed()
 
     def process_status1(self, *, idle: bool) -> None:
-        """Push that the first input is idle, or active again."""
+        """Mark the first input as idle, or as active again."""
         self._inputs[0].status(idle)
         self._pushed()
 
     def process_status2(self, *, idle: bool) -> None:
-        """Push that the second input is idle, or active again."""
+        """Mark the second input as idle, or as active again."""
         self._inputs[1].status(idle)
         self._pushed()
 
     def end_input1(self) -> None:
-        """End the first input, with the greatest watermark before."""
+        """End the first input, after the final watermark."""
         self._inputs[0].end()
         self._pushed()
 
     def end_input2(self) -> None:
-        """End the second input, with the greatest watermark before."""
+        """End the second input, after the final watermark."""
         self._inputs[1].end()
         self._pushed()
 

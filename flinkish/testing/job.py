@@ -1,4 +1,4 @@
-"""A whole job in virtual time: a script says what its sources give and when, and what happens to the job."""
+"""Runs a whole job in virtual time: the test decides what its sources emit and when, and what happens to the job."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from flinkish.testing.virtual_clock import VirtualClock
 
 __all__ = ["JobHarness", "SimulatedCrash"]
 
-#: What happens only when the test says so would happen by itself after this.
+#: Interval of events that should happen only when the test requests them.
 _NEVER = "3650 d"
 
 
 class SimulatedCrash(Unwinding):
-    """Unwinds a job whose driver dies at a crash point; nothing on the way may take it for an error."""
+    """Unwinds a job whose driver dies at a crash point; no code on the way may handle it as an error."""
 
 
 class JobHarness:
@@ -107,7 +107,7 @@ class JobHarness:
         self._engine = engine
         self._max_parallelism = max_parallelism
         self._settings = dict(settings or {})
-        #: How many seconds of real time a step may take.
+        #: Maximum seconds of real time for a step.
         self.timeout = timeout
         self._savepoint = savepoint
         self._job_id = random_id()
@@ -118,7 +118,7 @@ class JobHarness:
         self._sinks: dict[str, CollectingSink] = {}
         self._client: EmbeddedJobClient | None = None
         self._started = threading.Event()
-        #: Whether an end of the job was asked for and is none for the test.
+        #: Whether the harness itself ends the job, which is not an end for the test.
         self._dying = False
         self._closed = False
         self._release_shared: Callable[[], None] = lambda: None
@@ -130,14 +130,14 @@ class JobHarness:
             self.close()
             raise
 
-    # -- what the program is made of -----------------------------------------------------------------------------------------
+    # -- sources and sinks of the program ------------------------------------------------------------------------------------
 
     def source(
         self, name: str, type_info: TypeInformation | None = None, *, splits: int = 1, bounded: bool = False
     ) -> ScriptedSource:
-        """Return the source of that name, made on first use, that is by the program; later calls need only the name.
+        """Return the source of that name. The first call, in the program, creates it; later calls need only the name.
 
-        With a type, records are converted to it like those of from_collection. `bounded` only tells the program's runtime mode.
+        With a type, records are converted to it like those of from_collection. `bounded` only affects the runtime mode AUTOMATIC.
         """
         source = self._sources.get(name)
         if source is None:
@@ -149,7 +149,7 @@ class JobHarness:
         return source
 
     def sink(self, name: str) -> CollectingSink:
-        """Return the sink of that name, made on first use, that is by the program."""
+        """Return the sink of that name. The first call, in the program, creates it."""
         sink = self._sinks.get(name)
         if sink is None:
             if self._started.is_set():
@@ -159,7 +159,7 @@ class JobHarness:
 
     @property
     def client(self) -> EmbeddedJobClient:
-        """The client of the job as it was started last: status, metrics, accumulators."""
+        """The client of the last started run of the job: status, metrics, accumulators."""
         assert self._client is not None
         return self._client
 
@@ -167,21 +167,21 @@ class JobHarness:
 
     @property
     def processing_time(self) -> int:
-        """The job's wall clock in milliseconds; `start_time`, 0 if not given, at first."""
+        """The job's wall clock in milliseconds; it begins at `start_time`, which is 0 by default."""
         return self._clock.wall_time()
 
     def settle(self) -> None:
-        """Hand over what sources were told to give, and wait until the job has nothing more to do at this time.
+        """Pass the pending records of sources to the job, and wait until the job has nothing more to do at the current time.
 
-        Raises JobExecutionError if the job has failed, and TimeoutError with the job's stack if it does not come to rest.
+        Raises JobExecutionError if the job has failed, and TimeoutError with the job's stack if it does not become idle.
         """
         self._require_running()
         self._hand_over()
 
     def advance(self, milliseconds: int) -> None:
-        """Let processing time go on. What is due in between (timers, checkpoints, ends of pauses) happens in order, at its time.
+        """Advance processing time. Timers, checkpoints and ends of pauses that are due in between happen in order, at their time.
 
-        At the new time one more epoch is run: sources see whether they have become idle, and periodic generators emit.
+        At the new time one more epoch runs, in which sources check their idleness and periodic generators emit.
         """
         if milliseconds < 0:
             raise InvalidArgumentError(f"time cannot go back; got {milliseconds} ms")
@@ -201,7 +201,7 @@ class JobHarness:
     # -- checkpoints and ends ------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> int:
-        """Take a checkpoint, with all that sources were told to give before; returns its id.
+        """Take a checkpoint after the pending records of sources; return its id.
 
         Raises CheckpointError if it does not complete, and InvalidArgumentError in batch mode, which has none.
         """
@@ -217,7 +217,7 @@ class JobHarness:
         return completed
 
     def savepoint(self, directory: str | None = None) -> str:
-        """Take a savepoint below `directory`, else in a folder that ends with the harness; returns its path."""
+        """Take a savepoint below `directory`, by default in a folder that is removed with the harness; return its path."""
         self.settle()
         path = self.client.trigger_savepoint(directory)
         self._settle()
@@ -231,10 +231,10 @@ class JobHarness:
         return path.result(self.timeout)
 
     def crash(self, at: CrashPoint | None = None) -> None:
-        """Have the driver's process die and the job be started anew, from its last checkpoint if there is one.
+        """Let the driver's process die, and start the job again from its last checkpoint, if there is one.
 
-        At once, or at a point of a checkpoint that is taken for it. What sources gave after the last checkpoint they give again.
-        The death is simulated: the job is unwound from where it is and writes nothing any more; user functions are closed.
+        It dies at once, or at a point of a checkpoint that is taken for this purpose. Sources emit records after the last
+        checkpoint again. The death is simulated: the job is unwound and writes nothing more, but user functions are closed.
         """
         self.settle()
         match at:
@@ -250,10 +250,10 @@ class JobHarness:
         self._launch()
 
     def restart(self, *, parallelism: int | None = None, savepoint: str | None = None) -> None:
-        """Stop the job if it has not failed, and start the program anew from its last checkpoint, or from a savepoint.
+        """Stop the job if it has not failed, and start the program again from its last checkpoint, or from a savepoint.
 
-        What sources gave after that they give again. The program is built anew, at this or another parallelism. A job that has
-        finished or was stopped can only be started from a savepoint.
+        Sources emit records after that checkpoint again. The program is built again, at this or another parallelism. A job that
+        has finished or was stopped can only be started from a savepoint.
         """
         if self._is_running():
             self.settle()
@@ -270,7 +270,7 @@ class JobHarness:
         self._launch()
 
     def finish(self) -> JobExecutionResult:
-        """Handle what is left of the script, end all sources, let the job come to its end and return its result."""
+        """Process the rest of the script, end all sources, wait until the job has ended, and return its result."""
         self.settle()
         for source in self._sources.values():
             source.end()
@@ -284,7 +284,7 @@ class JobHarness:
         return self.client.get_job_execution_result().result(self.timeout)
 
     def play(self, script: Iterable[steps.Step]) -> None:
-        """Do one step after the other; `Emit` and the like name the source. Raises InvalidArgumentError for `LoseHeap`."""
+        """Play the steps in order; steps such as `Emit` name their source. Raises InvalidArgumentError for `LoseHeap`."""
         for step in script:
             match step:
                 case steps.Advance(milliseconds=milliseconds):
@@ -313,7 +313,7 @@ class JobHarness:
         self.close()
 
     def close(self) -> None:
-        """Cancel the job if it runs, and remove what it left."""
+        """Cancel the job if it runs, and remove its files."""
         if self._closed:
             return
         self._closed = True
@@ -385,14 +385,14 @@ class JobHarness:
             self._hand_over()
 
     def _hand_over(self, *, epoch: bool = False) -> None:
-        """Let the job have what sources were told to give, and settle; with `epoch` have an epoch run in any case."""
+        """Pass the pending records of sources to the job, and settle; with `epoch`, an epoch runs in any case."""
         now = self._clock.wall_time()
         news = [source.release(now) for source in self._sources.values()]
         enumerators = [source.enumerator for source in self._sources.values() if source.enumerator is not None]
         if enumerators and (epoch or any(news)):
 
             def deliver(nothing: None, error: BaseException | None) -> None:
-                # All at once: what sources are told to give at one time must be in one epoch.
+                # All at once, because records that sources get at one time must be in one epoch.
                 for enumerator in enumerators:
                     enumerator.deliver(always=epoch)
 
@@ -415,7 +415,7 @@ class JobHarness:
         return "".join(line for thread in jobs for line in traceback.format_stack(frames.get(thread.ident or 0)))
 
     def _await_end(self) -> None:
-        """Wait for a job that has ended or is about to; the signal handlers are given back by that."""
+        """Wait for a job that has ended or is about to; this also restores the signal handlers."""
         with suppress(Exception):
             self.client.get_job_execution_result().result(self.timeout)
 
@@ -425,7 +425,7 @@ class JobHarness:
         self._await_end()
 
     def _die(self) -> None:
-        """Unwind the job; called by its own thread, perhaps before the test's thread knows that it was started."""
+        """Unwind the job; called by the job's thread, perhaps before the test's thread knows that the job was started."""
         self._started.wait()
         self._dying = True
         self.client.job_master.cancel(suspend=True, why="the test has it crash")
@@ -441,18 +441,18 @@ class JobHarness:
 
 
 def _write_key(path: Path) -> None:
-    """Make the key that checkpoints are signed with, of the harness only, and without waiting for the disk."""
+    """Write a signing key for checkpoints of this harness, without waiting for the disk."""
     path.touch(mode=0o600)
     path.write_bytes(secrets.token_bytes(32))
 
 
 def _make_engine(configuration: Configuration, clock: Clock, ids: IdSource) -> Engine:
-    # What the engine itself waits for, processes and Spark, takes real time.
+    # The engine itself waits for processes and Spark, which takes real time.
     return create_engine(configuration, SystemClock(), ids)
 
 
 class _Refusal:
-    """Stands for the executor while the program under test is built."""
+    """Replaces the executor while the program under test is built."""
 
     def execute_async(self, program: Any) -> Any:
         raise InvalidProgramError(

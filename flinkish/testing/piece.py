@@ -1,4 +1,4 @@
-"""The piece of a program that a harness runs, between inputs and outputs of its own."""
+"""The piece of a program that a harness runs between its own inputs and outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flinkish.runtime.protocol import MAX_WATERMARK
 
 
 class Piece:
-    """The piece of a program, laid out: which edges lead into it, and which leave it."""
+    """The plan of a piece of a program, with the edges that lead into it and out of it."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Piece:
         env.set_parallelism(parallelism)
         env.set_max_parallelism(max_parallelism)
         inputs = [env.from_collection([], type_info or Types.PICKLED_BYTE_ARRAY()) for type_info in input_types]
-        # Not FORWARD: the piece begins a task of its own, which is fed over channels.
+        # Not FORWARD, because the piece must begin a task that gets its input from channels.
         result = build(*(stream.rebalance() for stream in inputs))
         if not isinstance(result, DataStream) or isinstance(result, KeyedStream):
             raise InvalidArgumentError(
@@ -91,7 +91,7 @@ def _sink(stream: DataStream) -> DataStreamSink:
 
 
 class Input:
-    """One input: writes what the test pushes into the channels that lead into the piece."""
+    """One input: writes elements from the test to the channels that lead into the piece."""
 
     def __init__(self, writers: list[EdgeWriter], type_info: TypeInformation | None) -> None:
         self.writers = writers

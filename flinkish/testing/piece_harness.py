@@ -1,8 +1,8 @@
-"""What the harnesses of operators have in common: a piece of a program between inputs and outputs, run epoch by epoch.
+"""The base of the operator harnesses: runs a piece of a program between inputs and outputs, epoch by epoch.
 
-The piece is built by the fluent API, laid out by `flinkish.graph` and run by `flinkish.runtime`'s slots, all as in a job. Only
-what is around it differs: instead of sources the test makes the frames that lead into it, and what leaves it goes to the test
-instead of to sinks. Each push is an epoch of its own, unless several are put into `with harness.epoch():`.
+The piece is built by the fluent API, planned by `flinkish.graph` and run by the slots of `flinkish.runtime`, as in a job. Only
+its surroundings differ: the test creates its input frames instead of sources, and gets its output instead of sinks. Each push
+is a separate epoch, unless several are combined by `with harness.epoch():`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["PieceHarness"]
 
 
 class PieceHarness:
-    """What the harnesses of operators have in common."""
+    """The base class of the operator harnesses."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class PieceHarness:
         self._start(parallelism, snapshot)
 
     def _start(self, parallelism: int, snapshot: HarnessSnapshot | None) -> None:
-        """Begin with new objects, from a checkpoint if there is one."""
+        """Start with new objects, from a checkpoint if there is one."""
         piece = Piece(self._build, self._types, self._tags, parallelism, self._max_parallelism, self._settings)
         self.parallelism = parallelism
         self._piece = piece
@@ -100,7 +100,7 @@ class PieceHarness:
             scratch=self._folder / "scratch",
         )
         clock = ManualClock()
-        # Each subtask has function objects of its own, as it has on a cluster.
+        # Each subtask has its own function objects, as on a cluster.
         return [SlotTask(own, slot, clock=clock) for slot, own in enumerate(pickling.copies(program, self._piece.plan.slots))]
 
     # -- life ----------------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class PieceHarness:
                 self.close()
 
     def close(self) -> None:
-        """Close the user functions and remove the temporary folder. Raises what close() of a function raises."""
+        """Close the user functions and remove the temporary folder. Raises the error of a function's close()."""
         slots, self._slots = self._slots, []
         try:
             for slot in slots:
@@ -125,7 +125,7 @@ class PieceHarness:
             self._finalizer()
 
     def lose_heap(self) -> None:
-        """Throw away all objects of the tasks, as when their processes die; the next push rebuilds them from the change log."""
+        """Discard all objects of the tasks, as if their processes died; the next push rebuilds them from the change log."""
         for slot in self._slots:
             with suppress(Exception):
                 slot.close()
@@ -138,9 +138,9 @@ class PieceHarness:
         return harness
 
     def restart(self, *, parallelism: int | None = None) -> None:
-        """Take a checkpoint, close all functions and go on from it with new ones, at this or another parallelism.
+        """Take a checkpoint, close all functions and continue from it with new ones, at this or another parallelism.
 
-        What was not taken of the outputs is still there afterwards.
+        Output that has not been taken is kept.
         """
         snapshot = self.snapshot()
         outputs = self._outputs
@@ -167,9 +167,9 @@ class PieceHarness:
 
     @contextmanager
     def epoch(self) -> Iterator[None]:
-        """Put all that is pushed within the `with` into one epoch: it is handled when that ends.
+        """Combine all pushes within the `with` block into one epoch, which runs at the end of the block.
 
-        Records are handled in the order in which they were pushed, but of several inputs the one with the lower watermark first.
+        Records are processed in the order in which they were pushed, but the input with the lower watermark comes first.
         """
         if self._grouping:
             raise InvalidArgumentError("epochs cannot be nested")
@@ -187,9 +187,9 @@ class PieceHarness:
     # -- outputs -------------------------------------------------------------------------------------------------------------
 
     def take_output(self, tag: OutputTag | None = None) -> list[StreamRecord]:
-        """Return the records of the main output, or of a side output, since they were taken last; with event times.
+        """Return the records of the main output, or of a side output, since the last call, with event times.
 
-        Records of one subtask come in its order, those of several subtasks after one another.
+        Records of one subtask are in its order; those of several subtasks follow one another.
         """
         return [element for element in self.take_elements(tag) if isinstance(element, StreamRecord)]
 
@@ -211,7 +211,7 @@ class PieceHarness:
     # -- checkpoints ---------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> HarnessSnapshot:
-        """Take a checkpoint of all operators; they go on."""
+        """Take a checkpoint of all operators, which then continue."""
         if self._grouping:
             raise InvalidArgumentError("a checkpoint cannot be taken while an epoch is put together", hint="take it after it.")
         self._checkpoint_id += 1
@@ -243,13 +243,13 @@ class PieceHarness:
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the operators that a checkpoint is complete."""
+        """Notify the operators of a completed checkpoint."""
         self._run(completed=(CheckpointId(checkpoint_id),))
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
     def play(self, script: Iterable[steps.Step], sources: Sequence[str] | None = None) -> None:
-        """Do one step after the other.
+        """Play the steps in order.
 
         `sources` are the names by which the steps call the inputs, in their order; with one input any name will do. Raises
         InvalidArgumentError for a step that only whole jobs know.
@@ -364,7 +364,7 @@ def _elements(frames: Sequence[Frame]) -> Iterator[OutputElement]:
 
 
 def _error(failure: TaskFailure) -> BaseException:
-    """Return what the operator raised, or an error with its traceback where that cannot be pickled."""
+    """Return the operator's exception, or an error with its traceback if the exception could not be pickled."""
     if failure.error is not None:
         return failure.error
     return JobExecutionError(f"operator {failure.operator_name!r} failed:\n{failure.traceback}")

@@ -1,4 +1,4 @@
-"""Fixtures for tests of programs; pytest loads them by itself where flinkish is installed.
+"""Fixtures for tests of programs; pytest loads them automatically if flinkish is installed.
 
 | fixture | what it is |
 |---|---|
@@ -38,13 +38,13 @@ Share = Callable[[str], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark."""
     config.addinivalue_line("markers", "spark: needs Java and a Spark session")
 
 
 @pytest.fixture(scope="session")
 def flinkish_spark() -> Iterator[SparkSession]:
-    """The one Spark session of a test run; made as a job makes it, and held until the end."""
+    """The Spark session of a test run; it is created as for a job, and held until the end."""
     from flinkish.engine.spark.session import hold_session, release_session
     from flinkish.engine.spark.settings import SparkSettings
 
@@ -54,7 +54,7 @@ def flinkish_spark() -> Iterator[SparkSession]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once on each engine, if it uses `flinkish_engine` and that is not one of the test suite's own."""
+    """Run a test once on each engine if it uses `flinkish_engine` and the test suite does not define that fixture itself."""
     if "_flinkish_each_engine" in metafunc.fixturenames:
         metafunc.parametrize("_flinkish_each_engine", _engine_parameters())
 
@@ -74,7 +74,7 @@ def flinkish_engine(_flinkish_each_engine: str) -> str:
 
 @pytest.fixture(scope="session")
 def _flinkish_share() -> Iterator[Callable[[str], None]]:
-    """Return a function that has what jobs of an engine share outlive the test, so that the next one finds it."""
+    """Return a function that keeps the shared resources of an engine's jobs until the end of the test run."""
     from flinkish.common import Configuration
     from flinkish.engine.loader import hold_shared
 

@@ -1,4 +1,4 @@
-"""What comes out of harnesses."""
+"""The output elements of harnesses, and their comparison."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class StreamRecord(NamedTuple):
     timestamp: int | None = None
 
 
-#: What comes out of a piece of a program, in order.
+#: An output element of a piece of a program.
 OutputElement = StreamRecord | Watermark | WatermarkStatus | EndOfInput
 
 
 def assert_records_equal(actual: Iterable[Any], expected: Iterable[Any], *, ordered: bool = False, what: str = "records") -> None:
-    """Raise AssertionError, which names what is missing and what is too much, unless the same records are in both.
+    """Raise AssertionError, which lists missing and unexpected records, unless both have the same records.
 
-    In any order, unless `ordered`: subtasks do not wait for one another.
+    The order does not matter unless `ordered`, because subtasks do not wait for one another.
 
     >>> assert_records_equal([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
     >>> assert_records_equal(["a", "b", "b"], ["a", "c", "b"], what="words")

@@ -1,4 +1,4 @@
-"""A source that gives what a test says, when the test says so.
+"""A source that emits the records of a test when the test requests it.
 
 The script stays with the test's process. What is released of it goes to the readers as splits that they add to those they have,
 so a lost task is given the same again. The position of a split, in checkpoints, is a place in the script: a job that is started
@@ -32,12 +32,12 @@ from flinkish.testing.steps import Emit, EmitWatermark, End, Fail, MarkActive, M
 
 __all__ = ["ScriptedFailure", "ScriptedSource"]
 
-#: What a split does, by its place in the script of the source.
+#: The steps of a split, with their positions in the script of the source.
 _Items = list[tuple[int, SourceStep]]
 
 
 class ScriptedFailure(SourceError):
-    """What a step `Fail` of a script raises in the task that reads."""
+    """The error that a step `Fail` of a script raises in the reading task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class ScriptSplit(SourceSplit):
     """A split, or more of one: the same number."""
 
     number: int
-    #: Everything before this place of the script is done.
+    #: Position in the script before which everything is done.
     position: int
-    #: Pickled `_Items`: what was released and is still to be done.
+    #: Pickled `_Items`: the released steps that are still to be done.
     items: bytes
 
 
@@ -71,7 +71,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         self._bounded = bounded
         self._convert = None if type_info is None else lenient_converter(type_info)
         self._ended: set[int] = set()
-        #: What the test said and has not been released, in order; pauses are only here.
+        #: The test's steps that have not been released yet, in order; pauses are only here.
         self._waiting: deque[SourceStep] = deque()
         self._script: list[SourceStep | None] = []
         #: The splits whose ends the job may know of.
@@ -88,29 +88,29 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
     # -- the script ----------------------------------------------------------------------------------------------------------
 
     def emit(self, value: Any, timestamp: int | None = None, *, split: int = 0) -> None:
-        """Give a record, with its event time in milliseconds. With a type it is taken as from_collection takes values."""
+        """Emit a record with its event time in milliseconds. With a type, it is converted like values of from_collection."""
         self._say(Emit(value if self._convert is None else self._convert(value), timestamp, self.name, split))
 
     def emit_all(self, values: Iterable[Any], timestamp: int | None = None, *, split: int = 0) -> None:
-        """Give records, all with the same event time; a StreamRecord has one of its own."""
+        """Emit records, all with the same event time; a StreamRecord has its own."""
         for value in values:
             record = value if isinstance(value, StreamRecord) else StreamRecord(value, timestamp)
             self.emit(*record, split=split)
 
     def watermark(self, timestamp: int, *, split: int = 0) -> None:
-        """Say that no record of the split with event time <= `timestamp` (milliseconds) is to come."""
+        """Emit a watermark: no more records of the split with event time <= `timestamp` (milliseconds) will follow."""
         self._say(EmitWatermark(timestamp, self.name, split))
 
     def idle(self, *, split: int = 0) -> None:
-        """Say that the split is idle until its next watermark, or `active`: nobody waits for what it gives meanwhile."""
+        """Mark the split as idle until its next watermark or `active`; meanwhile it does not hold back the watermark."""
         self._say(MarkIdle(self.name, split))
 
     def active(self, *, split: int = 0) -> None:
-        """Say that the split is idle no longer."""
+        """Mark the split as active again."""
         self._say(MarkActive(self.name, split))
 
     def pause(self, milliseconds: int) -> None:
-        """Give nothing more until so many milliseconds of processing time have passed; other sources go on."""
+        """Emit nothing until this many milliseconds of processing time have passed; other sources continue."""
         self._say(Pause(milliseconds, self.name))
 
     def fail(self, message: str = "the script says so", *, split: int = 0) -> None:
@@ -125,7 +125,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
     @property
     def ended(self) -> bool:
-        """Whether the script has come to the end of all splits."""
+        """Whether the script has ended all splits."""
         return len(self._ended) == self.splits
 
     def do(self, step: SourceStep) -> None:
@@ -155,12 +155,12 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
     # -- the harness ---------------------------------------------------------------------------------------------------------
 
     def is_like(self, type_info: TypeInformation | None, splits: int, bounded: bool) -> bool:
-        """Return whether what is given agrees with the source; defaults agree with any."""
+        """Tell whether the arguments agree with the source; default values agree with any."""
         same_type = type_info is None or type_info == self._type_info
         return same_type and splits in (1, self.splits) and bounded in (False, self._bounded)
 
     def release(self, now: int) -> bool:
-        """Let what the test said up to the next pause go to the job; returns whether there is any."""
+        """Release the test's steps up to the next pause to the job; return whether there are any."""
         if self.resumes_at is not None and self.resumes_at <= now:
             self.resumes_at = None
         before = len(self._script)
@@ -176,11 +176,11 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
     @property
     def released(self) -> int:
-        """How much of the script the job may know."""
+        """The length of the released part of the script."""
         return len(self._script)
 
     def items(self, number: int, position: int) -> _Items:
-        """Return what a split does from a place on; a failure once only, as it must not come again when the job does."""
+        """Return the steps of a split from a position on; a failure only once, so that a restart does not repeat it."""
         items: _Items = []
         for place in range(position, len(self._script)):
             step = self._script[place]
@@ -209,7 +209,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         return ScriptEnumerator(context, self, dict.fromkeys(range(self.splits), 0))
 
     def ended_before(self, numbers: set[int]) -> None:
-        """Learn from a checkpoint which splits have ended, perhaps by the script of another harness."""
+        """Record which splits have ended according to a checkpoint, which may be from another harness."""
         self._ended |= numbers
         self.released_ends |= numbers
 
@@ -239,7 +239,7 @@ class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
     def __init__(self, context: SplitEnumeratorContext[ScriptSplit], source: ScriptedSource, positions: dict[int, int]) -> None:
         self.context = context
         self._source = source
-        #: Where the splits that have not ended stand.
+        #: Positions of the splits that have not ended.
         self._positions = positions
         self._deliveries = 0
 
@@ -256,7 +256,7 @@ class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
         self._signal_end()
 
     def deliver(self, *, always: bool = False) -> None:
-        """Hand out what was released; with `always` something, so that an epoch runs."""
+        """Assign the released steps; with `always`, assign something in any case, so that an epoch runs."""
         for number, position in self._positions.items():
             items = self._source.items(number, position)
             if items or always:
@@ -270,7 +270,7 @@ class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
         self._positions[number] = self._source.released
 
     def _signal_end(self) -> None:
-        """Tell the readers that nothing is to come once all splits have ended."""
+        """Signal to the readers that no more splits will follow, when all splits have ended."""
         ended = self._source.released_ends
         self._positions = {number: position for number, position in self._positions.items() if number not in ended}
         if len(ended) == self._source.splits:

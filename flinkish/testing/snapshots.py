@@ -1,4 +1,4 @@
-"""Checkpoints as tests hold them: plain data, apart from any folder."""
+"""Checkpoints as plain data for tests, without a folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from flinkish.common.ids import CheckpointId, OperatorUid
 from flinkish.runtime.protocol import Restore, StateFile
 
-#: State of the runtime's own, which tests of operators do not want to see.
+#: The runtime's own states, which are hidden from tests of operators.
 _OWN = frozenset({"_watermark"})
 
 
@@ -22,7 +22,7 @@ class StateEntry(NamedTuple):
     state_name: str
     #: value, list, map, reducing, aggregating, timer_event, timer_processing, operator_list, operator_union, ...
     kind: str
-    #: What it holds, as JSON; a timer's time. None for values that JSON cannot show.
+    #: The value as JSON, or a timer's time; None for values that JSON cannot represent.
     value: str | None
 
 

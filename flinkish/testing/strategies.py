@@ -1,6 +1,6 @@
-"""Strategies for hypothesis: streams as they come in life, and what happens to those who read them.
+"""Strategies for hypothesis: realistic streams, and faults of the operators and jobs that read them.
 
-All of them make steps (`flinkish.testing.steps`) that harnesses play:
+All of them generate steps (`flinkish.testing.steps`) that harnesses play:
 
     @given(script=with_faults(streams(st.integers(), disorder=10, late=20), operator_faults()))
     def test_...(script):
@@ -92,7 +92,7 @@ def streams(
 
 
 def _stream(plan: Sequence[tuple[Any, ...]], source: str, splits: int, disorder: int, end: bool) -> list[Step]:
-    """Turn what was drawn into steps: event times depend on what came before."""
+    """Convert drawn values into steps, whose event times depend on earlier steps."""
     newest = 0
     watermarks: dict[int, int] = {}
     idle: set[int] = set()
@@ -100,7 +100,7 @@ def _stream(plan: Sequence[tuple[Any, ...]], source: str, splits: int, disorder:
 
     def emit(value: Any, timestamp: int, split: int) -> None:
         if split in idle:
-            # Or others may have gone past it: nobody waits for a split that is idle, whatever it gives.
+            # Otherwise other splits may have passed it, because an idle split does not hold back the watermark.
             idle.discard(split)
             steps.append(MarkActive(source, split))
         steps.append(Emit(value, timestamp, source, split))

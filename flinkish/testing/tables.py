@@ -1,9 +1,9 @@
-"""What sinks wrote, compared by chispa: its errors show which cells of which rows differ.
+"""Compares the output of sinks by chispa, whose errors show which cells of which rows differ.
 
     assert_delta_table_equal(path, [("JFK", 2013, 1.5), ("EWR", 2014, None)], "origin string, year int, delay double")
     assert_files_equal(folder, [("to be",), ("or not",)], format="text")
 
-What is compared is what Spark reads, in the session that is active or the one given; for tables it must have Delta.
+The tables and files are read by Spark, in the active session or the given one; for tables it must have Delta.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _compare(
 
 
 def _plain(row: Any) -> Any:
-    """Return a row as Spark takes it; ours are no tuples."""
+    """Convert a row for Spark, because flinkish's Rows are not tuples."""
     from flinkish.common import Row
 
     return row.as_dict() if isinstance(row, Row) and row.get_field_names() else tuple(row) if isinstance(row, Row) else row

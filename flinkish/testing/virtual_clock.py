@@ -1,4 +1,4 @@
-"""The clock of a job under test: it stands still until the test moves it, and tells when the job has nothing more to do."""
+"""The clock of a job under test: only the test advances it, and it detects when the job has nothing more to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.common.clock import SystemClock
 from flinkish.engine.launcher import JOB_THREAD
 from flinkish.jobmaster.source_coordinator import worker_thread
 
-#: How often everything is looked at anew where sources work in threads: what one hands over, the job may have to answer.
+#: Number of rounds if sources work in threads, because the job may have to respond to the results of a thread.
 _ROUNDS = 3
 _LOOK_S = 0.05
 _SYSTEM = SystemClock()
@@ -19,20 +19,20 @@ _SYSTEM = SystemClock()
 @dataclass(slots=True)
 class _Waiter:
     condition: threading.Condition
-    #: When it wants to be woken, in milliseconds; None: not by the clock.
+    #: When it is to be woken, in milliseconds; None = not by the clock.
     deadline: int | None
-    #: It was woken and has not begun to run yet.
+    #: Whether it was woken and has not begun to run yet.
     woken: bool = False
 
 
 class VirtualClock:
-    """A Clock for one job. The job's threads wait in it; the test's thread moves it and waits for them to wait again."""
+    """A Clock for one job. The job's threads wait on it; the test's thread advances it and waits until they all wait again."""
 
     def __init__(self, job_id: str, now: int = 0) -> None:
         self._job_thread = f"{JOB_THREAD}{job_id[:8]}"
         self._worker_thread = worker_thread(job_id)
         self._now = now
-        #: Guards what follows. A thread may hold the condition it waits on when it takes this one, never the other way round.
+        #: Guards the fields below. A thread may take it while it has the condition it waits on, but never the other way round.
         self._changed = threading.Condition()
         self._waiters: dict[threading.Thread, _Waiter] = {}
 
@@ -58,23 +58,23 @@ class VirtualClock:
     # -- the test's side -----------------------------------------------------------------------------------------------------
 
     def move_to(self, time: int) -> None:
-        """Set the time, in milliseconds; call `settle` then."""
+        """Set the time in milliseconds; call `settle` afterwards."""
         self._now = time
 
     def next_deadline(self) -> int | None:
-        """Return when the first of those who wait wants to be woken."""
+        """Return when the first waiting thread is to be woken."""
         with self._changed:
             return min((waiter.deadline for waiter in self._waiters.values() if waiter.deadline is not None), default=None)
 
     def wake_test(self) -> None:
-        """Have `settle` look again whether it is over; from any thread."""
+        """Make `settle` check again whether it is over; may be called from any thread."""
         with self._changed:
             self._changed.notify_all()
 
     def settle(self, over: Callable[[], bool], timeout: float) -> bool:
-        """Have all who wait look at the time and whatever else they wait for, until they wait again, or `over`.
+        """Wake all waiting threads to check the time and their conditions, until they all wait again, or `over`.
 
-        Returns False if that took longer than so many seconds of real time.
+        Returns False if that took longer than `timeout` seconds of real time.
         """
         for _ in range(_ROUNDS if self._workers() else 1):
             self._wake_all()
@@ -83,7 +83,7 @@ class VirtualClock:
                 while not (over() or self._all_wait()):
                     if _SYSTEM.monotonic() > deadline:
                         return False
-                    # A thread that ends tells nobody.
+                    # A thread that ends does not notify the condition, so check at intervals.
                     self._changed.wait(_LOOK_S)
         return True
 
