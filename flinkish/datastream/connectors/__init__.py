@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         StreamFormat,
         StreamingFileSink,
     )
-    from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
+    from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink, JdbcSource
     from flinkish.datastream.connectors.number_seq import NumberSequenceSource
     from flinkish.datastream.connectors.socket import SocketSource
 
@@ -48,6 +48,7 @@ __all__ = [
     "JdbcConnectionOptions",
     "JdbcExecutionOptions",
     "JdbcSink",
+    "JdbcSource",
     "NumberSequenceSource",
     "OutputFileConfig",
     "RollingPolicy",
@@ -67,7 +68,7 @@ _CONNECTORS: Final = {
     "SocketSource": "socket",
     "DeltaSink": "delta",
     "DeltaSource": "delta",
-    **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"), "jdbc"),
+    **dict.fromkeys(("JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink", "JdbcSource"), "jdbc"),
     **dict.fromkeys(
         (
             "BucketAssigner",

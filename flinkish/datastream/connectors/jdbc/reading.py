@@ -1,0 +1,146 @@
+"""Rows of a database as records: values by the declared types."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Callable, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from flinkish.common.conversion import lenient_converter
+from flinkish.common.errors import SourceError, TypeMismatchError
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import BasicType, TypeInformation
+from flinkish.common.types import Row, RowKind, make_row
+from flinkish.datastream.connectors.jdbc.values import Convert, is_basic, plain_type, unwrapped
+
+_ERRORS = (TypeMismatchError, ValueError, TypeError, OverflowError, InvalidOperation)
+
+
+def rows_from(
+    names: tuple[str, ...], types: tuple[TypeInformation, ...], what: str
+) -> Callable[[Sequence[Sequence[Any]]], list[Row]]:
+    """Return the function that makes records of a database's rows.
+
+    It raises SourceError, which names the column and the value, where a value does not fit its declared type.
+    """
+    needed = [
+        (i, _field(unwrapped(field), f"{what}: column {name!r}"))
+        for i, (name, field) in enumerate(zip(names, types, strict=True))
+    ]
+
+    def make(rows: Sequence[Sequence[Any]]) -> list[Row]:
+        made = [list(row) for row in rows]
+        for i, convert in needed:
+            for row in made:
+                value = row[i]
+                if value is not None:
+                    try:
+                        row[i] = convert(value)
+                    except _ERRORS as error:
+                        raise SourceError(
+                            f"JdbcSource: {what}: column {names[i]!r} is declared {types[i]!r} and holds {value!r} of type "
+                            f"{type(value).__name__}: {error}",
+                            hint="declare the type that the database has, or cast the column in a query.",
+                        ) from error
+        return [make_row(names, row, RowKind.INSERT) for row in made]
+
+    return make
+
+
+def _field(type_info: TypeInformation, what: str) -> Convert:
+    """Return the function from what a driver gives for a column to the declared type."""
+    first = _from_driver(type_info, plain_type(type_info, what))
+    check = lenient_converter(type_info)
+    if check is None:
+        return first
+    return lambda value: check(first(value))
+
+
+def _from_driver(type_info: TypeInformation, plain: type) -> Convert:
+    if is_basic(type_info, BasicType.INSTANT):
+        return _instant
+    if is_basic(type_info, BasicType.BIG_INT):
+        return _integer
+    return _BY_PLAIN.get(plain, _same)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _instant(value: Any) -> Instant:
+    moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+    if not isinstance(moment, datetime.datetime):
+        raise TypeError("no timestamp")
+    moment = moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment
+    microseconds = (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return Instant(seconds, rest * 1000)
+
+
+def _integer(value: Any) -> int:
+    number = int(value)
+    if number != value:
+        raise ValueError("not a whole number")
+    return number
+
+
+def _number(value: Any) -> Any:
+    """Whole numbers: PostgreSQL's numeric comes as a Decimal."""
+    return _integer(value) if isinstance(value, Decimal) else value
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, uuid.UUID) else value
+
+
+def _boolean(value: Any) -> Any:
+    if value in (0, 1):  # SQLite and MySQL have no booleans
+        return bool(value)
+    raise ValueError("neither true nor false")
+
+
+def _float(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal | int) else value
+
+
+def _decimal(value: Any) -> Decimal:
+    # SQLite stores decimals as text or numbers; repr has all digits of a float.
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, int):  # Python would make that many zeros of it
+        raise TypeError("no bytes")
+    return bytes(value)
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        raise TypeError("a timestamp, not a date")
+    return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _time(value: Any) -> Any:
+    if isinstance(value, datetime.timedelta):  # MySQL
+        return (datetime.datetime.min + value).time()
+    return datetime.time.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _timestamp(value: Any) -> Any:
+    return datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+_BY_PLAIN: dict[type, Convert] = {
+    str: _text,
+    int: _number,
+    bool: _boolean,
+    float: _float,
+    Decimal: _decimal,
+    datetime.date: _date,
+    datetime.time: _time,
+    datetime.datetime: _timestamp,
+    bytes: _bytes,
+}

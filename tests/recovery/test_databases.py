@@ -1,0 +1,113 @@
+"""A job that writes into PostgreSQL, killed with -9 in mid commit and at random: each row is there once.
+
+    pytest -m soak tests/recovery/test_databases.py
+
+FLINKISH_SEED chooses what happens in the soak test (printed; the same seed makes the same choices).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.postgresql import PASSWORD, USER, PostgreSQL
+from tests.kit.postgresql import running as running_server
+from tests.recovery.processes import running
+
+pytestmark = pytest.mark.kill
+
+_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_CYCLES = 20
+_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[PostgreSQL]:
+    with running_server() as server:
+        yield server
+
+
+def prepared(server: PostgreSQL, folder: Path, numbers: int, files: int) -> list[str]:
+    """Make input and an empty table; return the arguments of the job."""
+    server.execute("DROP TABLE IF EXISTS counts, flinkish_checkpoints; CREATE TABLE counts (number BIGINT, count BIGINT)")
+    (folder / "input").mkdir()
+    for index in range(files):
+        lines = "".join(f"{number}\n" for number in range(index, numbers, files))
+        (folder / "input" / f"{index}.txt").write_text(lines)
+    url = f"{server.url}?user={USER}&password={PASSWORD}"
+    return [f"--input={folder / 'input'}", f"--checkpoints={folder / 'checkpoints'}", f"--url={url}"]
+
+
+def assert_part(server: PostgreSQL, numbers: int) -> int:
+    """What is in the table is a part of what has to come, each row once; return how many rows there are."""
+    rows = server.execute("SELECT number, count FROM counts")
+    doubled = [row for row, times in Counter(number for number, _ in rows).items() if times > 1]
+    assert doubled == []
+    for remainder in range(7):
+        # Whatever was committed, counts have no gap: state and table are of the same checkpoint.
+        counts = sorted(count for number, count in rows if number % 7 == remainder)
+        assert counts == list(range(1, len(counts) + 1)), remainder
+    assert {number for number, _ in rows} <= set(range(numbers))
+    return len(rows)
+
+
+@pytest.mark.parametrize(
+    ("on", "committed"), [("local", False), ("local", True), pytest.param("spark", False, marks=pytest.mark.spark)]
+)
+def test_a_job_killed_in_mid_commit_writes_each_row_once(
+    on: str, committed: bool, postgresql: PostgreSQL, tmp_path: Path
+) -> None:
+    numbers = 1000 if on == "local" else 400
+    arguments = [f"--engine={on}", *prepared(postgresql, tmp_path, numbers, 3)]
+    killed = ["--kill-at-commit=2", *(["--committed"] if committed else [])]
+    with running(*arguments, *killed, log=tmp_path / "log", script="database_job.py") as job:
+        assert job.finish() == -9, job.output()
+        job.kill_all()
+    assert 0 < assert_part(postgresql, numbers) < numbers
+    with running(*arguments, "--parallelism=3", log=tmp_path / "log", script="database_job.py") as job:
+        job.assert_finished()
+        assert PASSWORD not in job.output()
+    assert assert_part(postgresql, numbers) == numbers
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_a_job_killed_at_random_writes_each_row_once(postgresql: PostgreSQL, tmp_path: Path) -> None:
+    print(f"FLINKISH_SEED={_SEED}")
+    rng = random.Random(_SEED)
+    numbers = 30_000
+    arguments = ["--engine=local", *prepared(postgresql, tmp_path, numbers, 5), "--pause=0.001"]
+    ended = threading.Event()
+    before = 0
+    for cycle in range(_CYCLES):
+        fault, killed = None, []
+        if rng.random() < 0.3:
+            fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 8)}"
+        elif rng.random() < 0.6:
+            killed = [f"--kill-at-commit={rng.randint(1, 12)}", *rng.choice([[], ["--committed"]])]
+        options = [*killed, f"--parallelism={rng.randint(1, 4)}"]
+        patience = rng.uniform(1.0, 5.0)
+        with running(*arguments, *options, log=tmp_path / f"log {cycle}", fault=fault, script="database_job.py") as job:
+            for _ in range(int(patience / 0.05)):
+                if job.process.poll() is not None:
+                    break
+                ended.wait(0.05)
+            status = job.process.poll()
+            if rng.random() < 0.1:
+                postgresql.stop()
+                postgresql.start()
+            job.kill_all()
+        rows = assert_part(postgresql, numbers)
+        print(f"cycle {cycle}: {options}, {fault}, {patience:.1f} s, {status}, {rows} rows")
+        assert status != 0, "the job ended, choose more numbers"
+        assert rows >= before
+        before = rows
+    with running(*arguments, "--parallelism=2", log=tmp_path / "log", script="database_job.py") as job:
+        job.assert_finished()
+    assert assert_part(postgresql, numbers) == numbers
