@@ -9,12 +9,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from flinkish.common import Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
@@ -32,6 +34,7 @@ from flinkish.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
+from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction, ProcessFunction, SourceFunction
@@ -368,3 +371,24 @@ def test_the_timestamp_assigner_of_a_source_sees_the_timestamp_of_its_reader(env
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Later())
     letters = env.from_source(LettersSource("abc"), strategy, "letters")
     assert collect(letters.process(WithTimestamp())) == [("a", 500), ("b", 1500), ("c", 2500)]
+
+
+DELTA_TABLES = Path(__file__).parents[1] / "unit/datastream/connectors/delta_tables"
+
+
+def test_versions_and_changes_of_a_delta_table_are_read_and_merged_into_a_copy(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    vectors = DeltaSource.for_bounded_row_data(str(DELTA_TABLES / "deletion_vectors")).version_as_of(3).build()
+    rows = labelled("rows", env.from_source(vectors, NO_WATERMARKS, "rows").map(lambda row: (row.id, row.name)))
+    feed = DeltaSource.for_bounded_row_data(str(DELTA_TABLES / "change_feed_partitioned")).read_change_feed()
+    changes = env.from_source(feed.starting_version(1).ending_version(4).build(), NO_WATERMARKS, "changes")
+    changes.sink_to(DeltaSink(str(tmp_path / "copy"), upsert_keys=["id"], partition_by=["day"]))
+    kinds = labelled("kinds", changes.map(lambda row: (str(row.get_row_kind()), row.id)))
+    found = by_label(collect(rows.union(kinds)))
+    assert sorted(found["rows"]) == [(n, "changed" if n == 5 else f"n{n}") for n in range(20) if n not in (3, 4, 17)]
+    assert sorted(found["kinds"]) == [
+        ("+I", 1), ("+I", 2), ("+I", 3), ("+I", 4), ("+U", 2), ("-D", 1), ("-D", 3), ("-U", 2),
+    ]  # fmt: skip
+    copy = DeltaTable(str(tmp_path / "copy")).to_pyarrow_table().sort_by("id").to_pylist()
+    assert copy == [{"id": 2, "day": date(2024, 1, 3), "n": 2.5}, {"id": 4, "day": None, "n": 4.5}]

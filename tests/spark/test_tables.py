@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from chispa.dataframe_comparer import DataFramesNotEqualError
 from chispa.schema_comparer import SchemasNotEqualError
 from pyspark.sql import DataFrame, SparkSession
 
-from flinkish.common import Encoder, Row, Types
+from flinkish.common import Encoder, Row, RowKind, Types
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink
@@ -41,6 +42,27 @@ def test_tables_and_files_of_sinks_are_compared(
     assert_files_equal(files, [("EWR",), ("JFK",)], format="text", spark=spark)
     with pytest.raises(DataFramesNotEqualError):
         assert_files_equal(files, [("JFK",), ("BOS",)], "airport string", format="csv", spark=spark)
+
+
+def test_spark_reads_what_was_merged_into_tables_with_its_features(
+    flinkish_local_env: StreamExecutionEnvironment, flinkish_spark: SparkSession, tmp_path: Path
+) -> None:
+    env = flinkish_local_env
+    made_by_spark = Path(__file__).parents[1] / "unit/datastream/connectors/delta_tables"
+    for name, label in [("column_mapping_by_id", "label"), ("deletion_vectors", "name")]:
+        table = tmp_path / name
+        shutil.copytree(made_by_spark / name, table)
+        key = Types.LONG() if name == "deletion_vectors" else Types.INT()
+        row_type = Types.ROW_NAMED(["id", label], [key, Types.STRING()])
+        rows = [Row.of_kind(RowKind.DELETE, 1, None), Row.of_kind(RowKind.UPDATE_AFTER, 3, "merged"), Row(200, "new")]
+        for row in rows:
+            row.set_field_names(["id", label])
+        env.from_collection(rows, row_type).sink_to(DeltaSink(str(table), upsert_keys=["id"]))
+        env.execute()
+    assert_delta_table_equal(tmp_path / "column_mapping_by_id", [(3, "merged"), (200, "new")], spark=flinkish_spark)
+    wanted: list[Any] = [(n, "changed" if n == 5 else f"n{n}") for n in range(20) if n not in (1, 3, 4, 17)]
+    wanted += [(100, "last"), (3, "merged"), (200, "new")]
+    assert_delta_table_equal(tmp_path / "deletion_vectors", wanted, spark=flinkish_spark)
 
 
 def test_what_counts_as_equal(flinkish_spark: SparkSession) -> None:

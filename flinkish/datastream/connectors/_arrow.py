@@ -293,7 +293,7 @@ class RowsToArrow:
         `positions`: positions of the columns in the rows given to `batch`, if they are not in the order of the names.
         `by_position`: names in the rows are ignored. `local`, with `zoned`: SQL_TIMESTAMP is a time in the machine's zone.
         """
-        self._by_position = by_position
+        self.by_position = by_position
         self.names = tuple(names)
         # Column by column, as zip(*rows) makes an iterator for each row and takes 10 times as long.
         self._getters = [operator.itemgetter(i) for i in (range(len(names)) if positions is None else positions)]
@@ -309,7 +309,7 @@ class RowsToArrow:
 
     def values(self, row: Any) -> Sequence[Any]:
         """Return the values of a record in column order; raise the errors of `appended_values`."""
-        if self._by_position and isinstance(row, Row) and row.get_row_kind() is RowKind.INSERT:
+        if self.by_position and isinstance(row, Row) and row.get_row_kind() is RowKind.INSERT:
             row = tuple(row)
         return appended_values(row, self.names)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,8 +19,19 @@ from flinkish.common.delta_calls import panics_as_errors, sync_log
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.safe_files import leads_outside
-from flinkish.datastream.connectors._delta_table import Partition, check_table, open_table
+from flinkish.datastream.connectors._delta_log import DeltaLog
+from flinkish.datastream.connectors._delta_staging import (
+    append,
+    is_staged_path,
+    merge,
+    read_staged,
+    remove_leftovers,
+    remove_staged,
+)
+from flinkish.datastream.connectors._delta_table import DeltaWrites, Partition, add_columns, check_table, open_table
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+
+_log = logging.getLogger("flinkish.connectors.delta")
 
 #: How often to retry a commit after a conflict: another writer may commit between our read of the table and our commit.
 _COMMIT_TRIES: Final = 20
@@ -49,6 +62,10 @@ class DeltaCommittable:
     table: str
     schema: str
     files: tuple[DeltaFile, ...]
+    #: Whether the rows of the files are still to be merged into the table or appended to it.
+    staged: bool = False
+    #: Rises from checkpoint to checkpoint of an attempt: staged rows of an aborted one come before those of the next.
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +79,20 @@ class _CommitterState:
     origins: tuple[str, ...]
     #: Whether the first commit, which replaces all rows of the table, is still pending.
     overwrite: bool
+    #: Commits since small files were merged.
+    uncompacted: int = 0
 
 
 class DeltaCommitter(Committer[DeltaCommittable]):
     """Makes one Delta commit of each checkpoint's files; with `overwrite` a job's first commit replaces all rows of the table."""
 
-    def __init__(
-        self, path: str, partition_by: tuple[str, ...], table_properties: dict[str, str], *, overwrite: bool = False
-    ) -> None:
+    def __init__(self, path: str, writes: DeltaWrites) -> None:
         self._path = path
-        self._partition_by = partition_by
-        self._table_properties = table_properties
-        self._overwrite = overwrite
+        self._writes = writes
+        self._overwrite = writes.overwrite
+        self._uncompacted = 0
+        #: Lineage and uid of the sink whose former attempts may have left staged files behind.
+        self._leftovers: tuple[str, str] | None = None
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
         #: Version up to which the log is synced to disk.
@@ -81,7 +100,13 @@ class DeltaCommitter(Committer[DeltaCommittable]):
 
     def snapshot_state(self) -> bytes:
         return msgspec.msgpack.encode(
-            _CommitterState(table=self._path, last=self._last, origins=self._origins, overwrite=self._overwrite)
+            _CommitterState(
+                table=self._path,
+                last=self._last,
+                origins=self._origins,
+                overwrite=self._overwrite,
+                uncompacted=self._uncompacted,
+            )
         )
 
     @panics_as_errors()
@@ -89,7 +114,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         application = _application(checkpoint.lineage, checkpoint.sink_uid)
         state = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
         if state is not None:
-            self._last, self._origins = state.last, state.origins
+            self._last, self._origins, self._uncompacted = state.last, state.origins, state.uncompacted
+        self._leftovers = checkpoint.job_lineage, checkpoint.sink_uid
         if not checkpoint.own:
             self._origins = (*self._origins, application)
         # Rows committed before the checkpoint must remain.
@@ -122,9 +148,18 @@ class DeltaCommitter(Committer[DeltaCommittable]):
 
     @panics_as_errors()
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
-        if not requests:
-            return
-        schema = requests[0].committable.schema
+        if requests:
+            self._commit(checkpoint_id, requests)
+        if self._leftovers is not None:
+            # All staged files that the checkpoint names are committed now, and this attempt's writers have not begun.
+            remove_leftovers(self._path, *self._leftovers)
+            self._leftovers = None
+
+    def _commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
+        requests = sorted(requests, key=lambda request: request.committable.order)
+        schema, staged = requests[0].committable.schema, requests[0].committable.staged
+        if any(request.committable.staged != staged for request in requests):
+            raise SinkError(f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: only some of the rows are staged")
         files = [file for request in requests for file in request.committable.files]
         application = _application(requests[0].lineage, requests[0].sink_uid)
         # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
@@ -132,6 +167,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         origins = () if application in self._origins else self._origins
         for _ in range(_COMMIT_TRIES):
             table = self._open_or_create(schema)
+            if self._writes.add_columns and add_columns(table, schema, self._path):
+                continue
             # Read by the handle that commits, so that a later commit by another driver is a conflict.
             committed = table.transaction_version(application)
             if committed == checkpoint_id:
@@ -149,26 +186,32 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             if not files and not replace:
                 self._make_durable(table)
                 return
-            check_table(table, schema, self._partition_by, self._path)
+            check_table(table, schema, self._writes, self._path, staged=staged)
             self._check_files(requests)
+            properties = CommitProperties(
+                custom_metadata={
+                    "flinkish.job-id": requests[0].job_id,
+                    "flinkish.lineage": requests[0].lineage,
+                    "flinkish.sink-uid": requests[0].sink_uid,
+                    "flinkish.checkpoint-id": str(checkpoint_id),
+                },
+                app_transactions=[
+                    *(Transaction(name, checkpoint_id) for name in (application, *origins)),
+                    Transaction(f"{application}/files", _digest(files)),
+                ],
+            )
             try:
+                if staged and files:
+                    self._write_staged(table, files, properties, replace=replace)
+                    if table.transaction_version(application) == checkpoint_id:
+                        break
+                    # A MERGE that changes nothing makes no commit, but the transaction must be recorded.
                 table.create_write_transaction(
-                    [self._add_action(file) for file in files],
+                    [] if staged else [self._add_action(file) for file in files],
                     "overwrite" if replace else "append",
-                    Schema.from_json(schema),
-                    list(self._partition_by),
-                    commit_properties=CommitProperties(
-                        custom_metadata={
-                            "flinkish.job-id": requests[0].job_id,
-                            "flinkish.lineage": requests[0].lineage,
-                            "flinkish.sink-uid": requests[0].sink_uid,
-                            "flinkish.checkpoint-id": str(checkpoint_id),
-                        },
-                        app_transactions=[
-                            *(Transaction(name, checkpoint_id) for name in (application, *origins)),
-                            Transaction(f"{application}/files", _digest(files)),
-                        ],
-                    ),
+                    table.schema() if staged or self._writes.add_columns else Schema.from_json(schema),
+                    list(self._writes.partition_by),
+                    commit_properties=properties,
                     post_commithook_properties=_HOOKS,
                 )
                 break
@@ -180,11 +223,43 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             raise SinkError(
                 f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
             )
-        self._make_durable(table)
+        self._make_durable(table, staged=staged)
+        if staged:
+            remove_staged(self._path, [file.path for file in files])
         self._last = (application, checkpoint_id)
         self._overwrite = False
+        self._compact(table)
         if application not in self._origins:
             self._origins = ()
+
+    def _write_staged(
+        self, table: DeltaTable, files: Sequence[DeltaFile], properties: CommitProperties, *, replace: bool
+    ) -> None:
+        rows = read_staged(self._path, [file.path for file in files], self._writes.keys)
+        if self._writes.keys:
+            merge(table, rows, self._writes.keys, properties, _HOOKS)
+        else:
+            append(table, rows, properties, _HOOKS, replace=replace)
+        table.update_incremental()
+
+    def _compact(self, table: DeltaTable) -> None:
+        """Merge small files if it is due; if another writer commits at the same time, after a later commit."""
+        if self._writes.compaction is None:
+            return
+        self._uncompacted += 1
+        every, size = self._writes.compaction
+        if self._uncompacted < every:
+            return
+        try:
+            table.update_incremental()
+            table.optimize.compact(target_size=size, post_commithook_properties=_HOOKS)
+        except CommitFailedError as error:
+            _log.info("The files of %s were not merged after this commit: %s", self._path, error)
+            return
+        except (DeltaError, OSError) as error:
+            raise SinkError(f"DeltaSink cannot merge the files of {self._path}: {error}") from error
+        self._uncompacted = 0
+        self._make_durable(table, staged=True)
 
     def _check_same(self, table: DeltaTable, application: str, checkpoint_id: int, files: Sequence[DeltaFile]) -> None:
         """Raise SinkError if another job has committed other files under this lineage and checkpoint id.
@@ -211,8 +286,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 self._path,
                 Schema.from_json(schema),
                 mode="ignore",
-                partition_by=list(self._partition_by) or None,
-                configuration=dict(self._table_properties) or None,
+                partition_by=list(self._writes.partition_by) or None,
+                configuration=dict(self._writes.table_properties) or None,
             )
             return DeltaTable(self._path)
         except (DeltaError, OSError) as error:
@@ -222,7 +297,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         for request in requests:
             for file in request.committable.files:
                 path = os.path.join(self._path, file.path)
-                if file.path.startswith("_") or leads_outside(path, self._path):
+                ours = is_staged_path(file.path) if request.committable.staged else not file.path.startswith("_")
+                if not ours or leads_outside(path, self._path):
                     raise ForeignCheckpointError(
                         f"DeltaSink into {self._path}: the checkpoint names {file.path[:500]!r}, which is no data file of the "
                         "table",
@@ -245,12 +321,28 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                     raise SinkError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
 
     def _add_action(self, file: DeltaFile) -> AddAction:
-        values = dict(zip(self._partition_by, file.partition, strict=True))
+        values = dict(zip(self._writes.partition_by, file.partition, strict=True))
         return AddAction(file.path, file.size, values, file.modification_time, True, file.stats)
 
-    def _make_durable(self, table: DeltaTable) -> None:
+    def _sync_written(self, table: DeltaTable) -> None:
+        """Sync the files of the versions that this commit made, as deltalake does not sync those that it writes."""
+        first = table.version() if self._synced < 0 else self._synced + 1
+        log = DeltaLog(self._path)
+        for version in range(first, table.version() + 1):
+            commit = log.commit(version)
+            folders = set()
+            for file in () if commit is None else (*commit.added, *commit.changes):
+                with suppress(FileNotFoundError):  # removed by a later version and VACUUM
+                    sync(os.path.join(self._path, file.path))
+                    folders.add(os.path.dirname(os.path.join(self._path, file.path)))
+            for folder in folders:
+                sync(folder)
+
+    def _make_durable(self, table: DeltaTable, *, staged: bool = False) -> None:
         """Sync the log before the next checkpoint drops these requests; a commit made earlier, too, as it may not be synced."""
         try:
+            if staged:
+                self._sync_written(table)
             newest, summarized = sync_log(self._path, self._synced)
             if self._synced < 0:
                 sync(self._path)

@@ -7,6 +7,7 @@ import decimal
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,11 +23,32 @@ from flinkish.datastream.connectors._arrow import RowsToArrow
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Features of newer protocols that allow appending plain files.
-_HARMLESS_FEATURES: Final = frozenset({"appendOnly", "invariants"})
+_HARMLESS_FEATURES: Final = frozenset(
+    {"appendOnly", "invariants", "changeDataFeed", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"}
+)
+#: Features with which deltalake writes the rows, if the table makes use of them.
+_FEATURES_OF_DELTALAKE: Final = frozenset({"columnMapping", "generatedColumns"})
+_GENERATED: Final = "delta.generationExpression"
 _TRANSACTIONS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
 
 #: The values of the partition columns of a file, as Delta writes them.
 Partition = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaWrites:
+    """How rows are written into a table."""
+
+    partition_by: tuple[str, ...]
+    #: Of a table that is created.
+    table_properties: dict[str, str]
+    overwrite: bool = False
+    #: Columns by which rows are merged; none: rows are appended.
+    keys: tuple[str, ...] = ()
+    #: Whether columns that the table lacks are added to it.
+    add_columns: bool = False
+    #: Merge small files after this many commits, into files of about this many bytes; None: never.
+    compaction: tuple[int, int] | None = None
 
 
 class TableLayout:
@@ -184,47 +206,108 @@ def open_table(path: str) -> DeltaTable | None:
         raise SinkError(f"DeltaSink cannot open the table {path}: {error}") from error
 
 
-def check_table(table: DeltaTable, schema_json: str, partition_by: Sequence[str], path: str) -> None:
-    """Raise SinkError unless rows with this schema can be appended to the table."""
+def written_by_deltalake(table: DeltaTable) -> list[str]:
+    """Return which features of a table need deltalake to write the rows: their files cannot be written as they come."""
+    configuration = table.metadata().configuration
+    fields = json.loads(table.schema().to_json())["fields"]
+    found = {
+        "column mapping": configuration.get("delta.columnMapping.mode", "none") != "none",
+        "generated columns": any(_GENERATED in field["metadata"] for field in fields),
+    }
+    return [name for name, there in found.items() if there]
+
+
+def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: str, *, staged: bool) -> None:
+    """Raise SinkError unless rows with this schema can be written to the table; `staged`: by deltalake."""
     protocol = table.protocol()
     features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
-    if (2 < protocol.min_writer_version < 7) or not features <= _HARMLESS_FEATURES:
+    foreign = sorted(features - _HARMLESS_FEATURES - _FEATURES_OF_DELTALAKE)
+    special = written_by_deltalake(table)
+    fields = json.loads(table.schema().to_json())["fields"]
+    if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
+        foreign.append("constraints")
+    if any(name.startswith("delta.identity.") for field in fields for name in field["metadata"]):
+        foreign.append("identity columns")
+    if foreign or protocol.min_writer_version > 7:
         raise SinkError(
             f"DeltaSink cannot write to {path}: its protocol ({protocol.min_reader_version}, {protocol.min_writer_version}) "
-            f"{'with ' + ', '.join(sorted(features)) + ' ' if features else ''}asks more of writers than plain appends",
-            hint="write to a table of protocol (1, 2).",
+            f"{'with ' + ', '.join(foreign) + ' ' if foreign else ''}asks more of writers than DeltaSink does",
+            hint="write to a table without these features, and let Spark copy the rows.",
         )
-    if table.metadata().configuration.get(_TRANSACTIONS_EXPIRE):
+    if special and not staged:
+        raise SinkError(
+            f"DeltaSink cannot commit to {path}: the table got {' and '.join(special)} after rows were written for it",
+            hint="start the job from the checkpoint before that, or undo the change once.",
+        )
+    if writes.keys and "generated columns" in special:
+        raise SinkError(
+            f"DeltaSink cannot merge rows into {path}: the table has generated columns, which an update does not compute again",
+            hint="compute them in the stream, and give the table plain columns.",
+        )
+    if writes.partition_by and "column mapping" in special and writes.keys:
+        raise SinkError(
+            f"DeltaSink cannot merge rows into {path}: the table is partitioned and has column mapping",
+            hint="merge into a table without one of them.",
+        )
+    configuration = table.metadata().configuration
+    if (writes.overwrite or writes.keys) and configuration.get("delta.appendOnly", "").lower() == "true":
+        raise SinkError(
+            f"DeltaSink cannot {'replace' if writes.overwrite else 'merge'} the rows of {path}: the table is append-only "
+            "(delta.appendOnly)"
+        )
+    if configuration.get(_TRANSACTIONS_EXPIRE):
         raise SinkError(
             f"DeltaSink cannot write to {path}: the table forgets transactions ({_TRANSACTIONS_EXPIRE}), by which "
             "repeated commits are recognized",
             hint=f"ALTER TABLE ... UNSET TBLPROPERTIES ('{_TRANSACTIONS_EXPIRE}').",
         )
-    ours = _columns(json.loads(schema_json))
-    table_schema = json.loads(table.schema().to_json())
-    theirs = _columns(table_schema)
-    strict = [
-        field["name"] for field in table_schema["fields"] if not field["nullable"] or "delta.invariants" in field["metadata"]
+    _check_columns(fields, json.loads(schema_json)["fields"], path, add_columns=writes.add_columns)
+    partitioned_by = list(table.metadata().partition_columns)
+    if partitioned_by != list(writes.partition_by):
+        wanted = list(writes.partition_by)
+        raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {wanted}")
+
+
+def _check_columns(table: list[dict[str, Any]], rows: list[dict[str, Any]], path: str, *, add_columns: bool) -> None:
+    theirs, ours = _columns(table), _columns(rows)
+    computed = {field["name"] for field in table if _GENERATED in field["metadata"]} - ours.keys()
+    strict = [field["name"] for field in table if not field["nullable"] or "delta.invariants" in field["metadata"]]
+    differences = [
+        f"{name}: {theirs.get(name, 'missing')} in the table, {ours.get(name, 'missing')} in the rows"
+        for name in sorted((ours.keys() | theirs.keys()) - computed)
+        if ours.get(name) != theirs.get(name) and not (add_columns and (name not in ours or name not in theirs))
     ]
-    if ours != theirs or strict:
-        differences = [
-            f"{name}: {theirs.get(name, 'missing')} in the table, {ours.get(name, 'missing')} in the rows"
-            for name in sorted(ours.keys() | theirs.keys())
-            if ours.get(name) != theirs.get(name)
+    differences += [f"{name}: NOT NULL or constrained in the table" for name in strict]
+    if add_columns:
+        folded = {name.lower(): name for name in theirs}
+        differences += [
+            f"{name}: {folded[name.lower()]} in the table, which is the same for Delta"
+            for name in sorted(ours.keys() - theirs.keys())
+            if name.lower() in folded
         ]
-        differences += [f"{name}: NOT NULL or constrained in the table" for name in strict]
+    if differences:
         raise SinkError(
             f"DeltaSink: the rows do not fit the table {path}.\nTable: {_show(theirs)}\nRows:  {_show(ours)}\n"
             f"Differences: {'; '.join(differences)}",
             hint="change the output_type of the operator before the sink, or write to another table.",
         )
-    partitioned_by = list(table.metadata().partition_columns)
-    if partitioned_by != list(partition_by):
-        raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {list(partition_by)}")
 
 
-def _columns(schema: dict[str, Any]) -> dict[str, str]:
-    return {field["name"]: _type_text(field["type"]) for field in schema["fields"]}
+def add_columns(table: DeltaTable, schema_json: str, path: str) -> bool:
+    """Add the columns of a schema to a table that it lacks, in a commit of its own; returns whether there were any."""
+    rows = json.loads(schema_json)["fields"]
+    fields = json.loads(table.schema().to_json())["fields"]
+    _check_columns(fields, rows, path, add_columns=True)
+    known = {field["name"] for field in fields}
+    missing = [field for field in Schema.from_json(schema_json).fields if field.name not in known]
+    if not missing:
+        return False
+    table.alter.add_columns(missing)
+    return True
+
+
+def _columns(fields: list[dict[str, Any]]) -> dict[str, str]:
+    return {field["name"]: _type_text(field["type"]) for field in fields}
 
 
 def _type_text(part: Any) -> str:

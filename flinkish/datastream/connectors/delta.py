@@ -12,40 +12,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from flinkish.common import safe_files
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors, unusable_name
-from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
-from flinkish.common.ids import IdSource, random_id
+from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import fields_of
-from flinkish.datastream.connectors._delta_committer import DeltaCommittable, DeltaCommitter, DeltaFile
+from flinkish.datastream.connectors._arrow import fields_of, values_of
+from flinkish.datastream.connectors._delta_committer import DeltaCommittable, DeltaCommitter
+from flinkish.datastream.connectors._delta_staging import DELETED
 from flinkish.datastream.connectors._delta_table import (
-    Partition,
+    DeltaWrites,
     TableLayout,
     check_table,
     open_table,
-    partition_folder,
-    statistics,
+    written_by_deltalake,
 )
-from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors._delta_writer import DeltaWriter, StagingWriter
 from flinkish.datastream.connectors.delta_source import DeltaSource, DeltaSourceBuilder
 from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
-from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS, decode_batch, encode_batch
-from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS
+from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
+
+#: Bytes; that of Delta's OPTIMIZE in deltalake.
+_TARGET_FILE_SIZE: Final = 100 * 1024 * 1024
 
 __all__ = ["DeltaSink", "DeltaSinkBuilder", "DeltaSource", "DeltaSourceBuilder"]
 
 
 class DeltaSink(Sink[Any, DeltaCommittable]):
-    """Appends rows to a Delta table of protocol (1, 2), which Spark and others read.
+    """Writes rows into a Delta table, which Spark and others read: appends them, or merges them by key.
 
     `path`: the table's folder; the table is created if it does not exist. `partition_by`: the partition columns.
     `row_type`: ROW_NAMED or TUPLE; needed if the type of the records is not declared. `field_names`: the columns of a TUPLE, by
@@ -54,9 +54,20 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
     `overwrite`: the first commit of a job replaces all rows of the table; until then readers see the old rows. A job that resumes
     from a checkpoint, by high-availability.cluster-id or execution.state-recovery.path, appends.
 
-    Rows must be of kind INSERT; others fail the job. Columns are matched by name, and their types must equal the table's.
-    SQL_TIMESTAMP is stored as a point in time in UTC. Without checkpoints a bounded job commits once, at its end; an unbounded
-    job must enable checkpoints, or no rows ever become visible.
+    `upsert_keys`: rows are merged by these columns, with one MERGE for each checkpoint. A row of kind INSERT or UPDATE_AFTER
+    replaces the row with its key or is inserted; a row of kind DELETE or UPDATE_BEFORE removes it. The last row of a key counts.
+    Key columns hold text, whole numbers, booleans, decimals, dates or timestamps, and no nulls.
+    `add_columns`: columns that the table lacks are added to it; columns that the rows lack become null.
+    `compact_every`: after this many commits small files are merged into files of about `target_file_size` bytes, in a commit
+    that changes no rows.
+
+    Without `upsert_keys` rows must be of kind INSERT; others fail the job. Columns are matched by name, and their types must
+    equal the table's. SQL_TIMESTAMP is stored as a point in time in UTC. Without checkpoints a bounded job commits once, at its
+    end; an unbounded job must enable checkpoints, or no rows ever become visible.
+
+    Tables with deletion vectors or a change data feed are written as any other. Rows that are merged, and rows for tables with
+    column mapping or generated columns, go through the driver, where deltalake writes them. Tables with other
+    features of writers are refused.
 
     >>> sink = DeltaSink("/tmp/flights", partition_by=["origin"])
     """
@@ -71,11 +82,22 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         table_properties: dict[str, str] | None = None,
         compression: str = "snappy",
         overwrite: bool = False,
+        upsert_keys: Sequence[str] = (),
+        add_columns: bool = False,
+        compact_every: int | None = None,
+        target_file_size: int = _TARGET_FILE_SIZE,
     ) -> None:
         if isinstance(partition_by, str) or not all(isinstance(name, str) for name in partition_by):
             raise InvalidArgumentError(f"partition_by of DeltaSink must be a list of column names; got {partition_by!r}")
         if field_names is not None and (isinstance(field_names, str) or not all(isinstance(name, str) for name in field_names)):
             raise InvalidArgumentError(f"field_names of DeltaSink must be a list of names; got {field_names!r}")
+        if isinstance(upsert_keys, str) or not all(isinstance(name, str) for name in upsert_keys):
+            raise InvalidArgumentError(f"upsert_keys of DeltaSink must be a list of column names; got {upsert_keys!r}")
+        if upsert_keys and overwrite:
+            raise InvalidArgumentError("DeltaSink either merges rows by upsert_keys or replaces all with overwrite; got both")
+        for name, number in (("compact_every", compact_every), ("target_file_size", target_file_size)):
+            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+                raise InvalidArgumentError(f"{name} of DeltaSink must be an int of at least 1; got {number!r}")
         if row_type is not None and not isinstance(row_type, TypeInformation):
             raise InvalidArgumentError(f"row_type of DeltaSink must be a TypeInformation; got {row_type!r}")
         if compression not in COMPRESSIONS:
@@ -89,12 +111,17 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                 "in its name",
                 hint=f"choose a folder without {characters!r} in its path.",
             )
-        self._partition_by = tuple(partition_by)
         self._row_type = row_type
         self._field_names = None if field_names is None else tuple(field_names)
-        self._table_properties = dict(table_properties or {})
         self._compression = compression
-        self._overwrite = bool(overwrite)
+        self._writes = DeltaWrites(
+            partition_by=tuple(partition_by),
+            table_properties=dict(table_properties or {}),
+            overwrite=bool(overwrite),
+            keys=tuple(dict.fromkeys(upsert_keys)),
+            add_columns=bool(add_columns),
+            compaction=None if compact_every is None else (compact_every, target_file_size),
+        )
 
     @staticmethod
     def for_table(path: str) -> DeltaSinkBuilder:
@@ -103,10 +130,23 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, DeltaCommittable]:
         layout = self._layout(context.input_type)
+        if self._is_staged():
+            return StagingWriter(self._path, layout, self._writes.keys, context, random_id)
         return DeltaWriter(self._path, layout, self._compression, context, random_id)
 
     def create_committer(self, configuration: Configuration) -> Committer[DeltaCommittable]:
-        return DeltaCommitter(self._path, self._partition_by, self._table_properties, overwrite=self._overwrite)
+        return DeltaCommitter(self._path, self._writes)
+
+    def get_transformer(self) -> _ByKey | None:
+        """Return what brings all rows of a key to one writer, in their order; None if rows are appended."""
+        return _ByKey(self) if self._writes.keys else None
+
+    def _is_staged(self) -> bool:
+        """Return whether deltalake writes the rows into the table."""
+        if self._writes.keys:
+            return True
+        table = open_table(self._path)
+        return table is not None and bool(written_by_deltalake(table))
 
     @property
     def committable_type(self) -> Any:
@@ -126,9 +166,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             )
         table = open_table(self._path)
         if table is not None:
-            check_table(table, layout.schema_json, layout.partition_by, self._path)
-            if self._overwrite and table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
-                raise SinkError(f"DeltaSink cannot replace the rows of {self._path}: the table is append-only (delta.appendOnly)")
+            check_table(table, layout.schema_json, self._writes, self._path, staged=self._is_staged())
 
     def _layout(self, input_type: TypeInformation) -> TableLayout:
         row_type = input_type if self._row_type is None else self._row_type
@@ -146,7 +184,50 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                     f"of {len(names)} fields: {row_type!r}"
                 )
             names = self._field_names
-        return TableLayout(names, types, self._partition_by, self._path, by_position=self._field_names is not None)
+        layout = TableLayout(names, types, self._writes.partition_by, self._path, by_position=self._field_names is not None)
+        self._check_keys(layout)
+        return layout
+
+    def _check_keys(self, layout: TableLayout) -> None:
+        for name in self._writes.keys:
+            if name not in layout.names:
+                raise InvalidProgramError(
+                    f"DeltaSink into {self._path}: {name!r} of upsert_keys is none of the columns {list(layout.names)}"
+                )
+            arrow = layout.all_rows.schema.field(name).type
+            if pa.types.is_nested(arrow) or pa.types.is_floating(arrow) or pa.types.is_binary(arrow):
+                raise InvalidProgramError(
+                    f"DeltaSink into {self._path}: column {name!r} of type {arrow} cannot be one of upsert_keys",
+                    hint="merge by text, whole numbers, booleans, decimals, dates or timestamps.",
+                )
+        if DELETED in layout.names:
+            raise InvalidProgramError(f"DeltaSink into {self._path}: the column name {DELETED!r} is taken by DeltaSink")
+
+
+@dataclass(frozen=True, slots=True)
+class _ByKey:
+    """Changes the stream before a sink that merges by key."""
+
+    sink: DeltaSink
+
+    def apply(self, ds: Any) -> Any:
+        """Take a DataStream and return it partitioned by the sink's keys."""
+        layout = self.sink._layout(ds._record_type)
+        indexes = [layout.names.index(key) for key in self.sink._writes.keys]
+        return ds.key_by(_KeyOf(layout, tuple(indexes)))
+
+
+class _KeyOf:
+    """Selects the key of a row."""
+
+    def __init__(self, layout: TableLayout, indexes: tuple[int, ...]) -> None:
+        self._names = layout.names
+        self._by_position = layout.all_rows.by_position
+        self._indexes = indexes
+
+    def __call__(self, value: Any) -> Any:
+        values = tuple(value) if self._by_position else values_of(value, self._names)
+        return tuple([values[index] for index in self._indexes])
 
 
 class DeltaSinkBuilder:
@@ -186,114 +267,21 @@ class DeltaSinkBuilder:
         self._options["overwrite"] = True
         return self
 
+    def with_upsert_keys(self, *columns: str) -> DeltaSinkBuilder:
+        """Merge rows by these columns instead of appending them: insert, update, or delete by the rows' kind."""
+        self._options["upsert_keys"] = columns
+        return self
+
+    def with_add_columns(self) -> DeltaSinkBuilder:
+        """Add columns that the table lacks to it; columns that the rows lack become null."""
+        self._options["add_columns"] = True
+        return self
+
+    def with_compaction(self, every_commits: int, target_file_size: int = _TARGET_FILE_SIZE) -> DeltaSinkBuilder:
+        """Merge small files after this many commits, into files of about `target_file_size` bytes."""
+        self._options["compact_every"], self._options["target_file_size"] = every_commits, target_file_size
+        return self
+
     def build(self) -> DeltaSink:
         """Return the sink."""
         return DeltaSink(self._path, **self._options)
-
-
-class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
-    """Buffers rows in state, and writes them to Parquet files at checkpoints or when the buffer is full."""
-
-    def __init__(self, path: str, layout: TableLayout, compression: str, context: SinkWriterContext, ids: IdSource) -> None:
-        self._path = path
-        self._layout = layout
-        self._compression = compression
-        self._context = context
-        self._ids = ids
-        self._values = layout.all_rows.values
-        self._buffer: RowBuffer[Partition] = RowBuffer(context, "flinkish.delta-sink.rows", Partition, self._encode)
-        self._partitions: dict[tuple[Any, ...], list[Any]] = {}
-        self._everything: list[Any] | None = None
-        self._file_state = context.get_list_state(bytes_state("flinkish.delta-sink.files"))
-        decoder = msgspec.msgpack.Decoder(DeltaFile)
-        self._files = [decoder.decode(item) for item in self._file_state.get()]
-        # The first writer sends the schema once, so that the table is created even if there are no rows.
-        self._announced = context.subtask_index != 0
-
-    def write(self, value: Any, context: WriteContext) -> None:
-        values = self._values(value)
-        if not self._layout.partition_by:
-            if self._everything is None:
-                self._everything = self._buffer.group(())
-            self._everything.append(values)
-            return
-        key = tuple([values[i] for i in self._layout.partition_indexes])
-        rows = self._partitions.get(key)
-        if rows is None:
-            partition = tuple([convert(part) for convert, part in zip(self._layout.partition_converters, key, strict=True)])
-            rows = self._partitions[key] = self._buffer.group(partition)
-        rows.append(values)
-
-    def _encode(self, rows: Sequence[Sequence[Any]]) -> bytes:
-        return encode_batch(self._layout.rows.batch(rows))
-
-    def end_epoch(self) -> None:
-        self._seal()
-        if self._buffer.is_full:
-            self._write_files()
-
-    def flush(self, end_of_input: bool) -> None:
-        self._seal()
-        self._write_files()
-
-    def _seal(self) -> None:
-        self._buffer.seal()
-        self._partitions.clear()
-        self._everything = None
-
-    def _write_files(self) -> None:
-        written = [self._write_file(partition, chunks) for partition, chunks in self._buffer.take().items()]
-        if written:
-            self._sync_folders(written)
-            self._files.extend(written)
-            self._file_state.update([msgspec.msgpack.encode(file) for file in self._files])
-
-    def _write_file(self, partition: Partition, chunks: Sequence[bytes]) -> DeltaFile:
-        schema = self._layout.rows.schema
-        table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in chunks], schema)
-        folder = partition_folder(self._layout.partition_by, partition)
-        codec = "" if self._compression == "none" else f".{self._compression}"
-        path = os.path.join(folder, f"part-{self._context.subtask_index:05}-{self._ids()}-c000{codec}.parquet")
-        target = os.path.join(self._path, path)
-        try:
-            make_folders(self._path)
-            safe_files.make_folders(self._path, folder)
-            with safe_files.create_file(self._path, path) as file:
-                pq.write_table(table, file, compression=self._compression, write_page_checksum=True)
-                file.flush()
-                os.fsync(file.fileno())
-            status = os.stat(target)
-        except OSError as error:
-            raise SinkError(f"DeltaSink cannot write {target}: {error.strerror or error}") from error
-        return DeltaFile(
-            path=path,
-            size=status.st_size,
-            rows=table.num_rows,
-            partition=partition,
-            modification_time=status.st_mtime_ns // 1_000_000,
-            stats=statistics(table),
-        )
-
-    def _sync_folders(self, files: Sequence[DeltaFile]) -> None:
-        """Sync the names of files to disk before a checkpoint lists them, so that they survive a crash of the machine."""
-        folders = {""}
-        for file in files:
-            folder = os.path.dirname(file.path)
-            while folder not in folders:
-                folders.add(folder)
-                folder = os.path.dirname(folder)
-        try:
-            for folder in folders:
-                sync(os.path.join(self._path, folder))
-        except OSError as error:
-            raise SinkError(f"DeltaSink cannot write to {self._path}: {error.strerror or error}") from error
-
-    def prepare_commit(self) -> Sequence[DeltaCommittable]:
-        if not self._files and self._announced:
-            return ()
-        committable = DeltaCommittable(table=self._path, schema=self._layout.schema_json, files=tuple(self._files))
-        if self._files:
-            self._files = []
-            self._file_state.clear()
-        self._announced = True
-        return (committable,)

@@ -114,3 +114,37 @@ def test_a_job_whose_table_changes_its_schema_ends_and_says_so(tmp_path: Path) -
     write_deltalake(table, pa.table({"id": [2], "name": ["b"]}), mode="append", schema_mode="merge")
     with pytest.raises(JobExecutionError, match=r"table.*the schema of .* changed with version 1: column 'name' was added"):
         client.get_job_execution_result().result(20)
+
+
+def test_a_change_feed_is_merged_into_a_copy_across_restarts_at_any_parallelism(tmp_path: Path) -> None:
+    table, copy = str(tmp_path / "table"), str(tmp_path / "copy")
+    write_deltalake(table, pa.table({"id": range(100), "n": [0] * 100}), configuration={"delta.enableChangeDataFeed": "true"})
+
+    def start(parallelism: int) -> EmbeddedJobClient:
+        env = environment(tmp_path, parallelism)
+        builder = DeltaSource.for_continuous_row_data(table).version_as_of(0).read_change_feed()
+        rows = env.from_source(builder.update_check_interval_millis(10).build(), NO_WATERMARKS, "table").uid("source")
+        # Of all writers the rows of a key reach one, though several subtasks send them.
+        rows.sink_to(DeltaSink.for_table(copy).with_upsert_keys("id").build()).uid("copy")
+        client = env.execute_async()
+        assert isinstance(client, EmbeddedJobClient)
+        return client
+
+    def rows(path: str) -> list[tuple[int, int]]:
+        if not DeltaTable.is_deltatable(path):
+            return []
+        return sorted((row["id"], row["n"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist())
+
+    for number, parallelism in enumerate([2, 1, 3]):
+        client = start(parallelism)
+        DeltaTable(table).update({"n": f"n + {number + 1}"}, predicate=f"id % 3 = {number}")
+        DeltaTable(table).update({"id": "id + 1000"}, predicate=f"id = {50 + number}")
+        DeltaTable(table).delete(f"id % 10 = {number}")
+        if number == 2:
+            wait_until("the copy is complete", lambda: rows(copy) == rows(table))
+        else:
+            wait_for_checkpoints(client, 2)
+        client.stop_for_signal("SIGTERM")
+        with pytest.raises(JobCancelledError):
+            client.get_job_execution_result().result(20)
+    assert len(rows(copy)) == len({row[0] for row in rows(copy)})

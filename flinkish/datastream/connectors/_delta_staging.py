@@ -1,0 +1,109 @@
+"""What DeltaSink has deltalake write: rows that are merged by key, or that go into tables whose files are not plain ones.
+
+Writers stage rows in files, in a folder of the table that Delta ignores. The committer has deltalake write the rows into the
+table in one commit, and removes the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+
+from flinkish.common import safe_files
+from flinkish.common.errors import SinkError
+
+#: Hidden from readers of the table and from VACUUM, as its name begins with an underscore.
+_FOLDER: Final = "_flinkish"
+#: Column of staged rows: whether the row of that key is to be deleted.
+DELETED: Final = "__flinkish_deleted"
+_ORDER: Final = "__flinkish_order"
+
+
+def staging_folder(lineage: str, sink_uid: str) -> str:
+    """Return the folder for the staged files of a sink, relative to the table."""
+    return f"{_FOLDER}/{hashlib.sha256(f'{lineage}/{sink_uid}'.encode()).hexdigest()[:24]}"
+
+
+def is_staged_path(path: str) -> bool:
+    """Return whether a path, relative to the table, is where rows are staged."""
+    return path.startswith(f"{_FOLDER}/")
+
+
+def read_staged(table: str, paths: Sequence[str], keys: Sequence[str]) -> pa.Table | None:
+    """Return the rows of staged files; with keys the last one of each. None if there are none."""
+    parts = []
+    for path in paths:
+        try:
+            parts.append(pq.read_table(os.path.join(table, path), partitioning=None, page_checksum_verification=True))
+        except (pa.ArrowException, OSError) as error:
+            raise SinkError(f"DeltaSink cannot read {os.path.join(table, path)}, which it wrote: {error}") from error
+    if not parts:
+        return None
+    rows = pa.concat_tables(parts)
+    if keys:
+        # A file holds the rows of several epochs, and a key may come in each of them.
+        numbered = rows.select(list(keys)).append_column(_ORDER, pa.array(range(rows.num_rows), pa.int64()))
+        last = numbered.group_by(list(keys)).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max").combine_chunks()
+        rows = rows.take(last.sort())
+    return rows
+
+
+def merge(
+    table: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: CommitProperties, hooks: PostCommitHookProperties
+) -> None:
+    """Make one commit in which the rows of the table with these keys are updated or deleted, and others inserted."""
+    columns = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names if name != DELETED}
+    predicate = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
+    deleted = f"s.{_quoted(DELETED)}"
+    (
+        table.merge(
+            rows,
+            predicate,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=properties,
+            post_commithook_properties=hooks,
+        )
+        .when_matched_delete(deleted)
+        .when_matched_update(columns)
+        .when_not_matched_insert(columns, f"NOT {deleted}")
+        .execute()
+    )
+
+
+def append(
+    table: DeltaTable, rows: pa.Table, properties: CommitProperties, hooks: PostCommitHookProperties, *, replace: bool
+) -> None:
+    """Make one commit that appends rows, or replaces what the table held; deltalake computes generated columns."""
+    write_deltalake(
+        table,
+        rows.drop_columns([DELETED]),
+        mode="overwrite" if replace else "append",
+        commit_properties=properties,
+        post_commithook_properties=hooks,
+    )
+
+
+def remove_staged(table: str, paths: Iterable[str]) -> None:
+    """Remove staged files whose rows are in the table."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            safe_files.remove_file(table, path)
+
+
+def remove_leftovers(table: str, lineage: str, sink_uid: str) -> None:
+    """Remove all that former attempts staged and no checkpoint names."""
+    folder = staging_folder(lineage, sink_uid)
+    with suppress(FileNotFoundError):
+        remove_staged(table, list(safe_files.files_below(table, folder)))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

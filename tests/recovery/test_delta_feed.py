@@ -1,0 +1,95 @@
+"""The change data feed of a Delta table is merged into a copy by a job that is killed at random: run by -m soak.
+
+FLINKISH_SEED chooses what happens (printed; the same seed makes the same choices), FLINKISH_SOAK_CYCLES how often it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.recovery.processes import running
+
+pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
+
+_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_CYCLES = int(os.environ.get("FLINKISH_SOAK_CYCLES", "20"))
+#: Points that the process with the driver reaches, so that a kill there is the end of it.
+_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
+_KINDS = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
+
+
+def rows(table: Path) -> list[tuple[Any, ...]]:
+    if not DeltaTable.is_deltatable(str(table)):
+        return []
+    return sorted(tuple(row.values()) for row in DeltaTable(str(table)).to_pyarrow_table().to_pylist())
+
+
+def wanted_changes(table: Path) -> Counter[tuple[Any, ...]]:
+    """Return what the log must hold, by deltalake's own reader."""
+    feed = pa.table(DeltaTable(str(table)).load_cdf(starting_version=0))
+    return Counter((_KINDS[row["_change_type"]], row["id"], row["n"]) for row in feed.to_pylist())
+
+
+def change(table: Path, rng: random.Random) -> None:
+    """Make one more version."""
+    known = [row[0] for row in rows(table)]
+    new = [rng.randrange(1_000) for _ in range(rng.randrange(1, 60))]
+    source = pa.table({"id": pa.array(sorted(set(new)), pa.int64())}).append_column(
+        "n", pa.array([rng.randrange(10**6) for _ in set(new)], pa.int64())
+    )
+    merger = DeltaTable(str(table)).merge(source, "t.id = s.id", source_alias="s", target_alias="t")
+    match rng.randrange(4):
+        case 0 if known:
+            DeltaTable(str(table)).delete(f"id % 7 = {rng.randrange(7)}")
+        case 1 if known:
+            DeltaTable(str(table)).update({"n": "n + 1"}, predicate=f"id % 5 = {rng.randrange(5)}")
+        case 2:
+            DeltaTable(str(table)).optimize.compact()
+        case _:
+            merger.when_matched_update({"n": "s.n"}).when_not_matched_insert({"id": "s.id", "n": "s.n"}).execute()
+
+
+@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_copy_kept_by_merge_loses_nothing_and_doubles_nothing(on: str, tmp_path: Path) -> None:
+    print(f"FLINKISH_SEED={_SEED}")
+    rng = random.Random(f"{_SEED} {on}")
+    source, copy, log = tmp_path / "source", tmp_path / "copy", tmp_path / "log"
+    start = pa.table({"id": pa.array(range(300), pa.int64()), "n": pa.array([0] * 300, pa.int64())})
+    write_deltalake(str(source), start, configuration={"delta.enableChangeDataFeed": "true"})
+    stopped = threading.Event()
+    longest = 6.0 if on == "local" else 25.0
+    for cycle in range(_CYCLES + 1):
+        parallelism = rng.randint(1, 4)
+        fault = None
+        if rng.random() < 0.5 and cycle < _CYCLES:
+            fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 4)}"
+        command = [f"--engine={on}", f"--output={tmp_path}", f"--parallelism={parallelism}"]
+        with running(*command, log=tmp_path / f"out {cycle}", fault=fault, script="delta_feed_job.py") as job:
+            if cycle == _CYCLES:
+                job.wait_until("the copy is complete", lambda: rows(copy) == rows(source), 180)
+                job.wait_until("the log is complete", lambda: len(rows(log)) >= wanted_changes(source).total(), 60)
+                break
+            patience = rng.uniform(1.0, longest)
+            for _ in range(int(patience / 0.1)):
+                if job.process.poll() is not None:
+                    break
+                if rng.random() < 0.3:
+                    change(source, rng)
+                stopped.wait(0.1)
+            print(f"cycle {cycle}: parallelism {parallelism}, {fault}, after {patience:.1f} s, {job.process.poll()}")
+            assert job.process.poll() in (None, -9), job.report()
+            job.kill_all()
+        seen = Counter(rows(log))
+        assert seen <= wanted_changes(source), f"doubled or made up: {seen - wanted_changes(source)}"
+    assert Counter(rows(log)) == wanted_changes(source)
+    assert rows(copy) == rows(source)
+    print(f"{DeltaTable(str(source)).version()} versions, {len(rows(log))} changes, {DeltaTable(str(copy)).version()} merges")
