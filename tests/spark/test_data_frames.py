@@ -93,10 +93,12 @@ def test_the_examples_of_the_documentation_print_what_it_says(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["example"])
     monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=spark")
+    spark_session.conf.set("spark.sql.shuffle.partitions", 1)  # of 200 tasks a MERGE takes minutes on a busy machine
     namespace: dict[str, Any] = {"__name__": "example"}
     for block in blocks(page, "python"):
         run(block, str(page), namespace)
         assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
+    spark_session.conf.unset("spark.sql.shuffle.partitions")
 
 
 def test_all_types_are_the_same_there_and_back(
@@ -124,11 +126,11 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
     folder, table = tmp_path / "files", tmp_path / "table"
     put(folder, "1.json", ("a", 100), ("a", 900), ("b", 1500))
     spark_session.createDataFrame([("a", 200), ("a", 1900)], "key string, time long").write.format("delta").save(str(table))
-    env = make_env(parallelism=2, **{"execution.checkpointing.interval": "200 ms"})
+    env = make_env(2, {"execution.checkpointing.interval": "200 ms"})
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Times())
-    reader = spark_session.readStream
-    files = env.from_data_frame(reader.schema("key string, time long").json(str(folder)), strategy, "files")
-    rows = env.from_data_frame(reader.format("delta").load(str(table)), strategy, "table")
+    json_lines = spark_session.readStream.schema("key string, time long").json(str(folder))
+    files = env.from_data_frame(json_lines, strategy, "files")
+    rows = env.from_data_frame(spark_session.readStream.format("delta").load(str(table)), strategy, "table")
     written = Written()
     numbers = env.from_collection([Row(key="a", time=300)], TOTAL).assign_timestamps_and_watermarks(strategy)
     (
@@ -153,8 +155,8 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing
     folder, written = tmp_path / "files", Written()
     put(folder, "1.json", ("a", 1), ("b", 2))
 
-    def start(parallelism: int, **settings: str) -> JobClient:
-        env = make_env(parallelism=parallelism, **{"execution.checkpointing.interval": "200 ms"}, **settings)
+    def start(parallelism: int, settings: dict[str, str] | None = None) -> JobClient:
+        env = make_env(parallelism, {"execution.checkpointing.interval": "200 ms"} | (settings or {}))
         reader = spark_session.readStream.schema("key string, time long").option("maxFilesPerTrigger", 1)
         sums(env.from_data_frame(reader.json(str(folder)), name="files").uid("files")).sink_to(DataFrameSink(written)).uid("out")
         return env.execute_async("sums")
@@ -166,7 +168,7 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing
     savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
     put(folder, "3.json", ("a", 100), ("b", 200))
     written.by_id.clear()
-    client = start(3, **{"execution.state-recovery.path": savepoint})
+    client = start(3, {"execution.state-recovery.path": savepoint})
     wait_until("the rest", lambda: written.rows() == [("a", 111), ("b", 202)], 60)
     put(folder, "4.json", ("b", 1000))
     wait_until("a new file", lambda: ("b", 1202) in written.rows(), 60)
@@ -185,8 +187,8 @@ def test_a_write_that_fails_is_repeated_with_the_same_rows_and_the_same_id(
             raise OSError("the database is away")
 
     env = make_env(
-        parallelism=2,
-        **{
+        2,
+        {
             "execution.checkpointing.interval": "60 s", "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "1", "restart-strategy.fixed-delay.delay": "1 ms",
         },

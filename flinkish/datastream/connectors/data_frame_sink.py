@@ -125,7 +125,8 @@ def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation)
     assert fields is not None, "checked by check_rows"
     rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
     table = pa.Table.from_batches([rows.batch([rows.values(record) for record in records])])
-    return spark.createDataFrame(table)
+    # By itself Spark takes a time without zone for a point in time.
+    return spark.createDataFrame(table, ddl_of(row_type, "the DataFrame"))
 
 
 def _parameters(function: Callable[..., Any]) -> int:
