@@ -110,6 +110,16 @@ PAGES: Final = (
         "datastream.connectors.record_errors",
     ),
     _page(
+        "kafka",
+        "Kafka",
+        "datastream.connectors.kafka.source",
+        "datastream.connectors.kafka.sink",
+        "datastream.connectors.kafka.offsets",
+        "datastream.connectors.kafka.records",
+        "datastream.connectors.kafka.serialization",
+        "datastream.connectors.kafka.legacy",
+    ),
+    _page(
         "files",
         "Files",
         "datastream.connectors.file_system.source",

@@ -12,6 +12,7 @@ import pytest
 
 from flinkish.common.engines import ENGINES
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit.kafka_broker import Broker, MissingJarsError, shared_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,3 +68,16 @@ def make_env(flinkish_make_env: MakeEnvironment) -> MakeEnvironment:
 def env(flinkish_env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
     """Return an environment of parallelism 2 without checkpoints."""
     return flinkish_env
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Broker:
+    """The Kafka broker of this test run, which all test processes share: topics need names of their own."""
+    in_parts = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp()
+    try:
+        return shared_broker((base.parent if in_parts else base) / "kafka", os.getppid() if in_parts else os.getpid())
+    except MissingJarsError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no Kafka broker: its jars are not here and could not be fetched: {error}")

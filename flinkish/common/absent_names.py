@@ -45,7 +45,11 @@ def _java_connector(service: str, see: str = _OWN_SOURCE_OR_SINK) -> Absence:
     return Absence("unsupported", f"it configures Flink's {service} connector, which is Java code", see)
 
 
-_KAFKA = Absence("later", "Kafka comes together with Spark's native streaming sources, which are not in yet", _OWN_SOURCE_OR_SINK)
+_DYNAMIC_KAFKA = _java_connector(
+    "dynamic Kafka",
+    "use KafkaSource of flinkish.datastream.connectors.kafka: set_topic_pattern() finds topics that are created later, and "
+    "KafkaRecordDeserializationSchema is there",
+)
 _CASSANDRA = _java_connector("Cassandra")
 _ELASTICSEARCH = _java_connector("Elasticsearch")
 _KINESIS = _java_connector("Kinesis")
@@ -191,19 +195,17 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         "version": Absence("unsupported", "PyFlink's versions do not apply", "use flinkish.__version__"),
         # Connectors.
         "datastream.connectors.cassandra": _CASSANDRA,
-        "datastream.connectors.dynamic_kafka": _KAFKA,
+        "datastream.connectors.dynamic_kafka": _DYNAMIC_KAFKA,
         "datastream.connectors.elasticsearch": _ELASTICSEARCH,
-        "datastream.connectors.kafka": _KAFKA,
         "datastream.connectors.kinesis": _KINESIS,
         "datastream.connectors.pulsar": _PULSAR,
         "datastream.connectors.rabbitmq": _RABBITMQ,
         **{
             f"datastream.connectors.{name}": absence
             for absence, names in (
-                (_KAFKA, ("FlinkKafkaConsumer", "FlinkKafkaProducer", "KafkaSource", "Semantic")),
-                (_KAFKA, ("DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaMetadataService")),
-                (_KAFKA, ("KafkaRecordDeserializationSchema", "KafkaStreamSetSubscriber", "KafkaStreamSubscriber")),
-                (_KAFKA, ("SingleClusterTopicMetadataService", "StreamPatternSubscriber")),
+                (_DYNAMIC_KAFKA, ("DynamicKafkaSource", "DynamicKafkaSourceBuilder", "KafkaMetadataService")),
+                (_DYNAMIC_KAFKA, ("KafkaRecordDeserializationSchema", "KafkaStreamSetSubscriber", "KafkaStreamSubscriber")),
+                (_DYNAMIC_KAFKA, ("SingleClusterTopicMetadataService", "StreamPatternSubscriber")),
                 (_PULSAR, ("PulsarSource", "PulsarSourceBuilder", "StartCursor", "StopCursor")),
                 (_RABBITMQ, ("RMQConnectionConfig", "RMQSink", "RMQSource")),
             )

@@ -117,6 +117,8 @@ class _Reader:
     held_back: bool = False
     #: Whether the reader may become idle just because time passes.
     awaits_idleness: bool = False
+    #: How far it was told that it may read its splits; None if the source has no limits.
+    limits: dict[str, int] | None = None
 
     def waits_for_group(self, max_watermark: int | None) -> bool:
         """Tell whether the reader would read nothing with this limit."""
@@ -166,6 +168,13 @@ class EnumeratorCoordinator:
 
     def is_reading(self, subtask: int) -> bool:
         return bool(self._reader(subtask).splits)
+
+    def assigned_splits(self) -> list[SourceSplit]:
+        return [
+            self._decode(state.split, self._source.split_type, f"split {name!r}")
+            for reader in self._readers
+            for name, state in reader.splits.items()
+        ]
 
     def call_async(
         self,
@@ -238,18 +247,22 @@ class EnumeratorCoordinator:
 
     @property
     def input_ready(self) -> bool:
-        limit = self._max_watermark
+        limit, limits = self._max_watermark, self._limits()
         return any(
-            not reader.finished and (reader.news or (reader.more_available and not reader.waits_for_group(limit)))
+            not reader.finished
+            and (
+                reader.news
+                or ((reader.more_available or _limits_of(reader, limits) != reader.limits) and not reader.waits_for_group(limit))
+            )
             for reader in self._readers
         )
 
     @property
     def wants_poll(self) -> bool:
-        limit = self._max_watermark
+        limit, limited = self._max_watermark, self._limits() is not None
         return any(
             not reader.finished
-            and (bool(reader.splits) or reader.no_more_splits or reader.awaits_idleness)
+            and ((not limited and (bool(reader.splits) or reader.no_more_splits)) or reader.awaits_idleness)
             and not reader.waits_for_group(limit)
             for reader in self._readers
         )
@@ -270,16 +283,22 @@ class EnumeratorCoordinator:
 
     def commands(self, credit: int) -> dict[int, ReaderCommand]:
         commands = {}
+        limits = self._limits()
         for subtask, reader in enumerate(self._readers):
             reader.news = False
+            reader.limits = _limits_of(reader, limits)
             commands[subtask] = ReaderCommand(
                 splits=tuple(reader.splits.values()),
                 credit=credit,
                 no_more_splits=reader.no_more_splits,
                 finished=reader.finished,
                 max_watermark=self._max_watermark,
+                limits=reader.limits,
             )
         return commands
+
+    def _limits(self) -> Mapping[str, int] | None:
+        return None if self._enumerator is None else self._enumerator.split_limits()
 
     def apply(self, subtask: int, report: ReaderReport) -> None:
         reader = self._readers[subtask]
@@ -332,6 +351,11 @@ class EnumeratorCoordinator:
                 f"{self.node.label}: {what} in the checkpoint does not fit {wanted!r}: {error}",
                 hint="the source's class was changed since; give the source another uid to start it anew.",
             ) from error
+
+
+def _limits_of(reader: _Reader, limits: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Return the limits of the splits that a reader has."""
+    return None if limits is None else {name: limits[name] for name in reader.splits if name in limits}
 
 
 class DriverSourceCoordinator:

@@ -9,7 +9,7 @@ Programs import these names from `flinkish.datastream.connectors.base`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -134,6 +134,12 @@ class SourceReader(ABC, Generic[T, SplitT]):
     def add_splits(self, splits: Sequence[SplitT]) -> None:
         """Add splits to read; each is read from the position it contains."""
 
+    def set_split_limits(self, limits: Mapping[str, int]) -> None:
+        """Learn, by split id, how far to read in this epoch; called before `poll_next` in each epoch that has limits.
+
+        See SplitEnumerator.split_limits. A reader at its limits answers NOTHING_AVAILABLE.
+        """
+
     def notify_no_more_splits(self) -> None:
         """Process the notice that no more splits will be added."""
 
@@ -167,6 +173,10 @@ class SplitEnumeratorContext(Protocol[AssignedSplitT]):
         """Return whether a reader has unfinished splits, as of the end of the last epoch."""
         ...
 
+    def assigned_splits(self) -> Sequence[SourceSplit]:
+        """Return all splits that readers have not read to their end, at their positions after the last epoch."""
+        ...
+
     def call_async(
         self,
         work: Callable[[], T],
@@ -198,6 +208,15 @@ class SplitEnumerator(ABC, Generic[SplitT, CheckpointT]):
         Called before `start` for all unfinished splits of a restored checkpoint.
         """
         raise NotImplementedError(f"{type(self).__name__} must take back splits to be restored from a checkpoint")
+
+    def split_limits(self) -> Mapping[str, int] | None:
+        """Return, by split id, how far splits may be read at present; None = the source has no such limits.
+
+        For a source whose splits grow, such as a Kafka partition: limits make an epoch that is run again read the same, although
+        more has arrived meanwhile. Readers are asked to read only when one of their limits has changed, or one had more. The
+        numbers are the source's own. Called before each epoch; must not block.
+        """
+        return None
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int) -> CheckpointT:

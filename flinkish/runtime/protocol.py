@@ -103,6 +103,8 @@ class ReaderCommand:
     #: whether all of them are idle.
     watermark: int | None = None
     idle: bool = False
+    #: How far splits may be read, by their ids; None: the source has no limits. See SplitEnumerator.split_limits.
+    limits: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
         StreamingFileSink,
     )
     from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink, JdbcSource
+    from flinkish.datastream.connectors.kafka import (
+        FlinkKafkaConsumer,
+        FlinkKafkaProducer,
+        KafkaSink,
+        KafkaSource,
+        Semantic,
+    )
     from flinkish.datastream.connectors.number_seq import NumberSequenceSource
     from flinkish.datastream.connectors.socket import SocketSource
 
@@ -45,13 +52,18 @@ __all__ = [
     "FileSource",
     "FileSourceBuilder",
     "FileSplitAssignerProvider",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaProducer",
     "JdbcConnectionOptions",
     "JdbcExecutionOptions",
     "JdbcSink",
     "JdbcSource",
+    "KafkaSink",
+    "KafkaSource",
     "NumberSequenceSource",
     "OutputFileConfig",
     "RollingPolicy",
+    "Semantic",
     "Sink",
     "SocketSource",
     "Source",
@@ -84,6 +96,16 @@ _CONNECTORS: Final = {
             "StreamingFileSink",
         ),
         "file_system",
+    ),
+    **dict.fromkeys(
+        (
+            "FlinkKafkaConsumer",
+            "FlinkKafkaProducer",
+            "KafkaSink",
+            "KafkaSource",
+            "Semantic",
+        ),
+        "kafka",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""PyFlink's Kafka connector, which flinkish does not have yet."""
+"""PyFlink's connector for topics that move between Kafka clusters: not supported."""
 
 from typing import TYPE_CHECKING
 

@@ -7,7 +7,7 @@ splits again, which informs the enumerator. So splits and the enumerator's state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -176,13 +176,20 @@ def _checked(source: Any, method: str) -> AnySource:
 class _PartContext(SplitEnumeratorContext[Any]):
     """The context of one source's enumerator, while that source is read."""
 
-    def __init__(self, outer: SplitEnumeratorContext[HybridSplit], source: int, no_more: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        outer: SplitEnumeratorContext[HybridSplit],
+        source: int,
+        split_type: type[SourceSplit],
+        no_more: Callable[[int], None],
+    ) -> None:
         self.parallelism = outer.parallelism
         self.configuration: Configuration = outer.configuration
         self.over = False
         self._no_more = no_more
         self._outer = outer
         self._source = source
+        self._split_type = split_type
 
     def signal_no_more_splits(self, subtask: int) -> None:
         self._no_more(subtask)
@@ -192,6 +199,13 @@ class _PartContext(SplitEnumeratorContext[Any]):
 
     def is_reading(self, subtask: int) -> bool:
         return self._outer.is_reading(subtask)
+
+    def assigned_splits(self) -> list[SourceSplit]:
+        return [
+            msgspec.msgpack.decode(split.split, type=self._split_type)
+            for split in self._outer.assigned_splits()
+            if isinstance(split, HybridSplit) and split.source == self._source and split.split is not None
+        ]
 
     def call_async(
         self,
@@ -236,7 +250,7 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
     def _part_context(self) -> _PartContext:
         last = self._index == len(self._sources) - 1
         no_more = self._context.signal_no_more_splits if last else self._mark
-        return _PartContext(self._context, self._index, no_more)
+        return _PartContext(self._context, self._index, self._sources[self._index].split_type, no_more)
 
     def _mark(self, subtask: int) -> None:
         if subtask not in self._marked:
@@ -274,6 +288,10 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
         own = [msgspec.msgpack.decode(split.split, type=split_type) for split in splits if split.split is not None]
         if own:
             self._inner.add_splits_back(own, subtask)
+
+    def split_limits(self) -> dict[str, int] | None:
+        limits = self._inner.split_limits()
+        return None if limits is None else {_PREFIX.format(self._index, name): limit for name, limit in limits.items()}
 
     def snapshot_state(self, checkpoint_id: int) -> HybridEnumeratorState:
         return HybridEnumeratorState(
@@ -380,6 +398,12 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
             if mark.split is None:
                 self._mark = mark
                 inner.notify_no_more_splits()
+
+    def set_split_limits(self, limits: Mapping[str, int]) -> None:
+        if self._inner is not None:
+            prefix = _PREFIX.format(self._index, "")
+            own = {name.removeprefix(prefix): limit for name, limit in limits.items() if name.startswith(prefix)}
+            self._inner.set_split_limits(own)
 
     def notify_no_more_splits(self) -> None:
         # Only called for the last source; a reader may get this call before its first split.

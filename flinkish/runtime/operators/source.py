@@ -323,6 +323,8 @@ class SourceOperator(Operator):
         if command.no_more_splits and not self._told_no_more:
             self._told_no_more = True
             reader.notify_no_more_splits()
+        if command.limits is not None:
+            reader.set_split_limits(command.limits)
         status = self._poll(reader, command)
         output = self._output
         if status is InputStatus.END_OF_INPUT:

@@ -25,7 +25,7 @@ from flinkish.common import absent_names
 from flinkish.common.absent import AbsentMember, absence_of
 from flinkish.common.errors import AbsentImportError, AbsentMemberError, AbsentModuleError, UnsupportedError
 from flinkish.datastream import StreamExecutionEnvironment, connectors
-from flinkish.datastream.connectors import kafka
+from flinkish.datastream.connectors import pulsar
 
 _RECORDED: dict[str, dict[str, dict[str, list[str] | None]]] = json.loads(
     Path(__file__).with_name("pyflink_names.json").read_text()
@@ -142,32 +142,32 @@ def test_an_absent_name_of_the_top_package_is_refused_in_a_from_import() -> None
 def test_hasattr_getattr_and_completion_take_an_absent_name_for_one_that_is_not_there() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
 
-    assert not hasattr(kafka, "KafkaSource")
-    assert getattr(connectors, "KafkaSource", None) is None
+    assert not hasattr(pulsar, "PulsarSource")
+    assert getattr(connectors, "PulsarSource", None) is None
     assert not hasattr(env, "set_stream_time_characteristic")
     assert not hasattr(StreamExecutionEnvironment, "set_stream_time_characteristic")
     assert "set_stream_time_characteristic" not in dict(inspect.getmembers(env))
-    assert "KafkaSource" not in dir(connectors)
+    assert "PulsarSource" not in dir(connectors)
     assert "get_java_function" not in pydoc.plain(pydoc.render_doc(connectors.Sink)).split("Methods defined here")[0]
 
 
 def test_probes_of_python_and_pytest_get_a_plain_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module .* has no attribute '__wrapped__'$") as caught:
-        kafka.__wrapped__  # type: ignore[attr-defined]  # noqa: B018
+        pulsar.__wrapped__  # type: ignore[attr-defined]  # noqa: B018
     assert not isinstance(caught.value, UnsupportedError)
-    assert inspect.unwrap(kafka) is kafka  # type: ignore[arg-type]
+    assert inspect.unwrap(pulsar) is pulsar  # type: ignore[arg-type]
 
 
 def test_pytest_collects_a_file_that_imports_modules_with_absent_names(tmp_path: Path) -> None:
     (tmp_path / "test_program.py").write_text(
         "import pytest\n"
         "import flinkish.table\n"
-        "from flinkish.datastream.connectors import jdbc, kafka\n"
+        "from flinkish.datastream.connectors import jdbc, pulsar\n"
         "\n"
         "try:\n"
-        "    from flinkish.datastream.connectors.kafka import KafkaSource\n"
+        "    from flinkish.datastream.connectors.pulsar import PulsarSource\n"
         "except ImportError:\n"
-        "    KafkaSource = None\n"
+        "    PulsarSource = None\n"
         "udf = pytest.importorskip('flinkish.table.udf')\n"
         "\n"
         "def test_it():\n"

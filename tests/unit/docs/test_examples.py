@@ -13,6 +13,8 @@ from flinkish.common.config_file import load_configuration
 from tests.unit.docs.pages import PAGES, PAGES_FOLDER, Block, blocks, blocks_of, title
 
 _ROOT = PAGES_FOLDER.parents[1]
+#: Pages whose examples need a broker: run in tests/behaviour/test_kafka_sink.py.
+_NEED_MORE = ("kafka",)
 
 
 def run(block: Block, page: str, namespace: dict[str, Any]) -> None:
@@ -26,7 +28,12 @@ def needs_spark(page: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, id=title(page)) for page in PAGES if blocks(page, "python") and not needs_spark(page)]
+    "page",
+    [
+        pytest.param(page, id=title(page))
+        for page in PAGES
+        if blocks(page, "python") and not needs_spark(page) and page.stem not in _NEED_MORE
+    ],
 )
 def test_the_examples_of_a_page_print_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

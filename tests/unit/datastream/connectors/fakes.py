@@ -41,11 +41,14 @@ class FakeMetricGroup:
         self.counters: dict[str, FakeCounter] = {}
         self.gauges: dict[str, Callable[[], int | float]] = {}
 
+    def counter(self, name: str) -> FakeCounter:
+        return self.counters.setdefault(name, FakeCounter())
+
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
         self.gauges[name] = obj
 
-    def counter(self, name: str) -> FakeCounter:
-        return self.counters.setdefault(name, FakeCounter())
+    def add_group(self, name: str, extra: str | None = None) -> FakeMetricGroup:
+        return self
 
 
 @dataclass

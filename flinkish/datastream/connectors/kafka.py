@@ -1,8 +1,0 @@
-"""PyFlink's Kafka connector, which flinkish does not have yet."""
-
-from typing import TYPE_CHECKING
-
-from flinkish.common.absent import names_of
-
-if not TYPE_CHECKING:
-    __getattr__ = names_of(__name__)

@@ -1,0 +1,192 @@
+"""The seam to confluent-kafka, which is loaded when a client is made: errors of it become ours."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from flinkish.common.errors import ConfigurationError, FlinkishError, MissingPackageError
+
+if TYPE_CHECKING:
+    import confluent_kafka
+
+log = logging.getLogger("flinkish.kafka.client")
+
+#: A partition: topic and number.
+Partition = tuple[str, int]
+
+_REQUIREMENT: Final = "confluent-kafka>=2.6"
+
+#: Codes of librdkafka of what passes by itself, such as a broker that starts again.
+_PASSING: Final = frozenset(
+    {
+        "_ALL_BROKERS_DOWN",
+        "_DESTROY_BROKER",
+        "_RESOLVE",
+        "_TIMED_OUT",
+        "_TIMED_OUT_QUEUE",
+        "_TRANSPORT",
+        "_WAIT_COORD",
+        "_PARTIAL",
+        "_NODE_UPDATE",
+        "_UNKNOWN_BROKER",
+        # No leader is known.
+        "_NOENT",
+        "BROKER_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "KAFKA_STORAGE_ERROR",
+        "LEADER_NOT_AVAILABLE",
+        "NETWORK_EXCEPTION",
+        "NOT_COORDINATOR",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "REPLICA_NOT_AVAILABLE",
+        "REQUEST_TIMED_OUT",
+        "UNKNOWN_LEADER_EPOCH",
+    }
+)
+_REFUSED_ACCESS: Final = frozenset(
+    {
+        "_AUTHENTICATION",
+        "_SSL",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "SASL_AUTHENTICATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    }
+)
+_GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+
+
+class _Log:
+    """Takes the lines of librdkafka, which would go to the error output else: it writes several for each second without a broker.
+
+    What they tell comes as an error, too, if it matters.
+    """
+
+    def log(self, level: int, *arguments: Any) -> None:
+        log.debug(*arguments)
+
+
+def library() -> Any:
+    """Return the module confluent_kafka; raises MissingPackageError if it is not installed."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        raise MissingPackageError(
+            f"the Kafka connector needs a package that {sys.executable} does not have: {_REQUIREMENT}",
+            hint=f"pip install 'flinkish[kafka]', or '{_REQUIREMENT}', for the Python of the driver and of all executors.",
+        ) from error
+    return confluent_kafka
+
+
+def is_passing(error: confluent_kafka.KafkaError) -> bool:
+    """Return whether an error passes by itself if one goes on."""
+    return error.name() in _PASSING or (error.retriable() and error.name() not in _GONE)
+
+
+def is_gone(error: confluent_kafka.KafkaError) -> bool:
+    """Return whether an error says that there is no such topic or partition; also a broker that has just started says so."""
+    return error.name() in _GONE
+
+
+def text_of(error: confluent_kafka.KafkaError) -> str:
+    """Return an error's text and code."""
+    return f"{error.str()} ({error.name()})"
+
+
+def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError:
+    """Return an error of ours for one of librdkafka (KafkaError, or an exception that has one)."""
+    inner = error.args[0] if isinstance(error, BaseException) and error.args else error
+    name = inner.name() if hasattr(inner, "name") else ""
+    hint = None
+    if name in _REFUSED_ACCESS:
+        hint = "check security.protocol, sasl.* and ssl.* of the client, and what the broker allows this user."
+    elif name in _GONE:
+        hint = "was the topic deleted, or is its name misspelt?"
+    elif name in _PASSING:
+        hint = "is bootstrap.servers right, and are the brokers running and reached from this machine?"
+    return kind(f"{what}: {text_of(inner) if hasattr(inner, 'name') else inner}", hint=hint)
+
+
+def make_consumer(configuration: Mapping[str, Any], who: str) -> Any:
+    """Make a consumer; raises ConfigurationError for a property that is not right."""
+    return _make(library().Consumer, configuration, who)
+
+
+def make_producer(configuration: Mapping[str, Any], who: str) -> Any:
+    """Make a producer; raises ConfigurationError for a property that is not right."""
+    return _make(library().Producer, configuration, who)
+
+
+class Admin:
+    """An administration client. It ends with its last reference, and what it was asked for with it.
+
+    Requests of a client that is not let in merely time out; why comes as an event, which `refusal` returns.
+    """
+
+    def __init__(self, configuration: Mapping[str, Any], who: str) -> None:
+        self._refusal: Any = None
+        self.client = _make(library().admin.AdminClient, {**configuration, "error_cb": self._complain}, who)
+
+    def _complain(self, error: confluent_kafka.KafkaError) -> None:
+        if error.name() in _REFUSED_ACCESS:
+            self._refusal = error
+
+    def refusal(self) -> Any:
+        """Return why the brokers do not let the client in, once it is known, else None."""
+        self.client.poll(0)
+        return self._refusal
+
+
+def _make(kind: Any, configuration: Mapping[str, Any], who: str) -> Any:
+    kafka = library()
+    try:
+        return kind(dict(configuration), logger=_Log())
+    except (kafka.KafkaException, ValueError, TypeError) as error:
+        inner = error.args[0] if error.args else error
+        text = inner.str() if hasattr(inner, "str") else str(inner)
+        raise ConfigurationError(
+            f"{who}: librdkafka does not take the properties given: {text}",
+            hint="names and values are those of librdkafka; most of Java's are the same.",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How far partitions go, and for which the brokers did not say."""
+
+    offsets: dict[Partition, int]
+    errors: dict[Partition, Any]
+
+
+def list_offsets(admin: Any, partitions: Iterable[Partition], spec: Any, *, committed: bool, timeout: float) -> Ends:
+    """Return the offsets of partitions by a spec (confluent_kafka.admin.OffsetSpec); with `committed` up to the last stable one.
+
+    -1 where a time is given and no message is that late. Times are seconds.
+    """
+    kafka = library()
+    wanted = {kafka.TopicPartition(topic, number): spec for topic, number in partitions}
+    if not wanted:
+        return Ends({}, {})
+    isolation = kafka.IsolationLevel.READ_COMMITTED if committed else kafka.IsolationLevel.READ_UNCOMMITTED
+    futures: dict[Any, Future[Any]] = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
+    ends = Ends({}, {})
+    for partition, future in futures.items():
+        try:
+            offset = future.result(timeout + 1).offset
+            if offset < -1:  # a broker that is starting answers -1001, without an error
+                ends.errors[partition.topic, partition.partition] = kafka.KafkaError(kafka.KafkaError.LEADER_NOT_AVAILABLE)
+            else:
+                ends.offsets[partition.topic, partition.partition] = offset
+        except kafka.KafkaException as error:
+            ends.errors[partition.topic, partition.partition] = error.args[0]
+    return ends

@@ -1,0 +1,341 @@
+"""The committer of KafkaSink: writes a completed checkpoint's messages in one transaction, which also says which one it is.
+
+The transaction commits an offset of a consumer group of its own (KafkaSinkSettings.application), whose metadata holds the
+checkpoint's id. So the brokers know for certain whether a checkpoint was written, after whatever crash: a commit that comes again
+is recognized. A new committer initializes the same transactional id, which aborts what was open, and fences committers of former
+attempts: the brokers refuse what these still send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from flinkish.common.clock import Clock
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.files.schemes import root_of
+from flinkish.datastream.connectors.kafka import client
+from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings, Message, digest_of
+from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged
+from flinkish.datastream.connectors.kafka.writers import produce
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+
+_log = logging.getLogger("flinkish.kafka")
+
+#: Seconds for what does not depend on the amount of data, and between two tries of it.
+_TIMEOUT: Final = 60.0
+_RETRY: Final = 10.0
+#: Milliseconds after which the offset is committed again although nothing was written: brokers forget it after a week.
+_REFRESH: Final = 3_600_000
+#: Milliseconds after which it may have been forgotten (offsets.retention.minutes is 7 days by default).
+_FORGOTTEN: Final = 86_400_000
+#: Messages after which a producer's reports are looked at.
+_LOOK_EVERY: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CommitterState:
+    """What a committer remembers from one attempt to the next."""
+
+    #: Applications (see KafkaSinkSettings.application) of the lineages that the job came from, which do not know yet that it
+    #: went on; see `commit`.
+    origins: tuple[str, ...]
+
+
+class _Marker(msgspec.Struct, kw_only=True):
+    """What stands in the metadata of the offset."""
+
+    checkpoint: int
+    #: Of what was written; two jobs may go on from copies of one checkpoint.
+    digest: str
+
+
+class KafkaCommitter(Committer[KafkaCommittable]):
+    """See the module."""
+
+    def __init__(self, settings: KafkaSinkSettings, configuration: Configuration, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._kafka = client.library()
+        self._producer: Any = None
+        self._error: Any = None
+        self._origins: tuple[str, ...] = ()
+        self._restored = False
+        #: By application: what was written last, and the topic in whose name that is noted.
+        self._markers: dict[str, _Marker | None] = {}
+        self._last: tuple[str, str, _Marker, int] | None = None
+
+    def snapshot_state(self) -> bytes:
+        return msgspec.msgpack.encode(_CommitterState(origins=self._origins))
+
+    def restore(self, checkpoint: RestoredCheckpoint) -> None:
+        # First of all, so that what a former attempt has begun is over when the markers are read.
+        self._begin(checkpoint.sink_uid)
+        self._restored = True
+        application = self._settings.application(checkpoint.lineage, checkpoint.sink_uid)
+        if checkpoint.state is not None:
+            self._origins = msgspec.msgpack.decode(checkpoint.state, type=_CommitterState).origins
+        if not checkpoint.own and application not in self._origins:
+            self._origins = (*self._origins, application)
+        marker = self._marker(application)
+        ours = self._marker(self._settings.application(checkpoint.job_lineage, checkpoint.sink_uid))
+        if marker is not None and marker.checkpoint > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
+            raise ForeignCheckpointError(
+                f"{WHO}: Kafka is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: the messages of "
+                f"{_name(marker.checkpoint)} are written already, so those in between would be written a second time",
+                hint="start from the newest checkpoint, or, to write them a second time on purpose, give the sink another uid "
+                "with execution.state-recovery.ignore-unclaimed-state.",
+            )
+
+    def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
+        if not requests:
+            self._refresh()
+            return
+        lineage, uid = requests[0].lineage, requests[0].sink_uid
+        application = self._settings.application(lineage, uid)
+        digest = _digest(requests)
+        self._begin(uid)
+        marker = self._marker(application) or self._noted(requests, lineage, uid)
+        if marker is not None and marker.checkpoint >= checkpoint_id:
+            self._check_same(marker, checkpoint_id, digest, application)
+        else:
+            if marker is None and self._restored:
+                self._check_age(checkpoint_id, requests)
+            self._write(checkpoint_id, requests, application, digest)
+        if application not in self._origins:
+            self._origins = ()
+        self._clean(checkpoint_id, requests, lineage, uid)
+
+    # -- what was written ----------------------------------------------------------------------------------------------------
+
+    def _marker(self, application: str) -> _Marker | None:
+        """Return which checkpoint the brokers know of; asked for once, as this is the only committer from then on."""
+        if application not in self._markers:
+            self._markers[application] = self._ask(application)
+        return self._markers[application]
+
+    def _ask(self, application: str) -> _Marker | None:
+        admin = client.Admin(self._settings.admin("committer"), WHO)
+        request = self._kafka.ConsumerGroupTopicPartitions(application)
+        deadline = self._clock.monotonic() + _TIMEOUT * 1000
+        while True:
+            try:
+                (future,) = admin.client.list_consumer_group_offsets([request], require_stable=True).values()
+                found = future.result(_TIMEOUT).topic_partitions
+                break
+            except self._kafka.KafkaException as error:
+                if error.args[0].name() == "GROUP_ID_NOT_FOUND":
+                    return None
+                refused = admin.refusal()
+                if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
+                    what = f"{WHO}: the offsets of the group {application!r}, which say what was written, cannot be read"
+                    raise client.described(SinkError, what, refused or error) from None
+        markers = [msgspec.json.decode(each.metadata, type=_Marker) for each in found if each.metadata]
+        return max(markers, key=lambda marker: marker.checkpoint, default=None)
+
+    def _noted(self, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str, uid: str) -> _Marker | None:
+        """Return what stands with the checkpoints, for when the brokers have forgotten it."""
+        if not self._restored:
+            return None
+        notes = [Staging(root, digest_of(lineage, uid)).noted() for root in _roots(requests)]
+        found = [note for note in notes if note is not None]
+        return _Marker(checkpoint=max(found), digest="") if found else None
+
+    def _check_same(self, marker: _Marker, checkpoint_id: int, digest: str, application: str) -> None:
+        if marker.checkpoint > checkpoint_id:
+            if application in self._origins:
+                return  # moved on by us, see _write
+            raise SinkError(
+                f"{WHO} cannot write {_name(checkpoint_id)}: {_name(marker.checkpoint)} is written already",
+                hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
+            )
+        # At the end of the input of a job without checkpoints it may be our own, of an attempt that computed the same rows.
+        if checkpoint_id != END_OF_INPUT_CHECKPOINT and marker.digest not in ("", digest):
+            raise SinkError(
+                f"{WHO} cannot write {_name(checkpoint_id)}: another job has written other messages under the same id",
+                hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
+            )
+
+    def _check_age(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:
+        """Raise SinkError if the brokers may have forgotten that these messages were written."""
+        age = self._clock.wall_time() - min(request.committable.prepared for request in requests)
+        if age > _FORGOTTEN:
+            raise SinkError(
+                f"{WHO}: it is not known whether the messages of {_name(checkpoint_id)} were written: they were prepared "
+                f"{age // 3_600_000} hours ago, and the brokers do not remember a commit (offsets.retention.minutes)",
+                hint="look at the topic. If they are there, start with another uid for the sink and "
+                "execution.state-recovery.ignore-unclaimed-state.",
+            )
+
+    # -- writing -------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, uid: str) -> None:
+        """Make the producer: from here on committers of former attempts can write nothing."""
+        if self._producer is not None:
+            return
+        name = self._settings.transactional_id(uid)
+        configuration = self._settings.transactional("committer", name)
+        configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
+        producer = client.make_producer(configuration, WHO)
+        self._retrying("its transactions cannot be used", lambda: producer.init_transactions(_RETRY))
+        self._producer = producer
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None and self._error is None and error.name() not in ("_PURGE_QUEUE", "_PURGE_INFLIGHT"):
+            self._error = (error, message.topic())
+
+    def _write(
+        self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], application: str, digest: str
+    ) -> None:
+        producer, kafka, self._error = self._producer, self._kafka, None
+        marker = _Marker(checkpoint=checkpoint_id, digest=digest)
+        # A job that went on from another one's savepoint moves that one's marker, too: a second start from the savepoint then
+        # meets one that is ahead of it.
+        origins = () if application in self._origins else self._origins
+        topic = ""
+        try:
+            producer.begin_transaction()
+            for count, message in enumerate(_messages(requests), 1):
+                topic = topic or message[0]
+                produce(producer, message, kafka)
+                if count % _LOOK_EVERY == 0:
+                    producer.poll(0)
+                    if self._error is not None:
+                        break
+            if self._error is None and topic:
+                for name in (application, *origins):
+                    self._send_marker(name, topic, marker)
+                self._retrying("the transaction was not committed", lambda: producer.commit_transaction(_RETRY), writing=True)
+        except BaseException as error:
+            self._abort()
+            if isinstance(error, kafka.KafkaException):
+                raise self._described(checkpoint_id, error) from None
+            raise
+        if self._error is not None:
+            self._abort()
+            raise self._described(checkpoint_id, self._error[0])
+        for name in (application, *origins):
+            self._markers[name] = marker
+        self._last = (application, topic, marker, self._clock.monotonic())
+
+    def _send_marker(self, application: str, topic: str, marker: _Marker) -> None:
+        kafka = self._kafka
+        configuration = {**self._settings.admin("committer"), "group.id": application}
+        consumer = client.make_consumer(configuration, WHO)
+        try:
+            group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        offset = kafka.TopicPartition(topic, 0, 0, msgspec.json.encode(marker).decode())
+        what = "what was written cannot be noted"
+        self._retrying(what, lambda: self._producer.send_offsets_to_transaction([offset], group, _RETRY), writing=True)
+
+    def _retrying(self, what: str, call: Any, *, writing: bool = False) -> None:
+        """Repeat a call as long as its error passes, up to a minute; while writing, other errors are left to the caller."""
+        kafka = self._kafka
+        deadline = self._clock.monotonic() + _TIMEOUT * 1000
+        while True:
+            try:
+                call()
+                return
+            except kafka.KafkaException as error:
+                inner = error.args[0]
+                if inner.retriable() and self._clock.monotonic() < deadline:
+                    continue
+                if writing:
+                    raise
+                raise client.described(SinkError, f"{WHO}: {what}", error) from None
+
+    def _abort(self) -> None:
+        """Give up the transaction; the next committer aborts it if this one cannot."""
+        producer, self._producer = self._producer, None
+        self._markers.clear()
+        try:
+            producer.abort_transaction(_RETRY)
+        except self._kafka.KafkaException as error:
+            _log.debug("The transaction was not aborted: %s", client.text_of(error.args[0]))
+
+    def _described(self, checkpoint_id: int, error: Any) -> SinkError:
+        inner = error.args[0] if isinstance(error, BaseException) else error
+        what = f"{WHO}: the messages of {_name(checkpoint_id)} were not written"
+        if inner.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
+            return SinkError(
+                f"{what}: another producer uses the transactional id, {client.text_of(inner)}",
+                hint="a newer attempt of this job is running, or another job has the same set_transactional_id_prefix(): each "
+                "job needs one of its own. It also happens to a transaction that takes longer than transaction.timeout.ms.",
+            )
+        described = client.described(SinkError, what, inner)
+        assert isinstance(described, SinkError)
+        return described
+
+    # -- afterwards ----------------------------------------------------------------------------------------------------------
+
+    def _clean(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str, uid: str) -> None:
+        """Note the commit beside the checkpoints and remove what is not needed any more."""
+        for root in _roots(requests):
+            staging = Staging(root, digest_of(lineage, uid))
+            staging.note_committed(checkpoint_id)
+            if self._restored:
+                # No task of this attempt has written anything yet.
+                staging.remove_all_but(())
+        self._restored = False
+        for request in requests:
+            for file in request.committable.files:
+                assert request.committable.root is not None
+                remove_staged(root_of(request.committable.root), file)
+
+    def _refresh(self) -> None:
+        """Commit the marker of an idle sink again."""
+        self._restored = False
+        if self._last is None or self._clock.monotonic() - self._last[3] < _REFRESH:
+            return
+        application, topic, marker, _ = self._last
+        try:
+            self._producer.begin_transaction()
+            self._send_marker(application, topic, marker)
+            self._producer.commit_transaction(_RETRY)
+        except self._kafka.KafkaException as error:
+            self._abort()
+            raise self._described(marker.checkpoint, error) from None
+        self._last = (application, topic, marker, self._clock.monotonic())
+
+    def close(self) -> None:
+        self._producer = None
+
+
+def _messages(requests: Sequence[CommitRequest[KafkaCommittable]]) -> Iterator[Message]:
+    decoder = msgspec.msgpack.Decoder(list[Message])
+    for request in requests:
+        committable = request.committable
+        for file in committable.files:
+            assert committable.root is not None
+            for chunk in read(root_of(committable.root), file):
+                yield from decoder.decode(chunk)
+        for chunk in committable.chunks:
+            yield from decoder.decode(chunk)
+
+
+def _roots(requests: Sequence[CommitRequest[KafkaCommittable]]) -> list[PurePath]:
+    return [root_of(root) for root in {request.committable.root for request in requests} if root is not None]
+
+
+def _digest(requests: Sequence[CommitRequest[KafkaCommittable]]) -> str:
+    """Return a name for what is written: files are told apart by their names, which are random, the rest by its content."""
+    digest = hashlib.sha256()
+    for request in requests:
+        for file in request.committable.files:
+            digest.update(file.path.encode())
+        for chunk in request.committable.chunks:
+            digest.update(chunk)
+    return digest.hexdigest()[:32]
+
+
+def _name(checkpoint_id: int) -> str:
+    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"

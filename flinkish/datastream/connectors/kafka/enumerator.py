@@ -1,0 +1,425 @@
+"""Finds partitions, says where they begin and stop, watches how far they go, and commits offsets to the group; on the driver.
+
+The ends of the partitions, as the brokers last told them, are the limits of the readers: an epoch that is run again reads the
+same. They are asked for in the background, at short intervals while messages come and at longer ones when none do.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flinkish.common.clock import Clock
+from flinkish.common.errors import SourceError
+from flinkish.datastream.connectors.kafka import client
+from flinkish.datastream.connectors.kafka.client import Partition
+from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, OffsetKind, OffsetRule
+from flinkish.datastream.connectors.kafka.reader import lost_messages
+from flinkish.datastream.connectors.kafka.settings import (
+    WHO,
+    KafkaEnumeratorState,
+    KafkaPartitionSplit,
+    KafkaSourceSettings,
+    split_id,
+)
+from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
+
+_log = logging.getLogger("flinkish.kafka")
+
+#: Milliseconds between two looks at the ends: doubled as long as they stand still. A look takes 1-2 ms.
+_SHORTEST_LOOK: Final = 5
+_LONGEST_LOOK: Final = 100
+#: Milliseconds after which the thread that looks lets other work of the source be done, such as discovery.
+_LOOKS: Final = 1_000
+#: Milliseconds for which brokers may say that a partition does not exist: one that has just started says so for a moment.
+_GONE_FOR: Final = 5_000
+#: Milliseconds between two new clients while brokers do not answer.
+_RENEW: Final = 1_000
+#: Milliseconds between two lines in the log about brokers that do not answer.
+_REMIND: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What a look saw."""
+
+    offsets: Mapping[Partition, int]
+    #: Partitions of which the brokers have said for a while that they do not exist.
+    gone: tuple[Partition, ...] = ()
+
+
+class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]):
+    """See the module."""
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext[KafkaPartitionSplit],
+        settings: KafkaSourceSettings,
+        restored: KafkaEnumeratorState | None,
+        clock: Clock,
+    ) -> None:
+        self._context = context
+        self._settings = settings
+        self._brokers = _Brokers(settings, clock)
+        self._known: dict[str, None] = dict.fromkeys(restored.known if restored else ())
+        self._discovered = restored is not None and restored.discovered
+        self._pending = list(restored.pending if restored else ())
+        #: Stops of the partitions that are being read; None: no stop.
+        self._reading: dict[Partition, int | None] = {}
+        self._limits: dict[str, int] = {}
+        #: Positions at checkpoints that are not complete yet.
+        self._positions: dict[int, dict[Partition, int]] = {}
+
+    # -- partitions ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        restored, self._pending = self._pending, []
+        self._assign(restored)
+        if not self._discovered or self._settings.discovery_interval is not None:
+            self._context.call_async(self._discover, self._take, period=self._settings.discovery_interval)
+        else:
+            self._all_assigned()
+        if restored:
+            self._watch()
+
+    def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask: int) -> None:
+        self._pending.extend(splits)
+        self._known.update(dict.fromkeys(split.split_id for split in splits))
+
+    def handle_split_request(self, subtask: int) -> None:
+        """Partitions are assigned when they are found, each to the reader that its name leads to."""
+
+    def _discover(self) -> list[KafkaPartitionSplit]:
+        found = self._brokers.partitions()
+        new = [pair for pair in found if split_id(*pair) not in self._known]
+        # Messages of a partition that was added while the job runs are all new.
+        start = OffsetRule(OffsetKind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST) if self._discovered else self._settings.start
+        starts = self._brokers.offsets(new, start, "the starting offset")
+        stops: Mapping[Partition, int | None] = dict.fromkeys(new)
+        if self._settings.stop is not None:
+            stops = self._brokers.offsets(new, self._settings.stop, "the stopping offset")
+        return [
+            KafkaPartitionSplit(split_id=split_id(*pair), topic=pair[0], partition=pair[1], offset=starts[pair], stop=stops[pair])
+            for pair in new
+        ]
+
+    def _take(self, found: list[KafkaPartitionSplit] | None, error: BaseException | None) -> None:
+        if error is not None:
+            if self._discovered and isinstance(error, _PassingError):
+                _log.warning("%s", error)
+                return
+            raise error
+        self._assign([split for split in found or () if split.split_id not in self._known])
+        self._discovered = True
+        if self._settings.discovery_interval is None:
+            self._all_assigned()
+        if found:
+            self._watch()
+
+    def _assign(self, splits: Iterable[KafkaPartitionSplit]) -> None:
+        for split in splits:
+            self._known[split.split_id] = None
+            self._reading[split.pair] = split.stop
+            self._context.assign_split(split, self._owner(split))
+
+    def _owner(self, split: KafkaPartitionSplit) -> int:
+        # Neighbours go to different readers, as in Flink.
+        return (zlib.crc32(split.topic.encode()) + split.partition) % self._context.parallelism
+
+    def _all_assigned(self) -> None:
+        for subtask in range(self._context.parallelism):
+            self._context.signal_no_more_splits(subtask)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        reading = dict(self._reading)
+        self._brokers.watched = reading
+        self._context.call_async(lambda: self._brokers.look(reading), self._looked)
+
+    def _looked(self, ends: _Ends | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        if ends is not None:
+            if ends.gone:
+                raise SourceError(
+                    f"{WHO}: the brokers know nothing of {', '.join(split_id(*pair) for pair in ends.gone)} any more",
+                    hint="was the topic deleted? Start the source under another uid, or without that topic.",
+                )
+            for pair, end in ends.offsets.items():
+                self._limits[split_id(*pair)] = end
+            self._check_positions(ends.offsets)
+            self._drop_ended()
+        if self._reading == self._brokers.watched and self._reading:
+            reading = self._brokers.watched
+            self._context.call_async(lambda: self._brokers.look(reading), self._looked)
+
+    def _check_positions(self, ends: Mapping[Partition, int]) -> None:
+        for split in self._context.assigned_splits():
+            assert isinstance(split, KafkaPartitionSplit)
+            end = ends.get(split.pair)
+            if end is not None and split.offset > end and split.offset != split.stop:
+                raise lost_messages(split.split_id, split.offset, 0, end)
+
+    def _drop_ended(self) -> None:
+        """Do not ask any more for the ends of partitions that are there up to their stops."""
+        for pair, stop in list(self._reading.items()):
+            if stop is not None and self._limits.get(split_id(*pair), -1) >= stop:
+                del self._reading[pair]
+        if self._reading != self._brokers.watched and self._reading:
+            self._watch()
+
+    def split_limits(self) -> Mapping[str, int]:
+        return self._limits
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------------
+
+    def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
+        if self._settings.commits_offsets:
+            splits = self._context.assigned_splits()
+            self._positions[checkpoint_id] = {
+                split.pair: split.offset for split in splits if isinstance(split, KafkaPartitionSplit)
+            }
+        return KafkaEnumeratorState(known=tuple(self._known), pending=tuple(self._pending), discovered=self._discovered)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        positions = self._positions.pop(checkpoint_id, None)
+        self._positions = {other: kept for other, kept in self._positions.items() if other > checkpoint_id}
+        if positions:
+            self._brokers.commit(positions)
+
+    def close(self) -> None:
+        self._brokers.close()
+
+
+class _PassingError(SourceError):
+    """Brokers did not answer."""
+
+
+class _Brokers:
+    """What the enumerator asks the brokers; all but `commit` and `close` in the thread of the source's background work."""
+
+    def __init__(self, settings: KafkaSourceSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._kafka = client.library()
+        self._timeout = settings.timeout / 1000
+        self._admin: client.Admin | None = None
+        self._consumer: Any = None
+        self._closed = threading.Condition()
+        self._is_closed = False
+        #: Of the last look that was begun.
+        self.watched: Mapping[Partition, int | None] = {}
+        self._ends: dict[Partition, int] = {}
+        self._pause = _SHORTEST_LOOK
+        self._gone_since: dict[Partition, int] = {}
+        self._silent_since: int | None = None
+        self._reminded = self._renewed = 0
+
+    def _admin_client(self) -> Any:
+        if self._admin is None:
+            self._admin = client.Admin(self._settings.admin("enumerator"), WHO)
+        return self._admin.client
+
+    def _check_access(self) -> None:
+        """Raise SourceError if the reason why brokers do not answer is known, and will not pass."""
+        refusal = None if self._admin is None else self._admin.refusal()
+        if refusal is not None:
+            raise client.described(SourceError, f"{WHO}: the brokers refuse the client", refusal)
+
+    def _group_client(self) -> Any:
+        if self._consumer is None:
+            self._consumer = client.make_consumer(self._settings.consumer("enumerator"), WHO)
+        return self._consumer
+
+    def partitions(self) -> list[Partition]:
+        """Return the partitions that the source reads, in their order; raises SourceError if a topic is not there."""
+        settings = self._settings
+        deadline = self._clock.monotonic() + settings.timeout
+        while True:
+            try:
+                topics = self._admin_client().list_topics(timeout=min(self._timeout, 1.0)).topics
+            except self._kafka.KafkaException as error:
+                self._check_access()
+                if not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline or self._is_closed:
+                    kind = _PassingError if client.is_passing(error.args[0]) else SourceError
+                    raise client.described(kind, f"{WHO}: the topics cannot be listed", error) from None
+                continue
+            missing = self._missing(topics)
+            if missing is None:
+                break
+            if client.is_gone(missing[1]) and self._clock.monotonic() < deadline - settings.timeout + _GONE_FOR:
+                self._wait(200)  # brokers that have just started know no topics for a moment
+                continue
+            raise client.described(SourceError, f"{WHO}: topic {missing[0]!r} cannot be read", missing[1])
+        found = [(name, number) for name, topic in topics.items() for number in topic.partitions if settings.wants(name, number)]
+        absent = [pair for pair in settings.partitions if pair not in found]
+        if absent:
+            raise SourceError(f"{WHO}: there are no partitions {', '.join(split_id(*pair) for pair in absent)}")
+        return sorted(found)
+
+    def _missing(self, topics: Mapping[str, Any]) -> tuple[str, Any] | None:
+        """Return a topic that was asked for and cannot be read, with the error."""
+        for name in (*self._settings.topics, *(topic for topic, _ in self._settings.partitions)):
+            if name not in topics:
+                return name, self._kafka.KafkaError(self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if topics[name].error is not None:
+                return name, topics[name].error
+        return None
+
+    def offsets(self, pairs: Sequence[Partition], rule: OffsetRule, what: str) -> dict[Partition, int]:
+        """Return the offset of each partition by a rule."""
+        if not pairs:
+            return {}
+        spec = self._kafka.admin.OffsetSpec
+        low, high = self._list(pairs, spec.earliest()), self._list(pairs, spec.latest())
+        match rule.kind:
+            case OffsetKind.EARLIEST:
+                return low
+            case OffsetKind.LATEST:
+                return high
+            case OffsetKind.TIMESTAMP:
+                found = self._list(pairs, spec.for_timestamp(rule.timestamp))
+                return {pair: offset if offset >= 0 else high[pair] for pair, offset in found.items()}
+        given = {(topic, number): offset for topic, number, offset in rule.offsets}
+        unknown = [pair for pair in pairs if pair not in given]
+        if unknown and self._settings.group is not None:
+            given.update(self._committed(unknown))
+        result = {}
+        for pair in pairs:
+            offset = given.get(pair)
+            if offset is not None and (low[pair] <= offset <= high[pair] or (what != "the starting offset" and offset >= 0)):
+                result[pair] = offset
+            elif rule.reset is KafkaOffsetResetStrategy.NONE:
+                raise self._no_offset(pair, offset, low[pair], high[pair], what)
+            else:
+                result[pair] = low[pair] if rule.reset is KafkaOffsetResetStrategy.EARLIEST else high[pair]
+                if offset is not None:
+                    _log.warning(
+                        "%s: %s: %s %d does not exist (there are %d to %d); it is %d, by the reset strategy %s.",
+                        WHO, split_id(*pair), what, offset, low[pair], high[pair], result[pair], rule.reset.name,
+                    )  # fmt: skip
+        return result
+
+    def _no_offset(self, pair: Partition, offset: int | None, low: int, high: int, what: str) -> SourceError:
+        if offset is None:
+            group = "there is no group" if self._settings.group is None else f"the group {self._settings.group!r} has none"
+            return SourceError(
+                f"{WHO}: {split_id(*pair)}: {what} is to be the committed one, but {group}",
+                hint="give a KafkaOffsetResetStrategy, such as committed_offsets(KafkaOffsetResetStrategy.EARLIEST).",
+            )
+        return SourceError(
+            f"{WHO}: {split_id(*pair)}: {what} {offset} does not exist; there are {low} to {high}",
+            hint="give a KafkaOffsetResetStrategy of EARLIEST or LATEST to begin elsewhere.",
+        )
+
+    def _committed(self, pairs: Sequence[Partition]) -> dict[Partition, int]:
+        try:
+            found = self._group_client().committed([self._kafka.TopicPartition(*pair) for pair in pairs], timeout=self._timeout)
+        except self._kafka.KafkaException as error:
+            what = f"{WHO}: the offsets of the group {self._settings.group!r} cannot be read"
+            raise client.described(SourceError, what, error) from None
+        for each in found:
+            if each.error is not None:
+                raise client.described(SourceError, f"{WHO}: {each.topic}-{each.partition}: no committed offset", each.error)
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def _list(self, pairs: Iterable[Partition], spec: Any) -> dict[Partition, int]:
+        ends = self._listed(pairs, spec)
+        deadline = self._clock.monotonic() + self._settings.timeout
+        while ends.errors and all(client.is_passing(error) for error in ends.errors.values()):
+            if self._clock.monotonic() > deadline or not self._wait(100):
+                break
+            ends = self._listed(pairs, spec)
+        for pair, error in ends.errors.items():
+            kind = _PassingError if client.is_passing(error) else SourceError
+            raise client.described(kind, f"{WHO}: {split_id(*pair)}: its offsets cannot be read", error)
+        return ends.offsets
+
+    def _listed(self, pairs: Iterable[Partition], spec: Any) -> client.Ends:
+        committed = self._settings.isolation == "read_committed"
+        try:
+            return client.list_offsets(self._admin_client(), pairs, spec, committed=committed, timeout=min(self._timeout, 10.0))
+        except self._kafka.KafkaException as error:
+            self._check_access()
+            return client.Ends({}, dict.fromkeys(pairs, error.args[0]))
+
+    # -- ends, again and again -----------------------------------------------------------------------------------------------
+
+    def look(self, reading: Mapping[Partition, int | None]) -> _Ends | None:
+        """Wait until the ends of some partitions have moved, for a second at most; None if they have not."""
+        until = self._clock.monotonic() + _LOOKS
+        while self.watched is reading:
+            seen = self._listed(reading, self._kafka.admin.OffsetSpec.latest())
+            gone = self._judge(seen.errors)
+            if gone:
+                return _Ends({}, gone)
+            moved = {pair: end for pair, end in seen.offsets.items() if self._ends.get(pair) != end}
+            self._ends.update(moved)
+            if moved:
+                self._pause = _SHORTEST_LOOK
+                self._wait(self._pause)
+                return _Ends(moved)
+            self._pause = min(_LONGEST_LOOK, 2 * self._pause)
+            if self._clock.monotonic() >= until or not self._wait(self._pause):
+                return None
+        return None
+
+    def _judge(self, errors: Mapping[Partition, Any]) -> tuple[Partition, ...]:
+        """Raise for errors that do not pass; return the partitions that are gone for good."""
+        now = self._clock.monotonic()
+        for pair, error in errors.items():
+            if client.is_gone(error):
+                self._gone_since.setdefault(pair, now)
+            elif not client.is_passing(error):
+                raise client.described(SourceError, f"{WHO}: {split_id(*pair)}: its end cannot be read", error)
+        self._gone_since = {pair: since for pair, since in self._gone_since.items() if pair in errors}
+        if errors:
+            self._check_access()
+            if now - self._renewed >= _RENEW:
+                # After a restart of a broker, librdkafka 2.16 keeps asking with the old leader epoch: FENCED_LEADER_EPOCH.
+                self._admin, self._renewed = None, now
+        if not errors:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = self._reminded = now
+        elif now - self._reminded >= _REMIND:
+            self._reminded = now
+            _log.warning(
+                "%s: the brokers have not said for %d s how far the partitions go: %s",
+                WHO,
+                (now - self._silent_since) // 1000,
+                client.text_of(next(iter(errors.values()))),
+            )
+        return tuple(pair for pair, since in self._gone_since.items() if now - since >= _GONE_FOR)
+
+    def _wait(self, milliseconds: int) -> bool:
+        """Wait, and return whether there is still something to do."""
+        with self._closed:
+            if not self._is_closed:
+                self._clock.wait(self._closed, milliseconds)
+            return not self._is_closed
+
+    # -- the group -----------------------------------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[Partition, int]) -> None:
+        """Commit offsets to the group, without waiting for it: they are for others to see, recovery does not use them."""
+        offsets = [self._kafka.TopicPartition(*pair, offset) for pair, offset in positions.items()]
+        try:
+            self._group_client().commit(offsets=offsets, asynchronous=True)
+        except self._kafka.KafkaException as error:
+            _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error.args[0]))
+
+    def close(self) -> None:
+        """Stop looking; what is being asked for is left to itself."""
+        with self._closed:
+            self._is_closed = True
+            self._closed.notify_all()
+        self.watched = {}
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()

@@ -1,0 +1,160 @@
+"""FlinkKafkaConsumer and FlinkKafkaProducer, the names of Flink 1.x, as thin forms of KafkaSource and KafkaSink."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, rule_of
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
+from flinkish.datastream.connectors.kafka.sink import KafkaSink
+from flinkish.datastream.connectors.kafka.source import KafkaSource
+from flinkish.program.sinks import DeliveryGuarantee
+
+
+class FlinkKafkaConsumerBase(KafkaSource):
+    """What FlinkKafkaConsumer can."""
+
+    _filters_restored = True
+
+    def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
+        """Say whether offsets are committed to the group when a checkpoint is complete."""
+        return self._with_property("commit.offsets.on.checkpoint", "true" if commit_on_checkpoints else "false")
+
+    def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
+        """Begin at the first message there is."""
+        return self._starting(KafkaOffsetsInitializer.earliest())
+
+    def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
+        """Begin after the last message there is when the job starts."""
+        return self._starting(KafkaOffsetsInitializer.latest())
+
+    def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
+        """Begin at the first message whose time is at least that, in milliseconds since 1970; else at the end."""
+        return self._starting(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
+
+    def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
+        """Begin at what the group has committed, the default; auto.offset.reset (latest) decides where it has nothing."""
+        return self._starting(_group_offsets(self._settings.reset))
+
+    def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
+        """Go on with all partitions of a checkpoint, also of topics that are not asked for any more.
+
+        Differs from Flink: without it such a checkpoint is refused, where Flink leaves those partitions out without a word.
+        """
+        self._filters_restored = False
+        return self
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the records."""
+        return self.produced_type()
+
+    def check_restored(
+        self, splits: Sequence[KafkaPartitionSplit], checkpoint: KafkaEnumeratorState | None, *, trusted: bool
+    ) -> None:
+        if self._filters_restored:
+            super().check_restored(splits, checkpoint, trusted=trusted)
+
+    def _starting(self, initializer: KafkaOffsetsInitializer) -> FlinkKafkaConsumerBase:
+        self._settings = replace(self._settings, start=rule_of(initializer, ""))
+        return self
+
+    def _with_property(self, key: str, value: str) -> FlinkKafkaConsumerBase:
+        self._settings = replace(self._settings, properties={**self._settings.properties, key: value})
+        return self
+
+
+class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
+    """Reads topics; the old name of KafkaSource, for `add_source` and `from_source`."""
+
+    def __init__(
+        self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: dict[str, str]
+    ) -> None:
+        warnings.warn("Deprecated in 1.16. Use KafkaSource instead.", DeprecationWarning, stacklevel=2)
+        if not isinstance(topics, (str, list)):
+            raise InvalidArgumentError(f"FlinkKafkaConsumer takes a topic or a list of topics; got {topics!r}")
+        builder = KafkaSource.builder().set_topics(*([topics] if isinstance(topics, str) else topics))
+        builder.set_properties(properties).set_value_only_deserializer(deserialization_schema)
+        super().__init__(builder.build()._settings)
+        if self._settings.group is not None:
+            self.set_start_from_group_offsets()
+        else:
+            self._starting(KafkaOffsetsInitializer.earliest() if self._settings.reset == "earliest" else _LATEST)
+
+
+_LATEST = KafkaOffsetsInitializer.latest()
+
+
+def _group_offsets(reset: str | None) -> KafkaOffsetsInitializer:
+    strategy = KafkaOffsetResetStrategy.EARLIEST if reset == "earliest" else KafkaOffsetResetStrategy.LATEST
+    return KafkaOffsetsInitializer.committed_offsets(strategy)
+
+
+class Semantic(Enum):
+    """What a FlinkKafkaProducer promises; see DeliveryGuarantee."""
+
+    EXACTLY_ONCE = (0,)
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class FlinkKafkaProducerBase(KafkaSink):
+    """What FlinkKafkaProducer can."""
+
+    def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
+        """Say whether messages that cannot be written are only logged, and lost; not with EXACTLY_ONCE, which loses nothing."""
+        self._settings = replace(self._settings, log_failures_only=bool(log_failures_only))
+        return self
+
+    def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
+        """Say whether checkpoints wait for the brokers to have all messages: AT_LEAST_ONCE if so, else NONE."""
+        if self._settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            guarantee = DeliveryGuarantee.AT_LEAST_ONCE if flush_on_checkpoint else DeliveryGuarantee.NONE
+            self._settings = replace(self._settings, guarantee=guarantee)
+        return self
+
+    def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
+        """Say whether messages get the time of their records; the default is no, and Kafka takes that of the client."""
+        self._settings = replace(self._settings, write_timestamp=bool(write_timestamp_to_kafka))
+        return self
+
+
+class FlinkKafkaProducer(FlinkKafkaProducerBase):
+    """Writes to a topic; the old name of KafkaSink, for `add_sink` and `sink_to`.
+
+    Differs from Flink: `kafka_producer_pool_size` has no use, as one producer on the driver makes all transactions. Their ids
+    begin with the property client.id.prefix, else with `flinkish-` and the topic.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        serialization_schema: SerializationSchema,
+        producer_config: dict[str, str],
+        kafka_producer_pool_size: int = 5,
+        semantic: Semantic = Semantic.AT_LEAST_ONCE,
+    ) -> None:
+        if not isinstance(semantic, Semantic):
+            raise InvalidArgumentError(f"semantic must be a Semantic; got {semantic!r}")
+        if not isinstance(producer_config, dict):
+            raise InvalidArgumentError(f"producer_config must be a dict; got a {type(producer_config).__name__}")
+        schema = KafkaRecordSerializationSchema.builder().set_topic(topic).set_value_serialization_schema(serialization_schema)
+        builder = KafkaSink.builder().set_record_serializer(schema.build())
+        for key, value in producer_config.items():
+            builder.set_property(key, value)
+        builder.set_delivery_guarantee(DeliveryGuarantee[semantic.name])
+        builder.set_transactional_id_prefix(producer_config.get("client.id.prefix", f"flinkish-{topic}"))
+        super().__init__(replace(builder.build()._settings, write_timestamp=False))
+
+    def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
+        """Accepted as in Flink; a transaction that times out loses nothing, its messages are written again."""
+        return self

@@ -1,0 +1,164 @@
+"""Where to begin and where to stop: partitions, and how their offsets are found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.limits import LONG_MAX
+
+
+class KafkaTopicPartition:
+    """A partition of a topic.
+
+    >>> KafkaTopicPartition("flights", 0) == KafkaTopicPartition("flights", 0)
+    True
+    """
+
+    __slots__ = ("_partition", "_topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        if not isinstance(topic, str) or not topic:
+            raise InvalidArgumentError(f"the topic of a KafkaTopicPartition must be text; got {topic!r}")
+        if not isinstance(partition, int) or isinstance(partition, bool) or partition < 0:
+            raise InvalidArgumentError(f"the partition of a KafkaTopicPartition must be an int of at least 0; got {partition!r}")
+        self._topic = topic
+        self._partition = partition
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KafkaTopicPartition) and (self._topic, self._partition) == (other._topic, other._partition)
+
+    def __hash__(self) -> int:
+        return hash((self._topic, self._partition))
+
+    def __repr__(self) -> str:
+        return f"KafkaTopicPartition({self._topic!r}, {self._partition})"
+
+    def _pair(self) -> tuple[str, int]:
+        return self._topic, self._partition
+
+
+class KafkaOffsetResetStrategy(Enum):
+    """What to do if there is no such offset as asked for: the end, the beginning, or an error."""
+
+    LATEST = 0
+    EARLIEST = 1
+    NONE = 2
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class OffsetKind(Enum):
+    """The rules of KafkaOffsetsInitializer."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    COMMITTED = "committed_offsets"
+    OFFSETS = "offsets"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRule:
+    """What a KafkaOffsetsInitializer says."""
+
+    kind: OffsetKind
+    reset: KafkaOffsetResetStrategy
+    timestamp: int = -1
+    offsets: tuple[tuple[str, int, int], ...] = ()
+
+
+_NO_RESET: Final = KafkaOffsetResetStrategy.NONE
+
+
+class KafkaOffsetsInitializer:
+    """Says at which offsets partitions begin, or stop; made by its static methods.
+
+    >>> KafkaOffsetsInitializer.offsets({KafkaTopicPartition("flights", 0): 42})
+    KafkaOffsetsInitializer.offsets
+    """
+
+    def __init__(self, rule: OffsetRule) -> None:
+        if not isinstance(rule, OffsetRule):
+            raise InvalidArgumentError(
+                f"a KafkaOffsetsInitializer is made by its static methods; got {rule!r}",
+                hint="KafkaOffsetsInitializer.earliest(), latest(), committed_offsets(), offsets({...}) or timestamp(ms).",
+            )
+        self._rule = rule
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """Begin at what the consumer group has committed.
+
+        `offset_reset_strategy` decides for partitions without a committed offset, or whose offset does not exist any more.
+        """
+        return KafkaOffsetsInitializer(OffsetRule(OffsetKind.COMMITTED, _strategy(offset_reset_strategy, "committed_offsets")))
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """Begin at the first message whose time is at least `timestamp`, in milliseconds since 1970; else at the end."""
+        _integer(timestamp, "timestamp")
+        return KafkaOffsetsInitializer(OffsetRule(OffsetKind.TIMESTAMP, _NO_RESET, timestamp=timestamp))
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        """Begin at the first message there is."""
+        return KafkaOffsetsInitializer(OffsetRule(OffsetKind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST))
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        """Begin after the last message there is when the job starts; as a stop, the last one there is then."""
+        return KafkaOffsetsInitializer(OffsetRule(OffsetKind.LATEST, KafkaOffsetResetStrategy.LATEST))
+
+    @staticmethod
+    def offsets(
+        offsets: dict[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """Begin at given offsets.
+
+        Partitions that are not in `offsets` begin at what the group has committed, if there is a group. `offset_reset_strategy`
+        decides for the others, and for offsets that do not exist.
+        """
+        if not isinstance(offsets, Mapping):
+            raise InvalidArgumentError(f"offsets() takes a dict from KafkaTopicPartition to offset; got {offsets!r}")
+        found = []
+        for partition, offset in offsets.items():
+            if not isinstance(partition, KafkaTopicPartition):
+                raise InvalidArgumentError(
+                    f"offsets() takes a dict from KafkaTopicPartition to offset; got the key {partition!r}"
+                )
+            _integer(offset, f"the offset of {partition!r}")
+            found.append((*partition._pair(), offset))
+        strategy = _strategy(offset_reset_strategy, "offsets")
+        return KafkaOffsetsInitializer(OffsetRule(OffsetKind.OFFSETS, strategy, offsets=tuple(sorted(found))))
+
+    def __repr__(self) -> str:
+        return f"KafkaOffsetsInitializer.{self._rule.kind.value}"
+
+
+def rule_of(initializer: Any, method: str) -> OffsetRule:
+    """Return what an initializer says; raises InvalidArgumentError if it is none."""
+    if not isinstance(initializer, KafkaOffsetsInitializer):
+        raise InvalidArgumentError(
+            f"{method} takes a KafkaOffsetsInitializer; got {initializer!r}",
+            hint="for example KafkaOffsetsInitializer.earliest().",
+        )
+    return initializer._rule
+
+
+def _strategy(value: Any, method: str) -> KafkaOffsetResetStrategy:
+    if not isinstance(value, KafkaOffsetResetStrategy):
+        raise InvalidArgumentError(f"offset_reset_strategy of {method}() must be a KafkaOffsetResetStrategy; got {value!r}")
+    return value
+
+
+def _integer(value: Any, what: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LONG_MAX:
+        raise InvalidArgumentError(f"{what} must be an int of at least 0; got {value!r}")

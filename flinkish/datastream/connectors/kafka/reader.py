@@ -1,0 +1,324 @@
+"""Reads partitions in a task, from offset to offset, always in the same order.
+
+One consumer serves all partitions of the reader and is kept from epoch to epoch. What it has fetched waits here by partition:
+which partition is read next, and how much of it, follows from positions, limits and credit alone, never from which broker was
+faster. Messages after a limit wait for a later epoch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from flinkish.common.clock import Clock
+from flinkish.common.errors import SourceError
+from flinkish.datastream.connectors.kafka import client
+from flinkish.datastream.connectors.kafka.client import Partition
+from flinkish.datastream.connectors.kafka.records import KafkaRecord, ValueOnly
+from flinkish.datastream.connectors.kafka.settings import WHO, KafkaPartitionSplit, KafkaSourceSettings
+from flinkish.datastream.connectors.record_errors import RecordErrors
+from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext
+
+#: Messages that are taken from the client at once.
+_CHUNK: Final = 4096
+#: Messages of a partition that may wait here while another one is waited for; then the client stops fetching it.
+_MOST_WAITING: Final = 50_000
+#: Seconds between two looks at whether a wait has been too long.
+_WAIT: Final = 1.0
+_NO_TIMESTAMP: Final = 0
+
+
+class _Progress:
+    """Where the reader is in a partition."""
+
+    __slots__ = ("end", "fetched", "messages", "offset", "paused", "split")
+
+    def __init__(self, split: KafkaPartitionSplit) -> None:
+        self.split = split
+        #: The next offset to emit; the next one to come from the client: all before it are in `messages`, or do not exist.
+        self.offset = split.offset
+        self.fetched = split.offset
+        #: Up to where it may be read in this epoch.
+        self.end = split.offset
+        self.messages: deque[Any] = deque()
+        self.paused = False
+
+    @property
+    def finished(self) -> bool:
+        return self.split.stop is not None and self.offset >= self.split.stop
+
+
+class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
+    """See the module."""
+
+    def __init__(self, settings: KafkaSourceSettings, context: SourceReaderContext, errors: RecordErrors, clock: Clock) -> None:
+        self._settings = settings
+        self._context = context
+        self._errors = errors
+        self._clock = clock
+        self._kafka = client.library()
+        self._eof = self._kafka.KafkaError._PARTITION_EOF
+        self._lost = {self._kafka.KafkaError._AUTO_OFFSET_RESET, self._kafka.KafkaError.OFFSET_OUT_OF_RANGE}
+        self._consumer: Any = None
+        self._progress: dict[Partition, _Progress] = {}
+        #: Partitions in the order of their turns in this epoch.
+        self._turns: deque[_Progress] | None = None
+        self._no_more = False
+        schema = settings.deserializer
+        self._whole = not isinstance(schema, ValueOnly)
+        self._deserialize: Callable[[Any], Any] = (
+            schema.schema.deserialize if isinstance(schema, ValueOnly) else schema.deserialize
+        )
+
+    def start(self) -> None:
+        self._settings.deserializer.open()
+        group = self._context.metric_group
+        group.gauge("pendingRecords", self._pending)
+        group.gauge("records-lag-max", lambda: max((self._lag(each) for each in self._progress.values()), default=0))
+
+    def _lag(self, progress: _Progress) -> int:
+        return max(0, progress.end - progress.offset)
+
+    def _pending(self) -> int:
+        return sum(self._lag(each) for each in self._progress.values())
+
+    def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
+        for split in splits:
+            progress = self._progress[split.pair] = _Progress(split)
+            if self._settings.partition_metrics:
+                self._register(progress)
+        if self._consumer is None:
+            name = f"{self._context.subtask_index}"
+            self._consumer = client.make_consumer(self._settings.consumer(name), WHO)
+        self._begin_fetching()
+
+    def _begin_fetching(self) -> None:
+        """Have the client fetch all partitions from where each is; what it has fetched already it drops."""
+        partition = self._kafka.TopicPartition
+        self._consumer.assign([partition(*pair, each.fetched) for pair, each in self._progress.items()])
+        for each in self._progress.values():
+            each.paused = False
+
+    def _register(self, progress: _Progress) -> None:
+        group = self._context.metric_group.add_group("KafkaSourceReader")
+        group = group.add_group("topic", progress.split.topic).add_group("partition", str(progress.split.partition))
+        # Of the last message that was emitted, as in Flink.
+        group.gauge("currentOffset", lambda: progress.offset - 1)
+        group.gauge("recordsLag", lambda: self._lag(progress))
+
+    def set_split_limits(self, limits: Mapping[str, int]) -> None:
+        for progress in self._progress.values():
+            limit = limits.get(progress.split.split_id, progress.offset)
+            stop = progress.split.stop
+            progress.end = max(progress.offset, limit if stop is None else min(limit, stop))
+        self._turns = None
+
+    def notify_no_more_splits(self) -> None:
+        self._no_more = True
+
+    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        if self._turns is None:
+            self._turns = deque(self._progress.values())
+        turns = self._turns
+        while turns:
+            progress = turns[0]
+            if progress.finished:
+                turns.popleft()
+                self._finish(progress, output)
+            elif progress.offset >= progress.end:
+                turns.popleft()
+            else:
+                self._emit(progress, max(1, output.credit), output)
+                turns.rotate(-1)
+                break
+        if any(each.offset < each.end or each.finished for each in turns):
+            return InputStatus.MORE_AVAILABLE
+        if self._no_more and not self._progress:
+            return InputStatus.END_OF_INPUT
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _finish(self, progress: _Progress, output: ReaderOutput[Any]) -> None:
+        pair = progress.split.pair
+        del self._progress[pair]
+        self._consumer.pause([self._kafka.TopicPartition(*pair)])
+        output.split_finished(progress.split.split_id)
+
+    # -- reading -------------------------------------------------------------------------------------------------------------
+
+    def _emit(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> None:
+        """Emit `most` messages of a partition, or all up to where it may be read."""
+        output.select_split(progress.split.split_id)
+        end, messages = progress.end, progress.messages
+        while most > 0 and progress.offset < end:
+            if not messages:
+                if progress.fetched >= end:
+                    progress.offset = end  # what lies before it is no message: the end of a transaction, or was aborted
+                    return
+                self._fetch(progress)
+                continue
+            if messages[0].offset() >= end:
+                progress.offset = end
+                return
+            most -= self._emit_waiting(progress, most, output)
+        if progress.paused and len(messages) < _MOST_WAITING // 2:
+            progress.paused = False
+            self._consumer.resume([self._kafka.TopicPartition(*progress.split.pair)])
+
+    def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
+        """Emit messages that are here, and return how many were taken."""
+        messages, end = progress.messages, progress.end
+        take, collect, deserialize, whole = messages.popleft, output.collect, self._deserialize, self._whole
+        taken = 0
+        for _ in range(min(most, len(messages))):
+            message = take()
+            offset = message.offset()
+            if offset >= end:
+                messages.appendleft(message)
+                progress.offset = end
+                break
+            taken += 1
+            progress.offset = offset + 1
+            kind, timestamp = message.timestamp()
+            time = None if kind == _NO_TIMESTAMP else timestamp
+            content = _record(message, time) if whole else message.value()
+            try:
+                if content is None:
+                    raise ValueError("the message has no value (it is a tombstone)")
+                record = deserialize(content)
+            except ValueError as error:
+                record = self._errors.handle(
+                    path=progress.split.split_id,
+                    line=offset,
+                    reason=str(error),
+                    record=message.value() or b"",
+                    unit="offset",
+                )
+            if record is not None:
+                collect(record, time)
+        return taken
+
+    def _fetch(self, progress: _Progress) -> None:
+        """Take what the client has, after a wait for something, until there is more of a partition."""
+        consumer = self._consumer
+        deadline = self._clock.monotonic() + self._settings.timeout
+        fetched, end = progress.fetched, progress.end
+        while progress.fetched == fetched and not progress.messages:
+            message = consumer.poll(_WAIT)
+            if message is not None:
+                self._take([message])
+                self._take(consumer.consume(_CHUNK, 0))
+            elif self._clock.monotonic() > deadline:
+                raise SourceError(
+                    f"{WHO}: {progress.split.split_id}: offsets {fetched} to {end - 1} did not come within "
+                    f"{self._settings.timeout} ms",
+                    hint="are the brokers running and reached from this machine? default.api.timeout.ms sets the time.",
+                )
+
+    def _take(self, messages: Sequence[Any]) -> None:
+        """Sort what came from the client to its partitions."""
+        known = self._progress
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._judge(message, error)
+                continue
+            progress = known.get((message.topic(), message.partition()))
+            if progress is None:
+                continue
+            offset = message.offset()
+            if offset >= progress.fetched:  # else it was fetched before the partition was assigned anew
+                progress.messages.append(message)
+                progress.fetched = offset + 1
+                if len(progress.messages) > _MOST_WAITING and not progress.paused:
+                    progress.paused = True
+                    self._consumer.pause([self._kafka.TopicPartition(*progress.split.pair)])
+
+    def _judge(self, message: Any, error: Any) -> None:
+        progress = self._progress.get((message.topic(), message.partition()))
+        code = error.code()
+        if code == self._eof:
+            if progress is not None:
+                progress.fetched = max(progress.fetched, message.offset())
+        elif code in self._lost:
+            if progress is not None:
+                self._lose(progress, error)
+        elif client.is_gone(error) or not client.is_passing(error):
+            where = WHO if progress is None else f"{WHO}: {progress.split.split_id} at offset {progress.fetched}"
+            raise client.described(SourceError, where, error)
+        else:
+            client.log.debug("A passing error: %s", client.text_of(error))
+
+    def _lose(self, progress: _Progress, error: Any) -> None:
+        """Fail, or go on where the program said so: messages that are to be read are gone."""
+        split, wanted = progress.split, progress.fetched
+        try:
+            low, high = self._consumer.get_watermark_offsets(
+                self._kafka.TopicPartition(*split.pair), timeout=self._settings.timeout / 1000
+            )
+        except self._kafka.KafkaException as failure:
+            raise client.described(SourceError, f"{WHO}: {split.split_id} at offset {wanted}", failure) from None
+        if low <= wanted <= high:
+            self._begin_fetching()  # it was a passing view of the broker
+            return
+        reset = self._settings.reset
+        if reset is None or wanted > high:
+            raise lost_messages(split.split_id, wanted, low, high, client.text_of(error))
+        progress.fetched = progress.end if reset == "latest" else min(low, progress.end)
+        client.log.warning(
+            "%s: %s: offsets %d to %d are gone and were left out (auto.offset.reset=%s).",
+            WHO,
+            split.split_id,
+            wanted,
+            progress.fetched - 1,
+            reset,
+        )
+        self._begin_fetching()
+
+    def snapshot_state(self) -> Sequence[KafkaPartitionSplit]:
+        # Turns begin anew with each epoch, in a reader that was kept as in one that is made for it.
+        self._turns = None
+        return [
+            KafkaPartitionSplit(
+                split_id=each.split.split_id,
+                topic=each.split.topic,
+                partition=each.split.partition,
+                offset=each.offset,
+                stop=each.split.stop,
+            )
+            for each in self._progress.values()
+        ]
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            consumer.close()
+
+
+def lost_messages(split: str, wanted: int, low: int, high: int, reason: str | None = None) -> SourceError:
+    """Return the error of a partition that does not have the next offset to be read."""
+    detail = "" if reason is None else f" ({reason})"
+    if wanted < low:
+        return SourceError(
+            f"{WHO}: {split}: offsets {wanted} to {low - 1} are to be read next, but are gone: the first one there is "
+            f"{low}{detail}",
+            hint="retention deleted them before they were read. To go on without them, set the property auto.offset.reset to "
+            "earliest or latest, or start the source under another uid.",
+        )
+    return SourceError(
+        f"{WHO}: {split}: offset {wanted} is to be read next, but the partition ends at {high}{detail}",
+        hint="was the topic deleted and created again, or its log cut off (unclean leader election)? Start the source under "
+        "another uid, so that it begins anew.",
+    )
+
+
+def _record(message: Any, timestamp: int | None) -> KafkaRecord:
+    return KafkaRecord(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        timestamp=timestamp,
+        headers=tuple(message.headers() or ()),
+    )

@@ -1,0 +1,71 @@
+"""What a message is to a program, and how it becomes a record."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import msgspec
+
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.serialization import DeserializationSchema
+from flinkish.common.typeinfo import TypeInformation
+
+
+class KafkaRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it was read, Java's ConsumerRecord: `value` is None for a tombstone, `timestamp` is in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class KafkaRecordDeserializationSchema(DeserializationSchema):
+    """Turns whole messages into records; subclass it and implement `deserialize`. (In PyFlink it wraps a Java object.)
+
+    >>> class KeyAndValue(KafkaRecordDeserializationSchema):
+    ...     def deserialize(self, message):
+    ...         return message.key.decode(), message.value.decode(), message.offset
+    """
+
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Return the schema that takes a message's value and nothing else."""
+        if isinstance(deserialization_schema, KafkaRecordDeserializationSchema):
+            raise InvalidArgumentError(
+                "value_only() takes a schema of values; got a KafkaRecordDeserializationSchema",
+                hint="give that to set_deserializer().",
+            )
+        if not isinstance(deserialization_schema, DeserializationSchema):
+            raise InvalidArgumentError(f"value_only() takes a DeserializationSchema; got {deserialization_schema!r}")
+        if type(deserialization_schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
+            raise UnsupportedError(
+                f"{type(deserialization_schema).__name__}.is_end_of_stream() would end a KafkaSource, which it cannot",
+                hint="use set_bounded() or set_unbounded() with the offsets at which to stop.",
+            )
+        return ValueOnly(deserialization_schema)
+
+    @abstractmethod
+    def deserialize(self, message: Any) -> Any:
+        """Return the record of a KafkaRecord, or None for no record; raises ValueError if it is not one."""
+        raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
+
+
+class ValueOnly(KafkaRecordDeserializationSchema):
+    """Takes a message's value and nothing else. Readers call the schema of values itself."""
+
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self.schema = schema
+
+    def open(self) -> None:
+        self.schema.open()
+
+    def deserialize(self, message: Any) -> Any:
+        return self.schema.deserialize(message.value)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self.schema.get_produced_type()

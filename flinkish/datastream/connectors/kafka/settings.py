@@ -1,0 +1,185 @@
+"""What the builder of a KafkaSource collects, and the splits that go into checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flinkish.common.errors import ConfigurationError
+from flinkish.datastream.connectors.kafka.client import Partition
+from flinkish.datastream.connectors.kafka.offsets import OffsetRule
+from flinkish.datastream.connectors.kafka.properties import client_configuration
+from flinkish.datastream.connectors.kafka.records import KafkaRecordDeserializationSchema
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from flinkish.program.sources import SourceSplit
+
+WHO: Final = "KafkaSource"
+
+#: Properties of the source itself, not of the client. Names and defaults are those of Flink's KafkaSourceOptions.
+_DISCOVERY: Final = "partition.discovery.interval.ms"
+_COMMIT: Final = "commit.offsets.on.checkpoint"
+_METRICS: Final = "register.consumer.metrics"
+_CLIENT_ID_PREFIX: Final = "client.id.prefix"
+_RESET: Final = "auto.offset.reset"
+_TIMEOUT: Final = "default.api.timeout.ms"
+OWN: Final = (_DISCOVERY, _COMMIT, _METRICS, _CLIENT_ID_PREFIX, _RESET, _TIMEOUT)
+
+_DISCOVERY_MS: Final = 300_000
+_TIMEOUT_MS: Final = 60_000
+
+#: Java's default; librdkafka's own is read_committed.
+_ISOLATION: Final = "read_uncommitted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaPartitionSplit(SourceSplit):
+    """A partition, from the offset that is read next up to the one before `stop` (None: no end)."""
+
+    topic: str
+    partition: int
+    offset: int
+    stop: int | None = None
+
+    @property
+    def pair(self) -> Partition:
+        """Topic and number."""
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaEnumeratorState:
+    """What is known of the partitions: all that were found, and those of them that no reader has yet."""
+
+    #: Split ids.
+    known: tuple[str, ...]
+    pending: tuple[KafkaPartitionSplit, ...]
+    #: Whether the partitions that were there at the start have been found; those found later begin at their first message.
+    discovered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSourceSettings:
+    """What the builder collects; immutable."""
+
+    topics: tuple[str, ...] = ()
+    #: A regular expression that the whole name of a topic matches.
+    pattern: str | None = None
+    partitions: tuple[Partition, ...] = ()
+    start: OffsetRule
+    stop: OffsetRule | None = None
+    bounded: bool = False
+    deserializer: KafkaRecordDeserializationSchema
+    record_errors: RecordErrorPolicy
+    # Not shown: there are secrets among them.
+    properties: Mapping[str, str] = field(repr=False)
+
+    @property
+    def group(self) -> str | None:
+        """The consumer group, if one is set."""
+        return self.properties.get("group.id")
+
+    @property
+    def discovery_interval(self) -> int | None:
+        """Milliseconds between two looks for new partitions; None: only at the start, as for a source that is to stop."""
+        interval = _milliseconds(self.properties, _DISCOVERY, _DISCOVERY_MS)
+        return None if self.stop is not None or interval <= 0 else interval
+
+    @property
+    def commits_offsets(self) -> bool:
+        """Whether offsets are committed to the group when a checkpoint is complete."""
+        return _boolean(self.properties, _COMMIT, default=self.group is not None)
+
+    @property
+    def partition_metrics(self) -> bool:
+        """Whether there are metrics for each partition."""
+        return _boolean(self.properties, _METRICS, default=True)
+
+    @property
+    def timeout(self) -> int:
+        """Milliseconds after which a request that gets no answer, or a read that gets no message, fails."""
+        return max(1, _milliseconds(self.properties, _TIMEOUT, _TIMEOUT_MS))
+
+    @property
+    def reset(self) -> str | None:
+        """What to do when messages that are to be read are gone: earliest, latest; None: fail."""
+        value = self.properties.get(_RESET, "none").lower()
+        if value in ("earliest", "latest"):
+            return value
+        if value in ("none", "error"):
+            return None
+        raise ConfigurationError(f"{WHO}: {_RESET} = {value!r}: expected earliest, latest or none")
+
+    @property
+    def isolation(self) -> str:
+        """read_committed or read_uncommitted."""
+        value = self.properties.get("isolation.level", _ISOLATION).lower()
+        if value not in ("read_committed", "read_uncommitted"):
+            raise ConfigurationError(f"{WHO}: isolation.level = {value!r}: expected read_committed or read_uncommitted")
+        return value
+
+    def common(self, client: str) -> dict[str, str]:
+        """Return the configuration of a client of any kind; `client` ends its id."""
+        own = {key: value for key, value in self.properties.items() if key not in OWN}
+        configuration = client_configuration(own, WHO)
+        prefix = self.properties.get(_CLIENT_ID_PREFIX) or configuration.get("client.id") or self.group
+        configuration["client.id"] = client if prefix is None else f"{prefix}-{client}"
+        return configuration
+
+    def consumer(self, client: str) -> dict[str, Any]:
+        """Return the configuration of a consumer."""
+        defaults = {
+            # 1000 ms by default, which a full local queue then costs each time.
+            "fetch.queue.backoff.ms": "5",
+            # How long a broker holds back an answer when nothing is there; the end of a transaction is told by such an answer.
+            "fetch.wait.max.ms": "10",
+            # librdkafka demands one.
+            "group.id": "flinkish",
+        }
+        return {
+            **defaults,
+            **self.common(client),
+            "enable.auto.commit": "false",
+            "enable.auto.offset.store": "false",
+            "enable.partition.eof": "true",
+            "isolation.level": self.isolation,
+            # Messages that are gone are an error here, and never passed over by the client.
+            "auto.offset.reset": "error",
+        }
+
+    def admin(self, client: str) -> dict[str, str]:
+        """Return the configuration of an administration client: what is of consumers only does not belong there."""
+        return {key: value for key, value in self.common(client).items() if not _of_consumers(key)}
+
+    def wants(self, topic: str, partition: int) -> bool:
+        """Return whether the source reads a partition."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics or (topic, partition) in self.partitions
+
+
+def split_id(topic: str, partition: int) -> str:
+    """Return the id of a partition's split; Flink's."""
+    return f"{topic}-{partition}"
+
+
+def _of_consumers(key: str) -> bool:
+    return key.startswith(("fetch.", "queued.", "max.partition.fetch.")) or key in ("isolation.level", "group.id", "check.crcs")
+
+
+def _milliseconds(properties: Mapping[str, str], key: str, default: int) -> int:
+    value = properties.get(key, str(default))
+    try:
+        return int(value)
+    except ValueError:
+        raise ConfigurationError(f"{WHO}: {key} = {value!r}: expected a whole number of milliseconds") from None
+
+
+def _boolean(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
+    value = properties.get(key)
+    if value is None:
+        return default
+    if value.lower() not in ("true", "false"):
+        raise ConfigurationError(f"{WHO}: {key} = {value!r}: expected true or false")
+    return value.lower() == "true"

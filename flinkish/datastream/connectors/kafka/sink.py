@@ -1,0 +1,160 @@
+"""KafkaSink: writes records to topics, at least once or exactly once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from flinkish.common.clock import SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.ids import random_id
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.kafka import client, properties
+from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings
+from flinkish.datastream.connectors.kafka.writers import DirectWriter, StagingWriter
+from flinkish.program.sinks import Committer, DeliveryGuarantee, Sink, SinkWriter, SinkWriterContext
+
+#: Flink's.
+_LONGEST_PREFIX: Final = 64_000
+
+
+class KafkaSink(Sink[Any, KafkaCommittable]):
+    """Writes records to Kafka topics; needs the package confluent-kafka (`pip install flinkish[kafka]`).
+
+    NONE and AT_LEAST_ONCE write at once; with the latter an epoch ends when the brokers have acknowledged its messages. With
+    EXACTLY_ONCE messages wait in the checkpoint; when it is complete, the driver writes them in one transaction that also notes
+    the checkpoint's id. Consumers with isolation.level=read_committed see each message once, whatever fails.
+
+    >>> from flinkish.common.serialization import SimpleStringSchema
+    >>> sink = (
+    ...     KafkaSink.builder()
+    ...     .set_bootstrap_servers("localhost:9092")
+    ...     .set_record_serializer(
+    ...         KafkaRecordSerializationSchema.builder()
+    ...         .set_topic("delays")
+    ...         .set_value_serialization_schema(SimpleStringSchema())
+    ...         .build()
+    ...     )
+    ...     .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+    ...     .set_transactional_id_prefix("delays-job")
+    ...     .build()
+    ... )
+
+    Differs from Flink: with EXACTLY_ONCE no transaction is open between checkpoints. So no downtime loses messages, and
+    transaction.timeout.ms only has to be longer than it takes to send the messages of one checkpoint.
+    """
+
+    def __init__(self, settings: KafkaSinkSettings) -> None:
+        if not isinstance(settings, KafkaSinkSettings):
+            raise InvalidArgumentError("a KafkaSink is made by a builder", hint="KafkaSink.builder()...build().")
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Begin a sink."""
+        return KafkaSinkBuilder()
+
+    @property
+    def _exactly_once(self) -> bool:
+        return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+
+    def get_transformer(self) -> None:
+        """Return None: nothing has to be done to the stream before it is written."""
+        return
+
+    def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, KafkaCommittable]:
+        if self._exactly_once:
+            return StagingWriter(self._settings, context, random_id)
+        return DirectWriter(self._settings, context)
+
+    def create_committer(self, configuration: Configuration) -> Committer[KafkaCommittable] | None:
+        return KafkaCommitter(self._settings, configuration, SystemClock()) if self._exactly_once else None
+
+    @property
+    def committable_type(self) -> Any:
+        return KafkaCommittable
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
+        client.library()
+        _ = self._settings.largest
+        # A client that is made finds out what its properties are worth; no broker is asked.
+        client.make_producer(self._settings.producer("check"), WHO)
+        if self._exactly_once:
+            client.make_producer(self._settings.transactional("check", self._settings.prefix), WHO)
+
+    def __repr__(self) -> str:
+        return f"KafkaSink({self._settings.guarantee.value}, {properties.shown(self._settings.properties)})"
+
+
+class KafkaSinkBuilder:
+    """Sets up a KafkaSink; PyFlink's methods."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._guarantee = DeliveryGuarantee.NONE
+        self._prefix: str | None = None
+        self._serializer: KafkaRecordSerializationSchema | None = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """Set the brokers to ask first: host:port, several with commas between."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """Say what the sink promises; the default is NONE."""
+        if not isinstance(delivery_guarantee, DeliveryGuarantee):
+            raise InvalidArgumentError(
+                f"set_delivery_guarantee() takes a DeliveryGuarantee; got {delivery_guarantee!r}",
+                hint="DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE or NONE.",
+            )
+        self._guarantee = delivery_guarantee
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """Set how the transactional id begins, and the group that notes checkpoints; needed for EXACTLY_ONCE.
+
+        No other job that runs against the brokers may have it, and it has to stay the same for the life of the job.
+        """
+        if not isinstance(transactional_id_prefix, str) or not transactional_id_prefix:
+            raise InvalidArgumentError(f"set_transactional_id_prefix() takes text; got {transactional_id_prefix!r}")
+        if len(transactional_id_prefix.encode()) > _LONGEST_PREFIX:
+            raise InvalidArgumentError(f"a transactional id prefix has at most {_LONGEST_PREFIX} bytes")
+        self._prefix = transactional_id_prefix
+        return self
+
+    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
+        """Say how records become messages."""
+        if not isinstance(record_serializer, KafkaRecordSerializationSchema):
+            raise InvalidArgumentError(
+                f"set_record_serializer() takes a KafkaRecordSerializationSchema; got {record_serializer!r}",
+                hint="KafkaRecordSerializationSchema.builder().set_topic(...).set_value_serialization_schema(...).build().",
+            )
+        self._serializer = record_serializer
+        return self
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """Set a property of the producer: librdkafka's name, or Java's where it has one."""
+        name, text = properties.checked(key, value, "set_property()")
+        self._properties[name] = text
+        return self
+
+    def build(self) -> KafkaSink:
+        """Return the sink; raises InvalidProgramError if something it needs was not set."""
+        if not self._properties.get("bootstrap.servers"):
+            raise InvalidProgramError("KafkaSink needs brokers", hint="call set_bootstrap_servers('host:9092').")
+        if self._serializer is None:
+            raise InvalidProgramError("KafkaSink needs a record serializer", hint="call set_record_serializer().")
+        if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE and self._prefix is None:
+            raise InvalidProgramError(
+                "KafkaSink needs a transactional id prefix for EXACTLY_ONCE",
+                hint="call set_transactional_id_prefix() with a name that no other job has.",
+            )
+        settings = KafkaSinkSettings(
+            serializer=self._serializer,
+            guarantee=self._guarantee,
+            prefix=self._prefix or "kafka-sink",
+            properties=dict(self._properties),
+        )
+        return KafkaSink(settings)

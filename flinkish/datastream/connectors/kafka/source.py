@@ -1,0 +1,269 @@
+"""KafkaSource: reads topics, each message exactly once into the state of the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from flinkish.common.clock import SystemClock
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.serialization import DeserializationSchema
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.kafka import client, properties
+from flinkish.datastream.connectors.kafka.enumerator import KafkaEnumerator
+from flinkish.datastream.connectors.kafka.offsets import (
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+    OffsetKind,
+    OffsetRule,
+    rule_of,
+)
+from flinkish.datastream.connectors.kafka.reader import KafkaReader
+from flinkish.datastream.connectors.kafka.records import KafkaRecordDeserializationSchema
+from flinkish.datastream.connectors.kafka.settings import WHO, KafkaEnumeratorState, KafkaPartitionSplit, KafkaSourceSettings
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
+from flinkish.program.sources import (
+    Boundedness,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+
+class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
+    """Reads messages of Kafka topics; needs the package confluent-kafka (`pip install flinkish[kafka]`).
+
+    Each partition is a split: its messages keep their order, and it has its own watermark. Offsets are in the checkpoints; the
+    consumer group only shows them to others, when a checkpoint is complete. A message's time is the timestamp of its record.
+
+    >>> from flinkish.common.serialization import SimpleStringSchema
+    >>> source = (
+    ...     KafkaSource.builder()
+    ...     .set_bootstrap_servers("localhost:9092")
+    ...     .set_topics("flights")
+    ...     .set_group_id("delays")
+    ...     .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+    ...     .set_value_only_deserializer(SimpleStringSchema())
+    ...     .build()
+    ... )
+    >>> source.boundedness.value
+    'CONTINUOUS_UNBOUNDED'
+
+    Differs from Flink: messages that were to be read next and are gone (retention, a topic that was created again) fail the job,
+    where Flink goes on without a word; the property auto.offset.reset, which Flink overrides, says otherwise. The client is
+    librdkafka: properties have its names, and Java's where they mean the same.
+    """
+
+    def __init__(self, settings: KafkaSourceSettings) -> None:
+        if not isinstance(settings, KafkaSourceSettings):
+            raise InvalidArgumentError("a KafkaSource is made by a builder", hint="KafkaSource.builder()...build().")
+        self._settings = settings
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        """Begin a source."""
+        return KafkaSourceBuilder()
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._settings.bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def split_type(self) -> type[KafkaPartitionSplit]:
+        return KafkaPartitionSplit
+
+    @property
+    def enumerator_checkpoint_type(self) -> Any:
+        return KafkaEnumeratorState
+
+    def create_enumerator(
+        self, context: SplitEnumeratorContext[KafkaPartitionSplit]
+    ) -> SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]:
+        return KafkaEnumerator(context, self._settings, None, SystemClock())
+
+    def restore_enumerator(
+        self, context: SplitEnumeratorContext[KafkaPartitionSplit], checkpoint: KafkaEnumeratorState
+    ) -> SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]:
+        return KafkaEnumerator(context, self._settings, checkpoint, SystemClock())
+
+    def check_restored(
+        self, splits: Sequence[KafkaPartitionSplit], checkpoint: KafkaEnumeratorState | None, *, trusted: bool
+    ) -> None:
+        """Raise ForeignCheckpointError for a partition that the source would not read by itself."""
+        for split in (*splits, *(() if checkpoint is None else checkpoint.pending)):
+            if not self._settings.wants(split.topic, split.partition):
+                raise ForeignCheckpointError(
+                    f"the checkpoint holds offset {split.offset} of {split.split_id}, which this KafkaSource does not read",
+                    hint="add the topic again, or give the source another uid, so that it starts anew.",
+                )
+
+    def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, KafkaPartitionSplit]:
+        errors = RecordErrors(self._settings.record_errors, context.metric_group)
+        return KafkaReader(self._settings, context, errors, SystemClock())
+
+    def produced_type(self) -> TypeInformation:
+        return self._settings.deserializer.get_produced_type()
+
+    def validate(self) -> None:
+        """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
+        client.library()
+        # A client that is made finds out what its properties are worth; no broker is asked.
+        client.make_consumer(self._settings.consumer("check"), WHO).close()
+
+    def __repr__(self) -> str:
+        shown = properties.shown(self._settings.properties)
+        return f"KafkaSource({', '.join(self._settings.topics) or self._settings.pattern or self._settings.partitions}, {shown})"
+
+
+class KafkaSourceBuilder:
+    """Sets up a KafkaSource; PyFlink's methods."""
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._topics: tuple[str, ...] = ()
+        self._pattern: str | None = None
+        self._partitions: tuple[tuple[str, int], ...] = ()
+        self._chosen_by: str | None = None
+        self._start = rule_of(KafkaOffsetsInitializer.earliest(), "")
+        self._stop: OffsetRule | None = None
+        self._bounded = False
+        self._deserializer: KafkaRecordDeserializationSchema | None = None
+        self._record_errors = RecordErrorPolicy.fail()
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        """Set the brokers to ask first: host:port, several with commas between."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        """Set the consumer group to which offsets are committed with each checkpoint."""
+        return self.set_property("group.id", group_id)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        """Read topics by name; all of them must exist."""
+        if not topics or not all(isinstance(topic, str) and topic for topic in topics):
+            raise InvalidArgumentError(f"set_topics() takes names of topics; got {topics!r}")
+        self._choose("set_topics")
+        self._topics = tuple(dict.fromkeys(topics))
+        return self
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """Read all topics whose whole names match a regular expression (Python's), also those that are created later.
+
+        Topics that begin with `__` are Kafka's own, and have to be named by the pattern like any other.
+        """
+        try:
+            re.compile(topic_pattern)
+        except (re.error, TypeError) as error:
+            raise InvalidArgumentError(f"set_topic_pattern(): {topic_pattern!r} is no regular expression: {error}") from None
+        self._choose("set_topic_pattern")
+        self._pattern = topic_pattern
+        return self
+
+    def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        """Read these partitions only."""
+        if not partitions or not all(isinstance(partition, KafkaTopicPartition) for partition in partitions):
+            raise InvalidArgumentError(f"set_partitions() takes a set of KafkaTopicPartition; got {partitions!r}")
+        self._choose("set_partitions")
+        self._partitions = tuple(sorted(partition._pair() for partition in partitions))
+        return self
+
+    def _choose(self, method: str) -> None:
+        if self._chosen_by is not None:
+            raise InvalidProgramError(f"{method}() of KafkaSourceBuilder: {self._chosen_by}() was called before; use one of them")
+        self._chosen_by = method
+
+    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
+        """Say where to begin, without a checkpoint; the default is earliest()."""
+        self._start = rule_of(starting_offsets_initializer, "set_starting_offsets()")
+        return self
+
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
+        """Stop before these offsets; the program still runs as one of unbounded input."""
+        self._stop, self._bounded = rule_of(stopping_offsets_initializer, "set_unbounded()"), False
+        return self
+
+    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
+        """Stop before these offsets; no new partitions are looked for, and the program may run in batch mode."""
+        self._stop, self._bounded = rule_of(stopping_offsets_initializer, "set_bounded()"), True
+        return self
+
+    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
+        """Make records of the values of messages; a message without one (a tombstone) is a record error."""
+        self._deserializer = KafkaRecordDeserializationSchema.value_only(deserialization_schema)
+        return self
+
+    def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
+        """Make records of whole messages: key, value, headers, time, offset. In Flink's Java API, not in PyFlink."""
+        if not isinstance(record_deserializer, KafkaRecordDeserializationSchema):
+            raise InvalidArgumentError(
+                f"set_deserializer() takes a KafkaRecordDeserializationSchema; got {record_deserializer!r}",
+                hint="a schema of values goes to set_value_only_deserializer().",
+            )
+        self._deserializer = record_deserializer
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        """Set how the names of the clients begin, as brokers show them."""
+        return self.set_property("client.id.prefix", prefix)
+
+    def on_record_error(self, policy: RecordErrorPolicy) -> KafkaSourceBuilder:
+        """Say what is done with messages that are no records; the default is to fail. Not in Flink."""
+        if not isinstance(policy, RecordErrorPolicy):
+            raise InvalidArgumentError(
+                f"on_record_error takes a RecordErrorPolicy; got {policy!r}", hint="RecordErrorPolicy.skip()."
+            )
+        self._record_errors = policy
+        return self
+
+    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+        """Set a property of the client (librdkafka's name, or Java's where it has one) or of the source.
+
+        Of the source are partition.discovery.interval.ms (300000; -1 for never), commit.offsets.on.checkpoint (true with a
+        group), register.consumer.metrics (true), client.id.prefix, default.api.timeout.ms (60000), and auto.offset.reset: what
+        to do if messages to be read next are gone (none, the default, fails).
+        """
+        name, text = properties.checked(key, value, "set_property()")
+        self._properties[name] = text
+        return self
+
+    def set_properties(self, props: dict[str, str]) -> KafkaSourceBuilder:
+        """Set several properties; see `set_property`."""
+        if not isinstance(props, dict):
+            raise InvalidArgumentError(f"set_properties() takes a dict; got a {type(props).__name__}")
+        for key, value in props.items():
+            self.set_property(key, value)
+        return self
+
+    def build(self) -> KafkaSource:
+        """Return the source; raises InvalidProgramError if something it needs was not set."""
+        if not self._properties.get("bootstrap.servers"):
+            raise InvalidProgramError("KafkaSource needs brokers", hint="call set_bootstrap_servers('host:9092').")
+        if self._chosen_by is None:
+            raise InvalidProgramError(
+                "KafkaSource needs topics", hint="call set_topics(), set_topic_pattern() or set_partitions()."
+            )
+        if self._deserializer is None:
+            raise InvalidProgramError(
+                "KafkaSource needs a deserializer", hint="call set_value_only_deserializer(SimpleStringSchema())."
+            )
+        for rule in (self._start, self._stop):
+            if rule is not None and rule.kind is OffsetKind.COMMITTED and not self._properties.get("group.id"):
+                raise InvalidProgramError("committed_offsets() needs a consumer group", hint="call set_group_id().")
+        settings = KafkaSourceSettings(
+            topics=self._topics,
+            pattern=self._pattern,
+            partitions=self._partitions,
+            start=self._start,
+            stop=self._stop,
+            bounded=self._bounded,
+            deserializer=self._deserializer,
+            record_errors=self._record_errors,
+            properties=dict(self._properties),
+        )
+        # Values that are read later, from the tasks, are checked here.
+        _ = settings.discovery_interval, settings.commits_offsets, settings.partition_metrics, settings.timeout
+        _ = settings.reset, settings.isolation
+        return KafkaSource(settings)

@@ -1,0 +1,253 @@
+"""Writers of KafkaSink: straight to the brokers, or into the checkpoint, for the committer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from flinkish.common.errors import SinkError, TypeMismatchError
+from flinkish.common.ids import IdSource
+from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors.kafka import client
+from flinkish.datastream.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from flinkish.datastream.connectors.kafka.sink_settings import (
+    WHO,
+    KafkaCommittable,
+    KafkaSinkSettings,
+    Message,
+    StagedFile,
+    digest_of,
+)
+from flinkish.datastream.connectors.kafka.staging import Staging, staging_root
+from flinkish.program.sinks import DeliveryGuarantee, SinkWriter, SinkWriterContext, WriteContext
+
+_log = logging.getLogger("flinkish.kafka")
+
+#: Messages after which a producer's reports are looked at.
+_LOOK_EVERY: Final = 1_000
+#: Seconds to wait for room in a full queue of the client at a time, and for brokers to tell about a topic.
+_ROOM: Final = 0.1
+_TOPIC_TIMEOUT: Final = 30.0
+#: Up to this size messages go into the checkpoint itself instead of a file, which costs 10-20 ms to make durable.
+_INLINE_BYTES: Final = 64 * 1024
+#: What Kafka adds to a message at most, about.
+_OVERHEAD: Final = 512
+
+
+class _Topics:
+    """How many partitions topics have; raises for one that is not there."""
+
+    def __init__(self, producer: Callable[[], Any]) -> None:
+        self._producer = producer
+        self._partitions: dict[str, int] = {}
+
+    def partitions(self, topic: str) -> int:
+        """Return the number of partitions of a topic, as it was when it was first asked for."""
+        known = self._partitions.get(topic)
+        if known is None:
+            kafka = client.library()
+            try:
+                found = self._producer().list_topics(topic, timeout=_TOPIC_TIMEOUT).topics[topic]
+            except kafka.KafkaException as error:
+                raise client.described(SinkError, f"{WHO}: topic {topic!r} cannot be written to", error) from None
+            if found.error is not None:
+                raise client.described(SinkError, f"{WHO}: topic {topic!r} cannot be written to", found.error)
+            known = self._partitions[topic] = len(found.partitions)
+        return known
+
+
+def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[Any, int | None], Message]:
+    """Return what makes the message of a record with its time."""
+    schema: KafkaRecordSerializationSchema = settings.serializer
+    schema.open()
+    fixed, selector = schema._topic, schema._topic_selector
+    serialize = schema._value_schema.serialize
+    serialize_key = None if schema._key_schema is None else schema._key_schema.serialize
+    partitioner, headers_of = schema._partitioner, schema._header_provider
+    with_time, seen, partitions = settings.write_timestamp, set[str](), topics.partitions
+
+    def message(record: Any, timestamp: int | None) -> Message:
+        topic = fixed
+        if topic is None:
+            assert selector is not None
+            topic = selector.apply(record)
+        if topic not in seen:
+            if not isinstance(topic, str) or not topic:
+                raise TypeMismatchError(f"{WHO}: the topic selector must return the name of a topic; got {topic!r}")
+            partitions(topic)
+            seen.add(topic)
+        value = serialize(record)
+        key = None if serialize_key is None else serialize_key(record)
+        partition = -1
+        if partitioner is not None:
+            there = partitions(topic)
+            partition = partitioner(record, key, value, topic, there)
+            if not isinstance(partition, int) or not 0 <= partition < there:
+                raise SinkError(
+                    f"{WHO}: the partitioner chose {partition!r} for {topic!r}, which has partitions 0 to {there - 1}"
+                )
+        headers = None if headers_of is None else list(headers_of(record))
+        time = timestamp if with_time and timestamp is not None and timestamp >= 0 else -1
+        return topic, partition, key, value, time, headers
+
+    return message
+
+
+def produce(producer: Any, message: Message, kafka: Any) -> None:
+    """Hand a message to a producer, waiting for room; raises SinkError if it does not take it."""
+    topic, partition, key, value, time, headers = message
+    more: dict[str, Any] = {}
+    if partition >= 0:
+        more["partition"] = partition
+    if time >= 0:
+        more["timestamp"] = max(1, time)  # 0 would be the time of writing
+    if headers:
+        more["headers"] = headers
+    while True:
+        try:
+            producer.produce(topic, value, key, **more)
+            return
+        except BufferError:
+            producer.poll(_ROOM)
+        except kafka.KafkaException as error:
+            raise client.described(SinkError, f"{WHO}: a message for topic {topic!r} was not taken", error) from None
+
+
+class DirectWriter(SinkWriter[Any, KafkaCommittable]):
+    """Writes to the brokers at once; with AT_LEAST_ONCE an epoch ends when they have everything."""
+
+    def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext) -> None:
+        self._settings = settings
+        self._kafka = client.library()
+        self._error: Any = None
+        self._failed = 0
+        configuration = settings.producer(str(context.subtask_index))
+        configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
+        self._producer = client.make_producer(configuration, WHO)
+        self._message = message_function(settings, _Topics(lambda: self._producer))
+        self._waits = settings.guarantee is not DeliveryGuarantee.NONE
+        self._count = 0
+
+    def _report(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed += 1
+            self._error = self._error or (error, message.topic())
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        produce(self._producer, self._message(value, context.timestamp), self._kafka)
+        self._count += 1
+        if self._count >= _LOOK_EVERY:
+            self._count = 0
+            self._producer.poll(0)
+            self._check()
+
+    def end_epoch(self) -> None:
+        if self._waits:
+            self._producer.flush()
+        else:
+            self._producer.poll(0)
+        self._check()
+
+    def flush(self, end_of_input: bool) -> None:
+        if self._waits or end_of_input:
+            self._producer.flush()
+        self._check()
+
+    def _check(self) -> None:
+        if self._error is None:
+            return
+        (error, topic), self._error = self._error, None
+        failed, self._failed = self._failed, 0
+        if self._settings.log_failures_only:
+            _log.error("%s: %d messages were lost, one for topic %r: %s", WHO, failed, topic, client.text_of(error))
+            return
+        raise client.described(SinkError, f"{WHO}: {failed} messages were not written, one for topic {topic!r}", error)
+
+    def close(self) -> None:
+        if not self._waits:
+            self._producer.flush(_TOPIC_TIMEOUT)
+        self._producer.purge()
+
+
+class StagingWriter(SinkWriter[Any, KafkaCommittable]):
+    """Puts messages into the checkpoint; the committer writes them when it is complete."""
+
+    def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
+        self._settings = settings
+        self._context = context
+        self._ids = ids
+        self._producer: Any = None
+        self._message = message_function(settings, _Topics(self._asking))
+        self._largest = settings.largest
+        root = staging_root(context.configuration, context.job_id)
+        self._root = None if root is None else str(root)
+        self._staging = None if root is None else Staging(root, digest_of(context.lineage, context.sink_uid))
+        self._encoder = msgspec.msgpack.Encoder()
+        self._buffer: RowBuffer[tuple[()]] = RowBuffer(context, "flinkish.kafka-sink.messages", tuple[()], self._encoder.encode)
+        self._open: list[Message] | None = None
+        self._open_bytes = 0
+        self._file_state = context.get_list_state(bytes_state("flinkish.kafka-sink.files"))
+        decoder = msgspec.msgpack.Decoder(StagedFile)
+        self._files = [decoder.decode(item) for item in self._file_state.get()]
+
+    def _asking(self) -> Any:
+        """Return a client that asks about topics."""
+        if self._producer is None:
+            self._producer = client.make_producer(self._settings.producer(str(self._context.subtask_index)), WHO)
+        return self._producer
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        message = self._message(value, context.timestamp)
+        _, _, key, content, _, headers = message
+        size = len(content or b"") + len(key or b"")
+        if headers:
+            size += sum(len(name) + len(header or b"") for name, header in headers)
+        if size + _OVERHEAD > self._largest:
+            # Found out by the committer, it would be a checkpoint that can never be written.
+            raise SinkError(
+                f"{WHO}: a message for topic {message[0]!r} has {size} bytes; the client takes {self._largest - _OVERHEAD}",
+                hint="set message.max.bytes (Java's max.request.size), and max.message.bytes of the topic.",
+            )
+        if self._open is None:
+            self._open = self._buffer.group(())
+        self._open.append(message)
+        self._open_bytes += size
+
+    def buffered_bytes(self) -> int:
+        return self._open_bytes
+
+    def end_epoch(self) -> None:
+        self._seal()
+        if self._buffer.is_full and self._staging is not None:
+            self._stage(self._take())
+
+    def _seal(self) -> None:
+        self._buffer.seal()
+        self._open, self._open_bytes = None, 0
+
+    def _take(self) -> list[bytes]:
+        return self._buffer.take().get((), [])
+
+    def _stage(self, chunks: Sequence[bytes]) -> None:
+        assert self._staging is not None
+        self._files.append(self._staging.write(chunks, self._ids, self._context.subtask_index))
+        self._file_state.update([self._encoder.encode(file) for file in self._files])
+
+    def prepare_commit(self) -> Sequence[KafkaCommittable]:
+        self._seal()
+        chunks = self._take()
+        if self._staging is not None and sum(map(len, chunks)) > _INLINE_BYTES:
+            self._stage(chunks)
+            chunks = []
+        if not chunks and not self._files:
+            return ()
+        committable = KafkaCommittable(
+            root=self._root, files=tuple(self._files), chunks=tuple(chunks), prepared=self._context.processing_time()
+        )
+        if self._files:
+            self._files = []
+            self._file_state.clear()
+        return (committable,)

@@ -1,0 +1,344 @@
+"""KafkaSink in whole jobs, and its committer step by step, against a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common.clock import SystemClock
+from flinkish.common.errors import ForeignCheckpointError, JobExecutionError, SinkError
+from flinkish.common.ids import random_id
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.datastream.connectors.base import CommitRequest, DeliveryGuarantee, RestoredCheckpoint
+from flinkish.datastream.connectors.kafka import (
+    FlinkKafkaConsumer,
+    FlinkKafkaProducer,
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
+    Semantic,
+)
+from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
+from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, Message, digest_of
+from flinkish.datastream.connectors.kafka.staging import Staging
+from tests.conftest import MakeEnvironment
+from tests.kit.kafka_broker import Broker
+from tests.unit.docs.pages import PAGES_FOLDER, blocks
+
+LOCAL = pytest.mark.parametrize("engine", ["local"])
+GUARANTEES = list(DeliveryGuarantee)
+
+
+def serializer(topic: str | None = None) -> KafkaRecordSerializationSchemaBuilder:
+    builder = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())
+    return builder if topic is None else builder.set_topic(topic)
+
+
+def sink_to(
+    broker: Broker, schema: KafkaRecordSerializationSchemaBuilder, guarantee: DeliveryGuarantee, prefix: str = ""
+) -> KafkaSinkBuilder:
+    builder = KafkaSink.builder().set_record_serializer(schema.build()).set_delivery_guarantee(guarantee)
+    for key, value in broker.client.items():
+        builder.set_property(key, value)
+    return builder.set_transactional_id_prefix(prefix or f"p-{random_id()}")
+
+
+class Hundreds(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value) * 100
+
+
+class FieldKey(SimpleStringSchema):
+    def serialize(self, element: Any) -> bytes:
+        return b"k" + str(int(element) % 3).encode()
+
+
+def test_a_job_writes_keys_values_headers_and_times_to_the_topics_it_chooses(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    topics = [kafka.create_topic(3), kafka.create_topic(1)]
+    env = make_env(2, {"execution.checkpointing.interval": "50 ms", "execution.checkpointing.dir": tmp_path})
+    numbers = [str(number) for number in range(200)]
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Hundreds())
+    stream = env.from_collection(numbers, Types.STRING()).assign_timestamps_and_watermarks(strategy)
+    schema = (
+        serializer()
+        .set_topic_selector(lambda value: topics[int(value) % 2])
+        .set_key_serialization_schema(FieldKey())
+        .set_partitioner(lambda record, key, value, topic, partitions: int(record) % partitions)
+        .set_header_provider(lambda record: [("half", str(int(record) // 2).encode())])
+    )
+    stream.sink_to(sink_to(kafka, schema, DeliveryGuarantee.EXACTLY_ONCE).build())
+    env.execute()
+    found = [message for topic in topics for message in kafka.read(topic)]
+    assert sorted(message.value().decode() for message in found) == sorted(numbers)
+    for message in found:
+        number = int(message.value())
+        assert message.topic() == topics[number % 2]
+        assert message.partition() == (number % 3 if number % 2 == 0 else 0)
+        assert message.key() == b"k%d" % (number % 3)
+        assert message.headers() == [("half", b"%d" % (number // 2))]
+        # The client takes a time of 0 for none.
+        assert message.timestamp()[1] == max(1, number * 100)
+
+
+@LOCAL
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_every_guarantee_writes_all_messages_of_a_job_that_ends(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, guarantee: DeliveryGuarantee, checkpoints: bool
+) -> None:
+    topic = kafka.create_topic(2)
+    settings = {"execution.checkpointing.interval": "20 ms", "execution.checkpointing.dir": tmp_path} if checkpoints else {}
+    env = make_env(2, {**settings, "execution.epoch.max-records": 100})
+    numbers = [str(number) for number in range(1000)]
+    env.from_collection(numbers, Types.STRING()).sink_to(sink_to(kafka, serializer(topic), guarantee).build())
+    env.execute()
+    assert sorted(kafka.values(topic)) == sorted(numbers)
+
+
+@LOCAL
+def test_what_kafka_does_not_take_fails_the_job_in_the_task(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(1)
+    exactly_once = DeliveryGuarantee.EXACTLY_ONCE
+    for builder, records, message in (
+        (sink_to(kafka, serializer("no-such-topic"), exactly_once), ["a"], "topic 'no-such-topic' cannot be written to"),
+        (sink_to(kafka, serializer(topic), exactly_once), ["a" * 1_000_001], "a message for topic .* has 1000001 bytes"),
+        (sink_to(kafka, serializer(topic), DeliveryGuarantee.AT_LEAST_ONCE), ["a" * 1_000_001], "was not taken: .*too large"),
+        (
+            sink_to(kafka, serializer(topic).set_partitioner(lambda *_: 7), exactly_once),
+            ["a"],
+            "the partitioner chose 7 for .*, which has partitions 0 to 0",
+        ),
+    ):
+        env = make_env(1)
+        env.from_collection(records, Types.STRING()).sink_to(builder.build())
+        with pytest.raises(JobExecutionError, match=message):
+            env.execute()
+    assert kafka.values(topic) == []
+    small = kafka.create_topic(1, max_message_bytes="2000")
+    env = make_env(1)
+    env.from_collection(["a" * 3000], Types.STRING()).sink_to(
+        sink_to(kafka, serializer(small), DeliveryGuarantee.AT_LEAST_ONCE).build()
+    )
+    with pytest.raises(JobExecutionError, match="1 messages were not written"):
+        env.execute()
+
+
+@LOCAL
+def test_the_old_names_read_and_write(kafka: Broker, make_env: MakeEnvironment) -> None:
+    source, target = kafka.create_topic(2), kafka.create_topic(1)
+    kafka.produce(source, [{"value": str(number), "timestamp": 1000} for number in range(50)])
+    with pytest.warns(DeprecationWarning, match="Use KafkaSource"):
+        consumer = FlinkKafkaConsumer(source, SimpleStringSchema(), {**kafka.client, "group.id": f"g-{source}"})
+    consumer.set_start_from_earliest()
+    env = make_env(2)
+    producer = FlinkKafkaProducer(target, SimpleStringSchema(), kafka.client, semantic=Semantic.EXACTLY_ONCE)
+    numbers = [str(number) for number in range(50)]
+    env.from_collection(numbers, Types.STRING()).add_sink(producer)
+    env.execute()
+    written = kafka.read(target)
+    assert sorted(message.value().decode() for message in written) == sorted(numbers)
+    with make_env(2).add_source(consumer, type_info=Types.STRING()).execute_and_collect() as results:
+        assert sorted(next(results) for _ in range(50)) == sorted(numbers)
+
+
+# -- the committer step by step ----------------------------------------------------------------------------------------------
+
+UID = "0123456789abcdef"
+
+
+class Commits:
+    """One sink's committers, one for each attempt of a job."""
+
+    def __init__(self, broker: Broker, folder: Path, topic: str) -> None:
+        self.broker = broker
+        self.folder = folder
+        self.topic = topic
+        self.lineage = random_id()
+        self.sink = sink_to(broker, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build()
+        self.root = folder / "job"
+
+    def committer(self) -> KafkaCommitter:
+        return KafkaCommitter(self.sink._settings, Configuration(), SystemClock())
+
+    def restored(self, checkpoint_id: int, lineage: str | None = None) -> KafkaCommitter:
+        committer = self.committer()
+        committer.restore(
+            RestoredCheckpoint(
+                checkpoint_id=checkpoint_id, lineage=lineage or self.lineage, job_lineage=self.lineage, sink_uid=UID
+            )
+        )
+        return committer
+
+    def requests(self, *values: str, age: int = 0, staged: bool = False) -> list[CommitRequest[KafkaCommittable]]:
+        messages: list[Message] = [(self.topic, -1, None, value.encode(), -1, None) for value in values]
+        chunk = encode(messages)
+        files = ()
+        if staged:
+            files = (Staging(self.root, digest_of(self.lineage, UID)).write([chunk], random_id, 0),)
+        prepared = int(time.time() * 1000) - age
+        committable = KafkaCommittable(root=str(self.root), files=files, chunks=() if staged else (chunk,), prepared=prepared)
+        return [CommitRequest(committable=committable, job_id="job", lineage=self.lineage, sink_uid=UID, subtask_index=0)]
+
+    def staged_files(self) -> list[Path]:
+        return sorted(self.root.rglob("*.messages"))
+
+
+def encode(messages: Sequence[Message]) -> bytes:
+    import msgspec
+
+    return msgspec.msgpack.encode(messages)
+
+
+@pytest.fixture
+def commits(kafka: Broker, tmp_path: Path) -> Commits:
+    return Commits(kafka, tmp_path, kafka.create_topic(1))
+
+
+def test_a_commit_that_comes_again_has_no_effect(kafka: Broker, commits: Commits) -> None:
+    first = commits.requests("a", "b", staged=True)
+    committer = commits.committer()
+    committer.commit(1, first)
+    assert commits.staged_files() == []
+    committer.commit(1, first)
+    again = commits.restored(1)
+    again.commit(1, first)
+    again.commit(2, commits.requests("c"))
+    assert kafka.values(commits.topic) == ["a", "b", "c"]
+
+
+def test_an_attempt_that_is_over_can_write_nothing(kafka: Broker, commits: Commits) -> None:
+    zombie = commits.committer()
+    zombie.commit(1, commits.requests("a"))
+    second = commits.requests("b")
+    successor = commits.restored(1)
+    with pytest.raises(SinkError, match="another producer uses the transactional id"):
+        zombie.commit(2, second)
+    successor.commit(2, second)
+    assert kafka.values(commits.topic) == ["a", "b"]
+
+
+def test_a_transaction_that_was_left_open_is_aborted_and_written_again(kafka: Broker, commits: Commits) -> None:
+    dying = commits.committer()
+    dying.commit(1, commits.requests("a"))
+    second = commits.requests("b", staged=True)
+
+    class Died(Exception):
+        pass
+
+    def die(*_: Any) -> None:
+        dying._producer.flush()
+        dying._abort = lambda: None  # type: ignore[method-assign]
+        raise Died
+
+    dying._send_marker = die  # type: ignore[method-assign]
+    with pytest.raises(Died):
+        dying.commit(2, second)
+    orphan = Staging(commits.root, digest_of(commits.lineage, UID)).write([encode([])], random_id, 0)
+    commits.restored(2).commit(2, second)
+    assert kafka.values(commits.topic) == ["a", "b"]
+    assert kafka.values(commits.topic, committed=False) == ["a", "b", "b"]
+    assert orphan.path
+    assert commits.staged_files() == []
+
+
+def test_a_checkpoint_that_kafka_is_ahead_of_is_refused(kafka: Broker, commits: Commits) -> None:
+    committer = commits.committer()
+    for number in (1, 2, 3):
+        committer.commit(number, commits.requests(str(number)))
+    with pytest.raises(ForeignCheckpointError, match=r"Kafka is ahead of checkpoint 1.*checkpoint 3"):
+        commits.restored(1)
+
+
+def test_a_copy_of_a_job_that_writes_other_messages_under_the_same_id_is_refused(commits: Commits) -> None:
+    commits.committer().commit(1, commits.requests("a"))
+    with pytest.raises(SinkError, match="another job has written other messages under the same id"):
+        commits.committer().commit(1, commits.requests("b"))
+
+
+def test_a_savepoint_that_is_started_from_twice_is_committed_once(kafka: Broker, commits: Commits) -> None:
+    former = commits.lineage
+    shared = commits.requests("a")
+    commits.lineage = random_id()
+    first = commits.restored(5, former)
+    first.commit(5, shared)
+    # A job that starts from it before the first one has gone on meets the same.
+    other = commits.lineage
+    commits.lineage = random_id()
+    commits.restored(5, former).commit(5, shared)
+    commits.lineage = other
+    commits.restored(5, former).commit(6, commits.requests("b"))
+    commits.lineage = random_id()
+    with pytest.raises(ForeignCheckpointError, match="Kafka is ahead of checkpoint 5"):
+        commits.restored(5, former)
+    assert kafka.values(commits.topic) == ["a", "b"]
+
+
+def forget(broker: Broker, commits: Commits) -> None:
+    """Have the broker forget what was committed, as it does after a week."""
+    admin = broker.admin()
+    for future in admin.delete_consumer_groups([commits.sink._settings.application(commits.lineage, UID)]).values():
+        future.result(10)
+
+
+def test_what_the_brokers_have_forgotten_stands_with_the_checkpoints(kafka: Broker, commits: Commits) -> None:
+    first = commits.requests("a", age=10**9)
+    commits.committer().commit(1, first)
+    forget(kafka, commits)
+    commits.restored(1).commit(1, first)
+    assert kafka.values(commits.topic) == ["a"]
+    for note in commits.root.rglob("committed"):
+        note.unlink()
+    with pytest.raises(SinkError, match="it is not known whether the messages of checkpoint 1 were written"):
+        commits.restored(1).commit(1, first)
+    assert kafka.values(commits.topic) == ["a"]
+
+
+def test_messages_whose_file_is_gone_or_changed_are_not_passed_over(commits: Commits) -> None:
+    requests = commits.requests("a", staged=True)
+    (file,) = commits.staged_files()
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + b"x")
+    with pytest.raises(SinkError, match="is not what was written"):
+        commits.committer().commit(1, requests)
+    file.unlink()
+    with pytest.raises(SinkError, match="cannot be read, whose messages were not written to Kafka yet"):
+        commits.committer().commit(1, requests)
+
+
+@LOCAL
+def test_large_checkpoints_go_through_files(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.create_topic(1)
+    env = make_env(2, {"execution.checkpointing.interval": "1 h", "execution.checkpointing.dir": tmp_path})
+    values = [f"{number:0200}" for number in range(2000)]
+    env.from_collection([Row(value) for value in values], Types.ROW([Types.STRING()])).map(
+        lambda row: row[0], Types.STRING()
+    ).sink_to(sink_to(kafka, serializer(topic), DeliveryGuarantee.EXACTLY_ONCE).build())
+    written: list[Any] = []
+    write = Staging.write
+    monkeypatch.setattr(Staging, "write", lambda self, *arguments: written.append(1) or write(self, *arguments))
+    env.execute()
+    assert sorted(kafka.values(topic)) == values
+    assert written
+    assert list(tmp_path.rglob("*.messages")) == []
+
+
+def test_the_example_of_the_documentation_prints_what_it_says(
+    kafka: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka.create_topic(1, "words")
+    monkeypatch.setenv("BROKERS", kafka.address)
+    monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=local")
+    (block,) = blocks(PAGES_FOLDER / "connectors" / "kafka.md", "python")
+    exec(compile(block.content, "kafka.md", "exec", dont_inherit=True), {"__name__": "example"})
+    assert capsys.readouterr().out == block.output

@@ -1,0 +1,314 @@
+"""KafkaSource in whole jobs, against a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import WatermarkStrategy
+from flinkish.common.errors import JobExecutionError, SourceError
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.base import SourceReader
+from flinkish.datastream.connectors.hybrid_source import HybridSource
+from flinkish.datastream.connectors.kafka import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaRecord,
+    KafkaRecordDeserializationSchema,
+    KafkaSource,
+    KafkaSourceBuilder,
+    KafkaTopicPartition,
+    enumerator,
+)
+from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
+from flinkish.datastream.functions import ProcessFunction
+from tests.conftest import MakeEnvironment
+from tests.kit.kafka_broker import Broker, own_broker
+from tests.kit.results import collect
+from tests.kit.waiting import wait_until
+from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
+
+NO_WATERMARKS = WatermarkStrategy.no_watermarks()
+LATEST = KafkaOffsetsInitializer.latest()
+LOCAL = pytest.mark.parametrize("engine", ["local"])
+
+
+def source_of(broker: Broker, *topics: str) -> KafkaSourceBuilder:
+    builder = KafkaSource.builder().set_properties(broker.client).set_value_only_deserializer(SimpleStringSchema())
+    return builder.set_topics(*topics) if topics else builder
+
+
+def read(env: StreamExecutionEnvironment, builder: KafkaSourceBuilder) -> list[Any]:
+    return collect(env.from_source(builder.build(), NO_WATERMARKS, "kafka"))
+
+
+class Everything(KafkaRecordDeserializationSchema):
+    """Returns all that a message is."""
+
+    def deserialize(self, message: KafkaRecord) -> Any:
+        return (message.partition, message.offset, message.key, message.value, message.timestamp, message.headers)
+
+
+class Times(ProcessFunction):
+    """Returns each record with its time and the watermark before it."""
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield value, ctx.timestamp(), ctx.timer_service().current_watermark()
+
+
+def test_a_bounded_source_gives_every_message_once_and_keeps_the_order_of_partitions(
+    kafka: Broker, env: StreamExecutionEnvironment
+) -> None:
+    topic, empty = kafka.create_topic(3), kafka.create_topic(2)
+    values = [f"{number:04}" for number in range(3000)]
+    kafka.produce(topic, values)
+    results = read(env, source_of(kafka, topic, empty).set_bounded(LATEST))
+    assert sorted(results) == values
+    for partition in range(3):
+        own = [value for value in results if int(value) % 3 == partition]
+        assert own == sorted(own)
+
+
+@LOCAL
+def test_a_record_deserializer_sees_the_whole_message(kafka: Broker, env: StreamExecutionEnvironment) -> None:
+    topic = kafka.create_topic(1)
+    kafka.produce(
+        topic,
+        [
+            {"key": b"k", "value": b"v", "timestamp": 1234, "headers": [("h", b"1"), ("h", None)]},
+            {"key": b"k", "value": None, "timestamp": 1235},
+        ],
+    )
+    builder = source_of(kafka, topic).set_deserializer(Everything()).set_bounded(LATEST)
+    assert read(env, builder) == [
+        (0, 0, b"k", b"v", 1234, (("h", b"1"), ("h", None))),
+        (0, 1, b"k", None, 1235, ()),
+    ]
+
+
+@LOCAL
+def test_a_source_begins_where_its_initializer_says(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(2)
+    # Offsets 0 to 4 in both partitions, at times 1000, 1010, ...
+    kafka.produce(topic, [{"value": f"{p}{n}", "partition": p, "timestamp": 1000 + 10 * n} for n in range(5) for p in range(2)])
+    begin = KafkaOffsetsInitializer
+    group = f"group-{topic}"
+    strategy = KafkaOffsetResetStrategy
+
+    def got(start: KafkaOffsetsInitializer, group: str | None = None) -> list[int]:
+        builder = source_of(kafka, topic).set_starting_offsets(start).set_bounded(LATEST)
+        results = read(make_env(2), builder if group is None else builder.set_group_id(group))
+        return [sum(value[0] == str(partition) for value in results) for partition in range(2)]
+
+    first = KafkaTopicPartition(topic, 0)
+    assert got(begin.earliest()) == [5, 5]
+    assert got(begin.latest()) == [0, 0]
+    assert got(begin.timestamp(1031)) == [1, 1]
+    assert got(begin.timestamp(1041)) == [0, 0]
+    assert got(begin.offsets({first: 2})) == [3, 5]
+    assert got(begin.offsets({first: 2}, strategy.LATEST)) == [3, 0]
+    assert got(begin.offsets({first: 99}, strategy.EARLIEST)) == [5, 5]
+    assert got(begin.committed_offsets(strategy.EARLIEST), group) == [5, 5]
+    for start in (begin.committed_offsets(), begin.offsets({first: 99}, strategy.NONE)):
+        with pytest.raises(JobExecutionError, match="KafkaOffsetResetStrategy"):
+            got(start, group)
+    stop = source_of(kafka, topic).set_unbounded(begin.offsets({first: 3, KafkaTopicPartition(topic, 1): 0}))
+    assert read(make_env(1), stop) == ["00", "01", "02"]
+    assert read(make_env(2), source_of(kafka).set_partitions({first}).set_bounded(LATEST)) == ["00", "01", "02", "03", "04"]
+
+
+@LOCAL
+def test_a_source_that_reads_committed_messages_passes_over_what_was_aborted_and_waits_for_what_is_open(
+    kafka: Broker, make_env: MakeEnvironment
+) -> None:
+    topic = kafka.create_topic(1)
+    kafka.produce(topic, ["a", "b"], transaction=f"1-{topic}")
+    kafka.produce(topic, ["aborted"] * 5, transaction=f"2-{topic}", commit=False)
+    kafka.produce(topic, ["c"], transaction=f"3-{topic}")
+    kafka.produce(topic, ["aborted", "aborted"], transaction=f"4-{topic}", commit=False)
+    builder = source_of(kafka, topic).set_bounded(LATEST)
+    assert read(make_env(1), builder) == ["a", "b", *["aborted"] * 5, "c", "aborted", "aborted"]
+    builder.set_property("isolation.level", "read_committed")
+    assert read(make_env(1), builder) == ["a", "b", "c"]
+
+
+@LOCAL
+def test_a_running_source_finds_new_topics_and_commits_the_offsets_of_checkpoints(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    prefix = kafka.create_topic(1)
+    env = make_env(2, {"execution.checkpointing.interval": "20 ms", "execution.checkpointing.dir": tmp_path})
+    builder = source_of(kafka).set_topic_pattern(f"{prefix}.*").set_group_id(f"group-{prefix}")
+    builder.set_property("partition.discovery.interval.ms", "50").set_starting_offsets(LATEST)
+    kafka.produce(prefix, ["before the job"])
+    stream = env.from_source(builder.build(), NO_WATERMARKS, "kafka")
+    with stream.execute_and_collect() as results:
+        later = f"{prefix}-later"
+        for number in itertools.count():
+            kafka.produce(prefix, [f"m{number}"])
+            if number == 3:
+                kafka.create_topic(2, later)
+                # Found later than written to: read from the beginning.
+                kafka.produce(later, ["n0", "n1"])
+            if number == 10:
+                break
+        found: set[str] = set()
+        while not {"m10", "n0", "n1"} <= found:
+            found.add(next(results))
+        assert "before the job" not in found
+        wait_until("the offset is committed", lambda: committed(kafka, f"group-{prefix}", prefix) == 12)
+    # Another job of the group goes on from there.
+    kafka.produce(prefix, ["for the next"])
+    builder.set_starting_offsets(KafkaOffsetsInitializer.committed_offsets()).set_bounded(LATEST)
+    assert read(make_env(1), builder) == ["for the next"]
+
+
+def committed(broker: Broker, group: str, topic: str) -> int:
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+
+    admin = broker.admin()
+    request = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]
+    (future,) = admin.list_consumer_group_offsets(request).values()
+    return int(future.result(10).topic_partitions[0].offset)
+
+
+@LOCAL
+def test_each_partition_has_a_watermark_of_its_own(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(2)
+    # The second partition is far behind: it holds back the watermark, and no record of either is late.
+    kafka.produce(topic, [{"value": "a", "partition": 0, "timestamp": 10_000 + n} for n in range(50)])
+    kafka.produce(topic, [{"value": "b", "partition": 1, "timestamp": 1_000 + n} for n in range(50)])
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    stream = make_env(1, {"pipeline.auto-watermark-interval": 1, "execution.epoch.max-records": 10}).from_source(
+        source_of(kafka, topic).set_bounded(LATEST).build(), strategy, "kafka"
+    )
+    results = collect(stream.process(Times()))
+    assert sorted(time for _, time, _ in results) == [*range(1_000, 1_050), *range(10_000, 10_050)]
+    assert all(time > watermark for _, time, watermark in results)
+    assert max(watermark for _, _, watermark in results) >= 1_040
+
+
+@LOCAL
+def test_kafka_is_the_last_part_of_a_hybrid_source(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topics = [kafka.create_topic(2) for _ in range(2)]
+    for topic in topics:
+        kafka.produce(topic, [f"{topic}-{number}" for number in range(50)])
+    history = source_of(kafka, topics[0]).set_bounded(LATEST).build()
+    rest = source_of(kafka, topics[1]).set_bounded(LATEST).build()
+    env = make_env(2, {"execution.epoch.max-records": 7})
+    hybrid = HybridSource.builder(history).add_source(rest).build()
+    results = collect(env.from_source(hybrid, NO_WATERMARKS, "hybrid"))
+    assert sorted(results) == sorted(f"{topic}-{number}" for topic in topics for number in range(50))
+    assert all(value.startswith(topics[0]) for value in results[:50])
+
+
+@LOCAL
+def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(1)
+    kafka.produce(topic, [{"value": b"good"}, {"value": b"\xff"}, {"value": None}])
+    builder = source_of(kafka, topic).set_bounded(LATEST)
+    with pytest.raises(JobExecutionError, match=f"{topic}-0, offset 1: .*utf-8"):
+        read(make_env(1), builder)
+    assert read(make_env(1), builder.on_record_error(RecordErrorPolicy.skip())) == ["good"]
+    kafka.produce(topic, [{"value": None}])
+    begin = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
+    with pytest.raises(JobExecutionError, match="offset 2: the message has no value"):
+        read(make_env(1), source_of(kafka, topic).set_bounded(LATEST).set_starting_offsets(begin))
+
+
+def reader_at(builder: KafkaSourceBuilder, topic: str, offset: int, end: int) -> SourceReader[Any, Any]:
+    reader = builder.build().create_reader(FakeReaderContext())  # type: ignore[arg-type]
+    reader.start()
+    reader.add_splits([KafkaPartitionSplit(split_id=f"{topic}-0", topic=topic, partition=0, offset=offset)])
+    reader.set_split_limits({f"{topic}-0": end})
+    return reader
+
+
+@pytest.mark.parametrize(("reset", "expected"), [(None, None), ("earliest", ["8", "9"]), ("latest", [])])
+def test_messages_that_are_gone_fail_the_job_unless_the_program_says_otherwise(
+    kafka: Broker, reset: str | None, expected: list[str] | None
+) -> None:
+    from confluent_kafka import TopicPartition
+
+    topic = kafka.create_topic(1)
+    kafka.produce(topic, [f"{number}" for number in range(10)])
+    admin = kafka.admin()
+    for future in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
+        future.result(10)
+    builder = source_of(kafka, topic)
+    reader = reader_at(builder if reset is None else builder.set_property("auto.offset.reset", reset), topic, 2, 10)
+    output = FakeOutput(100)
+    try:
+        if expected is None:
+            with pytest.raises(
+                SourceError, match="-0: offsets 2 to 7 are to be read next, but are gone: the first one there is 8"
+            ):
+                reader.poll_next(output)
+            return
+        reader.poll_next(output)
+        assert output.values == expected
+        assert [split.offset for split in reader.snapshot_state()] == [10]
+    finally:
+        reader.close()
+
+
+@LOCAL
+def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
+    kafka: Broker, make_env: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enumerator, "_GONE_FOR", 300)
+    with pytest.raises(JobExecutionError, match="topic 'no-such-topic' cannot be read"):
+        read(make_env(1), source_of(kafka, "no-such-topic").set_bounded(LATEST))
+    topic = kafka.create_topic(1)
+    kafka.produce(topic, ["a"])
+    stream = make_env(1).from_source(source_of(kafka, topic).build(), NO_WATERMARKS, "kafka")
+    with stream.execute_and_collect() as results:
+        assert next(results) == "a"
+        admin = kafka.admin()
+        for future in admin.delete_topics([topic]).values():
+            future.result(10)
+        with pytest.raises(JobExecutionError, match=f"know nothing of {topic}-0 any more"):
+            next(results)
+
+
+@pytest.fixture(scope="module")
+def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that asks who one is, and that tests may kill."""
+    with own_broker(tmp_path_factory.mktemp("sasl") / "broker", sasl=True) as broker:
+        yield broker
+
+
+@LOCAL
+def test_a_wrong_password_fails_the_job_and_is_not_shown(sasl: Broker, make_env: MakeEnvironment) -> None:
+    topic = sasl.create_topic(1)
+    builder = source_of(sasl, topic).set_bounded(LATEST).set_property("sasl.password", "wrong-secret")
+    with pytest.raises(JobExecutionError, match=r"check security\.protocol") as raised:
+        read(make_env(1), builder)
+    assert "wrong-secret" not in str(raised.value)
+    builder.set_property("sasl.password", "right")
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="tester" password="right";'
+    del builder._properties["sasl.username"], builder._properties["sasl.password"]
+    assert read(make_env(1), builder.set_property("sasl.jaas.config", jaas)) == []
+
+
+@LOCAL
+def test_a_job_survives_a_broker_that_is_killed_and_started_again(sasl: Broker, make_env: MakeEnvironment) -> None:
+    topic = sasl.create_topic(2)
+    sasl.produce(topic, [f"{number}" for number in range(500)])
+    env = make_env(2, {"execution.epoch.max-records": 20})
+    stream = env.from_source(source_of(sasl, topic).build(), NO_WATERMARKS, "kafka")
+    with stream.execute_and_collect() as results:
+        found = [next(results) for _ in range(100)]
+        sasl.kill()
+        sasl.start(os.getpid())
+        sasl.produce(topic, [f"{number}" for number in range(500, 600)])
+        while len(found) < 600:
+            found.append(next(results))
+    assert sorted(found, key=int) == [f"{number}" for number in range(600)]

@@ -1,0 +1,159 @@
+"""What builders of the Kafka connector take and refuse; no broker."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import pytest
+
+from flinkish.common.errors import (
+    ConfigurationError,
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    MissingPackageError,
+    UnsupportedError,
+)
+from flinkish.common.serialization import SimpleStringSchema
+from flinkish.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaSource,
+    KafkaSourceBuilder,
+    KafkaTopicPartition,
+)
+from flinkish.datastream.connectors.kafka.properties import client_configuration
+from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
+
+JAAS = 'org.apache.kafka.common.security.{}LoginModule required username="me" password="a \\"b\\";c";'
+
+
+def builder(**properties: str) -> KafkaSourceBuilder:
+    return (
+        KafkaSource.builder()
+        .set_bootstrap_servers("nowhere:9092")
+        .set_topics("t")
+        .set_value_only_deserializer(SimpleStringSchema())
+        .set_properties({key.replace("_", "."): value for key, value in properties.items()})
+    )
+
+
+@pytest.mark.parametrize(
+    ("java", "expected"),
+    [
+        ({"fetch.max.wait.ms": "7"}, {"fetch.wait.max.ms": "7"}),
+        ({"buffer.memory": "2048"}, {"queue.buffering.max.kbytes": "2"}),
+        ({"sasl.jaas.config": JAAS.format("Plain")}, {"sasl.username": "me", "sasl.password": 'a "b";c'}),
+        ({"sasl.jaas.config": JAAS.format("scram.Scram")}, {"sasl.username": "me", "sasl.password": 'a "b";c'}),
+        ({"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"}, {"ssl.ca.location": "ca.pem"}),
+        ({"ssl.keystore.location": "me.p12"}, {"ssl.keystore.location": "me.p12"}),
+        ({"ssl.endpoint.identification.algorithm": ""}, {"ssl.endpoint.identification.algorithm": "none"}),
+        ({"key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer"}, {}),
+        ({"enable.auto.commit": "false"}, {}),
+        ({"fetch.min.bytes": "1"}, {"fetch.min.bytes": "1"}),
+    ],
+)
+def test_properties_of_java_become_those_of_librdkafka(java: dict[str, str], expected: dict[str, str]) -> None:
+    assert client_configuration(java, "x") == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer", "schema with the builder"),
+        ("ssl.truststore.location", "trust.jks", r"ssl\.ca\.location=ca\.pem"),
+        ("ssl.truststore.password", "geheim", r"ssl\.ca\.location=ca\.pem"),
+        ("ssl.keystore.location", "me.jks", "deststoretype PKCS12"),
+        ("sasl.jaas.config", 'com.sun.security.auth.module.Krb5LoginModule required keyTab="geheim";', r"sasl\.kerberos\.keytab"),
+        ("sasl.jaas.config", "x.PlainLoginModule required password=geheim;", r"sasl\.username and sasl\.password"),
+        ("enable.auto.commit", "true", r"execution\.checkpointing\.interval"),
+        ("max.poll.records", "10", r"execution\.epoch\.max-bytes"),
+        ("interceptor.classes", "a.B", "map"),
+        ("no.such.property", "1", "librdkafka"),
+        ("fetch.wait.max.ms", "soon", "librdkafka"),
+        ("auto.offset.reset", "sometimes", "earliest, latest or none"),
+        ("isolation.level", "open", "read_committed or"),
+        ("partition.discovery.interval.ms", "often", "milliseconds"),
+        ("commit.offsets.on.checkpoint", "maybe", "true or false"),
+    ],
+)
+def test_a_property_that_cannot_be_used_is_refused_by_name_and_shows_no_secret(key: str, value: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=hint) as raised:
+        builder().set_property(key, value).build().validate()
+    assert key in str(raised.value)
+    assert "geheim" not in str(raised.value)
+
+
+def test_secrets_show_in_no_text_of_a_source() -> None:
+    source = builder(sasl_password="geheim", sasl_jaas_config="geheim", ssl_key_pem="geheim", ssl_key_password="geheim").build()
+    assert "geheim" not in repr(source)
+    assert "geheim" not in repr(source._settings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: KafkaSource.builder().build(), "needs brokers"),
+        (lambda: KafkaSource.builder().set_bootstrap_servers("a:1").build(), "needs topics"),
+        (lambda: KafkaSource.builder().set_bootstrap_servers("a:1").set_topics("t").build(), "needs a deserializer"),
+        (lambda: builder().set_topic_pattern("t.*"), "set_topics"),
+        (lambda: builder().set_starting_offsets(KafkaOffsetsInitializer.committed_offsets()).build(), "set_group_id"),
+        (lambda: builder().set_starting_offsets("earliest"), "KafkaOffsetsInitializer"),  # type: ignore[arg-type]
+        (lambda: builder().set_deserializer(SimpleStringSchema()), "set_value_only"),  # type: ignore[arg-type]
+        (lambda: KafkaSource.builder().set_topic_pattern("("), "regular expression"),
+        (lambda: KafkaSource.builder().set_partitions({("t", 0)}), "KafkaTopicPartition"),  # type: ignore[arg-type]
+        (lambda: KafkaTopicPartition("t", -1), "at least 0"),
+        (lambda: KafkaOffsetsInitializer.timestamp("now"), "at least 0"),  # type: ignore[arg-type]
+        (lambda: KafkaOffsetsInitializer.offsets({"t": 0}), "KafkaTopicPartition"),  # type: ignore[dict-item]
+        (lambda: builder().set_property("a", []), "must be text"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_builder_refuses_what_cannot_work(wrong: Any, message: str) -> None:
+    with pytest.raises(InvalidProgramError, match=message):
+        wrong()
+
+
+def test_a_schema_that_ends_the_stream_is_refused() -> None:
+    class Ending(SimpleStringSchema):
+        def is_end_of_stream(self, next_element: Any) -> bool:
+            return bool(next_element == "end")
+
+    with pytest.raises(UnsupportedError, match="set_bounded"):
+        builder().set_value_only_deserializer(Ending())
+
+
+def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(MissingPackageError, match="flinkish\\[kafka\\]"):
+        builder().build().validate()
+
+
+def test_a_checkpoint_with_a_topic_that_is_not_read_is_refused() -> None:
+    def split(topic: str) -> KafkaPartitionSplit:
+        return KafkaPartitionSplit(split_id=f"{topic}-0", topic=topic, partition=0, offset=7)
+
+    source = builder().build()
+    source.check_restored([split("t")], None, trusted=True)
+    with pytest.raises(ForeignCheckpointError, match="offset 7 of other-0"):
+        source.check_restored([split("other")], None, trusted=True)
+
+
+def test_a_source_and_what_it_consists_of_can_be_pickled_and_compared() -> None:
+    source = pickle.loads(pickle.dumps(builder(group_id="g").build()))
+    assert source._settings.group == "g"
+    assert KafkaTopicPartition("a", 1) == pickle.loads(pickle.dumps(KafkaTopicPartition("a", 1)))
+    assert KafkaTopicPartition("a", 1) != KafkaTopicPartition("a", 2)
+
+
+def test_a_source_that_stops_looks_for_no_new_partitions() -> None:
+    latest = KafkaOffsetsInitializer.latest()
+    assert builder().build()._settings.discovery_interval == 300_000
+    assert builder().set_bounded(latest).build()._settings.discovery_interval is None
+    assert builder().set_unbounded(latest).build()._settings.discovery_interval is None
+    assert builder(partition_discovery_interval_ms="-1").build()._settings.discovery_interval is None
+
+
+def test_wrong_kinds_of_arguments_are_named() -> None:
+    with pytest.raises(InvalidArgumentError, match="builder"):
+        KafkaSource("java object")  # type: ignore[arg-type]
