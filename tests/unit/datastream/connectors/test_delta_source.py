@@ -224,6 +224,95 @@ def test_large_files_are_cut_and_each_row_comes_once(tmp_path: Path, monkeypatch
     assert sorted(row.id for rows in by_subtask.values() for row in rows) == list(range(5_000))
 
 
+def rewrite(table: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the actions of version 0 and 1 of a table, such as the sizes of files that a test wrote anew."""
+    for log in sorted((table / "_delta_log").glob("*.json"))[:2]:
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for line in lines:
+            change(line)
+        log.write_text("\n".join(map(json.dumps, lines)))
+
+
+def test_deletion_vectors_count_rows_of_the_file_and_not_of_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "table"
+    shutil.copytree(TABLES / "deletion_vectors", table)
+    sizes = {}
+    for file in table.glob("*.parquet"):
+        data = pq.read_table(file)
+        pq.write_table(data, file, row_group_size=3)
+        sizes[file.name] = file.stat().st_size
+    for log in (table / "_delta_log").glob("*.json"):
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for line in lines:
+            for kind in ("add", "remove"):
+                if kind in line:
+                    line[kind]["size"] = sizes[line[kind]["path"]]
+        log.write_text("\n".join(map(json.dumps, lines)))
+    for split_size in (200, 10**9):
+        monkeypatch.setattr(enumerator_module, "_SPLIT_SIZE", split_size)
+        for credit in (1, 4):
+            for version in (2, 3):
+                source = bounded(table).version_as_of(version).build()
+                found = SourceRun(source, parallelism=2, credit=credit, restart_readers=True).values()
+                assert sorted(map(as_spark_shows, found)) == EXPECTED["deletion_vectors"]["rows"][str(version)]
+
+
+def test_fields_that_were_added_deep_inside_are_null_in_older_files(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    inner = pa.struct([("a", pa.int32())])
+    schema = pa.schema([("id", pa.int64()), ("s", inner), ("l", pa.list_(inner)), ("m", pa.map_(pa.string(), inner))])
+
+    def row(n: int, *more: Any) -> dict[str, Any]:
+        one = None if n % 3 == 0 else {"a": n, **dict(more)}
+        return {
+            "id": n,
+            "s": one,
+            "l": None if n % 5 == 0 else [one, {"a": -n, **dict(more)}][: n % 4],
+            "m": None if n % 7 == 0 else {"k": one},
+        }
+
+    plain = [row(n) for n in range(9_000)]
+    columns = {name: [line[name] for line in plain] for name in ("id", "s", "l")}
+    maps = [None if line["m"] is None else list(line["m"].items()) for line in plain]
+    write_deltalake(str(table), pa.table({**columns, "m": maps}, schema))
+    field = {"name": "z", "type": "string", "nullable": True, "metadata": {}}
+
+    def add_field(action: dict[str, Any]) -> None:
+        if "metaData" in action:
+            found = json.loads(action["metaData"]["schemaString"])
+            found["fields"][1]["type"]["fields"].insert(0, field)
+            found["fields"][2]["type"]["elementType"]["fields"].append(field)
+            found["fields"][3]["type"]["valueType"]["fields"].append(field)
+            action["metaData"]["schemaString"] = json.dumps(found)
+
+    rewrite(table, add_field)
+    found = SourceRun(bounded(table).build(), credit=700, restart_readers=True).values()
+    assert [line.as_dict(True) for line in found] == [row(n, ("z", None)) for n in range(9_000)]
+
+
+def test_partition_values_of_all_types_are_read(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    names = ["s", "i", "d", "b", "day", "at", "m"]
+    early, late = datetime.datetime(1960, 1, 1), datetime.datetime(2024, 1, 2, 3, 4, 5, 678901)
+    values: list[list[Any]] = [
+        ["a b/ü%20=", -5, 1.5, True, datetime.date(1969, 12, 31), late, decimal.Decimal("1.50")],
+        ["x", 0, -0.25, False, datetime.date(2024, 2, 29), early, decimal.Decimal("20.05")],
+        [None] * 7,
+    ]
+    types = [pa.string(), pa.int32(), pa.float64(), pa.bool_(), pa.date32(), pa.timestamp("us", "UTC"), pa.decimal128(6, 2)]
+    data = {name: pa.array([line[n] for line in values], types[n]) for n, name in enumerate(names)}
+    write_deltalake(str(table), pa.table({"id": [0, 1, 2], **data}), partition_by=names)
+    found = sorted(SourceRun(bounded(table).build()).values(), key=lambda line: line.id)
+    for line, wanted in zip(found, values, strict=True):
+        at = wanted[5]
+        if at is not None:
+            micros = (at - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+            wanted = [*wanted[:5], Instant(micros // 1_000_000, micros % 1_000_000 * 1_000), wanted[6]]
+        assert list(line)[1:] == wanted
+    chosen = bounded(table).filter_partitions(("at", ">", early), ("m", "=", decimal.Decimal("1.5")))
+    assert SourceRun(chosen.column_names("s", "m").build()).values() == [Row(s="a b/ü%20=", m=decimal.Decimal("1.50"))]
+
+
 # -- following a table ---------------------------------------------------------------------------------------------------------
 
 
