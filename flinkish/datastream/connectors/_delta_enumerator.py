@@ -402,20 +402,24 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             size += (split.size or 0) - split.start if split.end is None else split.end - split.start
         return assigned > 0
 
+    def _reads_alone(self, subtask: int) -> bool:
+        """Return whether a reader is the one that reads in order, and no other still reads the snapshot."""
+        return subtask == 0 and not any(self._context.is_reading(reader) for reader in range(1, self._context.parallelism))
+
     def _take_one(self, subtask: int) -> DeltaSplit | None:
         """Return the next split for a reader, None if it gets none."""
         for index, split in enumerate(self._returned):
-            if not self._is_in_order(split.snapshot) or subtask == 0:
+            if not self._is_in_order(split.snapshot):
                 del self._returned[index]
                 return split
+        if self._returned:
+            return self._returned.popleft() if self._reads_alone(subtask) else None
         self._advance()
         if not self._queue:
             return None
         planned = self._queue[0]
-        if self._is_in_order(planned.snapshot):
-            others = any(self._context.is_reading(reader) for reader in range(1, self._context.parallelism))
-            if subtask != 0 or others or self._returned:
-                return None
+        if self._is_in_order(planned.snapshot) and not self._reads_alone(subtask):
+            return None
         split = planned.splits.popleft()
         self._move(planned.version, planned.snapshot, self._state.splits_done + 1, split.split_id)
         return split

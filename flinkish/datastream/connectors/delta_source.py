@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.safe_files import leads_outside
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -247,6 +247,9 @@ class DeltaSourceBuilder:
         log = DeltaLog(options.path)
         newest = log.newest()
         snapshot, first = self._beginning(options, log)
+        latest = max(snapshot or 0, 0 if first is None else first - 1, options.ending_version or 0)
+        if latest > newest:
+            raise SourceError(f"DeltaSource: {options.path} has no such version yet; the newest is {newest}")
         # Rows of one version have its schema; what goes on for ever has the schema of today.
         schema_version = snapshot if options.bounded and snapshot is not None and snapshot >= 0 else newest
         metadata = log.metadata(schema_version)

@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
         bounded(TABLES / "variant").build()
     with pytest.raises(SourceError, match="there is no Delta table at"):
         bounded(tmp_path / "nothing").build()
-    with pytest.raises(SourceError, match="has no version 99; the newest is 2"):
+    with pytest.raises(SourceError, match="has no such version yet; the newest is 2"):
         bounded(TABLES / "types").version_as_of(99).build()
     with pytest.raises(SourceChangedError, match=r"version 0 of .*deletion_vectors has no change data feed"):
         SourceRun(bounded(TABLES / "deletion_vectors").read_change_feed().starting_version(0).build()).values()
@@ -397,8 +397,11 @@ def test_a_start_at_a_version_reads_what_it_added_and_later_ones(tmp_path: Path)
     for following, wanted in [(latest, [3]), (second, [2, 3])]:
         following.look()
         assert ids(following.epochs()) == wanted
-    with pytest.raises(SourceError, match="has no version 9 to start from; the newest is 2"):
-        Following(continuous(table).starting_version(9).build())
+    with pytest.raises(SourceError, match="has no such version yet; the newest is 2"):
+        continuous(table).starting_version(9).build()
+    for builder in (continuous(table).version_as_of(3), bounded(table).starting_version(0).ending_version(3)):
+        with pytest.raises(SourceError, match="has no such version yet; the newest is 2"):
+            builder.build()
 
 
 @pytest.mark.parametrize("credit", [1, 3])
@@ -434,6 +437,25 @@ def test_the_order_of_versions_is_kept_by_one_reader_that_waits_for_the_snapshot
     assert sorted(found[:4]) == [0, 1, 2, 3]
     assert found[4:] == [4, 5, 6, 7]
     assert following.context.no_more == {1, 2}
+
+
+def test_the_order_is_kept_if_one_reader_had_all_and_several_go_on(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    write(table, 0)
+    write(table, *range(10, 16))
+    write(table, *range(20, 40))
+    source = continuous(table).version_as_of(2).keep_order().build()
+    for n in (1, 2):
+        write(table, 100 * n)
+    alone = Following(source, 1)
+    _, snapshot = alone.checkpoint()
+    alone.epoch()
+    state, changes = alone.checkpoint()
+    assert [split.snapshot for split in (*snapshot, *changes)] == [True, True, True, False, False]
+    several = Following(source, 4, (state, [*snapshot, *changes]))
+    found = ids(several.epochs(30, credit=1))
+    assert sorted(found[:-2]) == [0, *range(10, 16), *range(20, 40)]
+    assert found[-2:] == [100, 200]
 
 
 def test_rearranged_rows_are_not_read_again(tmp_path: Path) -> None:
