@@ -12,8 +12,6 @@ from typing import Final
 
 from flinkish.common.absent import Absence
 
-_OWN_SOURCE_OR_SINK = "write a Source or Sink in Python (flinkish.datastream.connectors.base) with the service's Python client"
-
 JAVA_OBJECT: Final = Absence(
     "unsupported",
     "there is no Java object behind it, as flinkish keeps programs in Python",
@@ -41,20 +39,26 @@ _MAIN_PARTS = Absence(
 )
 
 
-def _java_connector(service: str, see: str = _OWN_SOURCE_OR_SINK) -> Absence:
-    return Absence("unsupported", f"it configures Flink's {service} connector, which is Java code", see)
+def _java_connector(service: str, client: str) -> Absence:
+    """Refuse a connector; `client` is the service's Python package."""
+    return Absence(
+        "unsupported",
+        f"it configures Flink's {service} connector, which is Java code",
+        f"write a Source or Sink in Python with the package {client}; docs/pages/connectors/recipes.md shows how",
+    )
 
 
-_DYNAMIC_KAFKA = _java_connector(
-    "dynamic Kafka",
+_DYNAMIC_KAFKA = Absence(
+    "unsupported",
+    "it configures Flink's dynamic Kafka connector, which is Java code",
     "use KafkaSource of flinkish.datastream.connectors.kafka: set_topic_pattern() finds topics that are created later, and "
     "KafkaRecordDeserializationSchema is there",
 )
-_CASSANDRA = _java_connector("Cassandra")
-_ELASTICSEARCH = _java_connector("Elasticsearch")
-_KINESIS = _java_connector("Kinesis")
-_PULSAR = _java_connector("Pulsar")
-_RABBITMQ = _java_connector("RabbitMQ")
+_CASSANDRA = _java_connector("Cassandra", "cassandra-driver")
+_ELASTICSEARCH = _java_connector("Elasticsearch", "elasticsearch")
+_KINESIS = _java_connector("Kinesis", "boto3")
+_PULSAR = _java_connector("Pulsar", "pulsar-client")
+_RABBITMQ = _java_connector("RabbitMQ", "pika")
 
 #: Names of Spark's DataFrames that their users try on a stream.
 SPARK_WRITE: Final = Absence(

@@ -725,6 +725,10 @@ class SourceFunction(Function):
 class SinkFunction(Function):
     """A simple sink, in Flink 1.x style: `invoke` is called for each record, at least once after a failure.
 
+    `open` is called in the task before the first record: make clients and connections there. `close` is called when the job ends
+    or fails. A function that buffers must also be a CheckpointedFunction and send in `snapshot_state`, which is called for each
+    checkpoint, and in `close`, for the end of a job without checkpoints.
+
     If each record must take effect exactly once, write a `flinkish.datastream.connectors.base.Sink` instead.
 
     Differs from Flink: PyFlink can only wrap a Java sink function here; this one is written in Python.

@@ -118,7 +118,11 @@ class SinkWriter(ABC, Generic[T, WriterCommitT]):
         return None
 
     def flush(self, end_of_input: bool) -> None:
-        """Write all buffered data; called before each checkpoint's barrier passes and at the end of the input."""
+        """Write all buffered data; called before each checkpoint's barrier passes and at the end of the input.
+
+        When a checkpoint is complete, everything that it covers was flushed, so a sink that sends its data here and in `write`
+        writes at least once.
+        """
 
     def prepare_commit(self) -> Sequence[WriterCommitT]:
         """Return the data to commit with this checkpoint, and forget it; called after `flush`."""

@@ -18,6 +18,7 @@ import pytest
 
 from tests.kit.postgresql import PASSWORD, USER, PostgreSQL
 from tests.kit.postgresql import running as running_server
+from tests.kit.waiting import wait_until
 from tests.recovery.processes import running
 
 pytestmark = pytest.mark.kill
@@ -57,6 +58,10 @@ def assert_part(server: PostgreSQL, numbers: int) -> int:
     return len(rows)
 
 
+def count(server: PostgreSQL) -> int:
+    return int(server.execute("SELECT count(*) FROM counts")[0][0])
+
+
 @pytest.mark.parametrize(
     ("on", "committed"), [("local", False), ("local", True), pytest.param("spark", False, marks=pytest.mark.spark)]
 )
@@ -92,8 +97,15 @@ def test_a_job_killed_at_random_writes_each_row_once(postgresql: PostgreSQL, tmp
         elif rng.random() < 0.6:
             killed = [f"--kill-at-commit={rng.randint(1, 12)}", *rng.choice([[], ["--committed"]])]
         options = [*killed, f"--parallelism={rng.randint(1, 4)}"]
-        patience = rng.uniform(1.0, 5.0)
+        # Most are killed at work, some while they start.
+        at_work, patience = rng.random() < 0.8, rng.uniform(0.0, 3.0)
         with running(*arguments, *options, log=tmp_path / f"log {cycle}", fault=fault, script="database_job.py") as job:
+            if at_work:
+                wait_until(
+                    "new rows, or the end of the job",
+                    lambda job=job, before=before: count(postgresql) > before or job.process.poll() is not None,  # type: ignore[misc]
+                    report=job.report,
+                )
             for _ in range(int(patience / 0.05)):
                 if job.process.poll() is not None:
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +41,21 @@ def test_python_may_look_for_what_modules_have() -> None:
     module = importlib.import_module("flinkish.datastream.connectors.pulsar")
 
     assert not hasattr(module, "__path__")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "client"),
+    [
+        ("cassandra", "CassandraSink", "cassandra-driver"),
+        ("elasticsearch", "Elasticsearch7SinkBuilder", "elasticsearch"),
+        ("kinesis", "KinesisFirehoseSink", "boto3"),
+        ("pulsar", "PulsarSink", "pulsar-client"),
+        ("rabbitmq", "RMQSource", "pika"),
+    ],
+)
+def test_the_hint_names_the_client_and_the_page_of_recipes(module: str, name: str, client: str) -> None:
+    page = "docs/pages/connectors/recipes.md"
+    with pytest.raises(UnsupportedError, match=rf"{name} is not supported: .*\nHint: .* with the package {client}; {page}"):
+        getattr(importlib.import_module(f"flinkish.datastream.connectors.{module}"), name)
+    text = (Path(__file__).parents[4] / page).read_text()
+    assert f"`{client}`" in text
