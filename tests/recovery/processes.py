@@ -135,7 +135,7 @@ class Job:
 
     def assert_nothing_left(self, timeout: float = 15.0, *, but: str = "") -> None:
         """All processes end, and no temporary folder is left, but for such as `but` is a pattern of."""
-        wait_until("no process is left", lambda: not self.members(), timeout)
+        wait_until("no process is left", lambda: not self.members(), timeout, report=self.report)
         left = self.folders_left()
         assert [folder for folder in left if not but or not re.search(but, folder)] == []
 
