@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from flinkish.common.ids import AttemptId, Epoch, LineageId
@@ -37,7 +38,7 @@ class ToySettings:
 
 def toy_program(tmp_path: Path, *, slots: int = 2, levels: int = 2, settings: ToySettings | None = None) -> TaskProgram:
     plan = ExecutionPlan(
-        job_graph=None,  # type: ignore[arg-type]
+        job_graph=SimpleNamespace(vertices={}),  # type: ignore[arg-type]
         levels=tuple((level,) for level in range(levels)),  # type: ignore[arg-type]
         level_of={},
         slots=slots,
