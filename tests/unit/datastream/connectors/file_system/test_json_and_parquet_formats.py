@@ -170,6 +170,15 @@ def test_parquet_without_a_type_takes_that_of_the_file(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_texts_and_bytes_in_the_layout_of_deltalake_are_read(tmp_path: Path) -> None:
+    table = pa.table({"s": ["a", None], "b": [b"x", None]}).cast(pa.schema([("s", pa.string_view()), ("b", pa.binary_view())]))
+    pq.write_table(table, tmp_path / "a.parquet")
+    typed = Types.ROW_NAMED(["s", "b"], [Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
+    for type_info in (None, typed):
+        source = FileSource.for_bulk_file_format(BulkFormat.parquet_format(type_info), str(tmp_path)).build()
+        assert SourceRun(source).values() == [Row(s="a", b=b"x"), Row(s=None, b=None)]
+
+
 def test_parquet_columns_are_widened_but_not_narrowed_with_loss(tmp_path: Path) -> None:
     pq.write_table(pa.table({"v": pa.array([1, 2**40], pa.int64())}), tmp_path / "a.parquet")
     assert parquet(BulkFormat.parquet_format(Types.TUPLE([Types.DOUBLE()])), tmp_path) == [(1.0,), (float(2**40),)]
