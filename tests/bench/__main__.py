@@ -22,11 +22,12 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import floor, keyed_count, naive, peer, slow_engine, start, windows
+from tests.bench import floor, kafka, keyed_count, naive, peer, slow_engine, start, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
 from tests.bench.programs import PROGRAMS, seconds
+from tests.kit.kafka_broker import own_broker
 
 _MILLION = 1_000_000
 
@@ -203,6 +204,32 @@ def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
             _compare(report, name, "process", int(windows.PEER_RECORDS[name] * scale), windows.PEER_GOAL)
 
 
+def bench_kafka(report: Report, spark: Any, scale: float) -> None:
+    """A million messages of 100 bytes, 4 partitions: read, copied, counted by key into another topic; the best of two runs."""
+    messages = int(_MILLION * scale)
+    with tempfile.TemporaryDirectory() as folder, own_broker(Path(folder) / "broker") as broker:
+        topic = kafka.fill(broker, messages)
+
+        def rate(program: str, **more: Any) -> float:
+            took = [kafka.run(broker, program, topic, **more) for _ in range(2)]
+            return messages / min((seconds for seconds in took if seconds is not None), default=math.inf)
+
+        alone = rate("source")
+        report.add("source alone, local engine", f"{alone:,.0f}/s", "400,000/s", alone >= 400_000)
+        at_least, exactly = rate("copy"), rate("copy", guarantee="EXACTLY_ONCE")
+        report.add("copy to another topic, at least once", f"{at_least:,.0f}/s")
+        report.add("exactly once / at least once", f"{exactly / at_least:.2f}", "0.50", exactly / at_least >= 0.5)
+        local, on_spark = rate("count"), rate("count", engine="spark")
+        report.add("count by key into another topic, local engine", f"{local:,.0f}/s")
+        report.add("the same on Spark, with its start", f"{on_spark:,.0f}/s")
+        if peer.python() is None or kafka.JAR not in os.environ:
+            report.add("PyFlink", f"PYFLINK_PYTHON or {kafka.JAR} not set")
+            return
+        theirs = rate("count", pyflink=True)
+        report.add("the same on PyFlink, process mode", f"{theirs:,.0f}/s")
+        report.add("flinkish (local) / PyFlink", f"{local / theirs:.1f}", "20", local / theirs >= 20)
+
+
 def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> None:
     ours = seconds(PROGRAMS[name], records, {"execution.engine": "spark"})
     theirs = peer.seconds(name, records, mode)
@@ -224,6 +251,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "checkpoints": bench_checkpoints,
     "windows": bench_windows,
     "pyflink": bench_pyflink,
+    "kafka": bench_kafka,
 }
 
 

@@ -195,11 +195,10 @@ class Broker:
         if transaction is not None:
             (producer.commit_transaction if commit else producer.abort_transaction)(30)
 
-    def read(self, topic: str, *, committed: bool = True) -> list[Any]:
-        """Return all messages of a topic, by partition, in their order."""
-        from confluent_kafka import Consumer, KafkaError, TopicPartition
+    def consumer(self, *, committed: bool = True) -> Any:
+        from confluent_kafka import Consumer
 
-        consumer = Consumer(
+        return Consumer(
             {
                 **self.client,
                 "group.id": "reader",
@@ -210,6 +209,12 @@ class Broker:
                 "fetch.wait.max.ms": 10,
             }
         )
+
+    def read(self, topic: str, *, committed: bool = True) -> list[Any]:
+        """Return all messages of a topic, by partition, in their order."""
+        from confluent_kafka import KafkaError, TopicPartition
+
+        consumer = self.consumer(committed=committed)
         try:
             partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, 0) for number in partitions])

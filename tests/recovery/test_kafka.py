@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import os
 import random
-import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from tests.kit.kafka_broker import Broker
+from tests.kit.waiting import wait_until
 from tests.recovery import kafka_job
-from tests.recovery.processes import running
+from tests.recovery.processes import Job, running
 
 pytestmark = pytest.mark.kill
 
 _SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
 _CYCLES = 20
+_POINTS = ("P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15")
+_PLACES = ("produced", "marked", "committed")
+
+
+def has_ended(job: Job) -> bool:
+    return job.process.poll() is not None
+
+
+def written_in(broker: Broker, topic: str) -> int:
+    """Return about how many messages a topic holds: also those of open transactions, and their marks."""
+    consumer = broker.consumer()
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in partitions)
+    finally:
+        consumer.close()
 
 
 def command_of(broker: Broker, source: str, target: str, output: Path, parallelism: int, *more: str) -> list[str]:
@@ -73,33 +92,45 @@ def test_a_job_killed_in_and_around_its_commits_writes_every_message_once(
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-def test_a_job_killed_at_random_at_changing_parallelism_writes_every_message_once(kafka: Broker, on: str, tmp_path: Path) -> None:
+def test_a_job_killed_at_random_at_changing_parallelism_writes_every_message_once(
+    kafka: Broker, on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     print(f"FLINKISH_SEED={_SEED}")
     rng = random.Random(f"{_SEED} {on}")
     records = 30_000 if on == "local" else 10_000
     wanted = kafka_job.expected(records)
     source, target = kafka.create_topic(4), kafka.create_topic(3)
     kafka.produce(source, kafka_job.messages(records))
-    ended = kills = 0
-    while not ended:
-        more = [f"--engine={on}", "--pause=0.001" if kills < _CYCLES else "--pause=0"]
+    kills = written = 0
+    while True:
+        last = kills >= _CYCLES
+        more = [f"--engine={on}", "--pause=0" if last else "--pause=0.002"]
         more.append(f"-Dexecution.epoch.max-records={rng.choice([20, 100])}")
+        fault, place = None, ""
+        match rng.choice(["point", "commit", "any time", "any time"]):
+            case "point":
+                fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 5)}"
+            case "commit":
+                place = f"{rng.choice(_PLACES)}:{rng.randint(1, 5)}"
+        monkeypatch.setenv("KAFKA_KILL", "" if last else place)
         command = command_of(kafka, source, target, tmp_path, rng.randint(1, 4), *more)
-        with running(*command, log=tmp_path / f"log {kills}", script="kafka_job.py") as job:
-            until = rng.uniform(1.0, 4.0) if on == "local" else rng.uniform(6.0, 25.0)
-            if kills < _CYCLES:
-                over = threading.Event()
-                for _ in range(int(until / 0.05)):
-                    if job.process.poll() is not None:
-                        break
-                    over.wait(0.05)
-                if job.process.poll() is None:
-                    job.kill_all()
-                    kills += 1
-                    print(f"kill {kills}: {command[4]}, after {until:.1f} s, {len(kafka.values(target))} messages", flush=True)
-                    assert_nothing_twice(kafka.values(target), wanted)
-                    continue
-            job.assert_finished()
-            ended += 1
+        with running(*command, log=tmp_path / f"log {kills}", fault=None if last else fault, script="kafka_job.py") as job:
+            if last:
+                job.assert_finished()
+                break
+            before = written_in(kafka, target)
+            over = partial(has_ended, job)
+            with suppress(AssertionError):
+                # Most are killed while they write, some before.
+                until = rng.choice([2.0, 60.0, 60.0, 60.0])
+                wait_until("it writes", lambda: written_in(kafka, target) > before, until, ended=over)  # noqa: B023
+                wait_until("a moment later", over, rng.uniform(0.0, 1.0))
+            assert job.process.poll() in (None, -9), job.output()
+            job.kill_all()
+        kills += 1
+        seen = kafka.values(target)
+        assert_nothing_twice(seen, wanted)
+        written = len(seen)
+        print(f"kill {kills}: {command[4]}, {fault or place or 'any time'}: {written} messages", flush=True)
     assert sorted(kafka.values(target)) == wanted
-    assert kills >= _CYCLES
+    assert 0 < written < len(wanted)

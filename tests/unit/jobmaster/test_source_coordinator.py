@@ -91,6 +91,23 @@ class TestEnumerators:
         assert sources.wants_poll
         assert not sources.input_ready
 
+    def test_a_reader_whose_splits_have_limits_is_asked_again_only_when_they_have_changed(self) -> None:
+        source = Numbers((0, 50), (50, 90))
+        sources = coordinator(source)
+        sources.start(None)
+        limits = {"0": 5, "1": 60}
+        source.enumerators[0].split_limits = lambda: limits  # type: ignore[method-assign]
+        # Only those of its own splits.
+        assert sources.commands(10)[0].limits == {"0": 5}
+        sources.apply(0, report(encoded("0", 5, 50)))
+        assert (sources.input_ready, sources.wants_poll) == (False, False)
+        limits = {"0": 5, "1": 70}
+        assert not sources.input_ready
+        limits = {"0": 6, "1": 70}
+        assert sources.input_ready
+        assert sources.commands(10)[0].limits == {"0": 6}
+        assert [split.position for split in sources.assigned_splits()] == [5]  # type: ignore[attr-defined]
+
     def test_positions_and_generators_come_back_as_the_reader_reported_them(self) -> None:
         sources = coordinator(Numbers((0, 5)))
         sources.start(None)

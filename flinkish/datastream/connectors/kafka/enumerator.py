@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from flinkish.common.clock import Clock
@@ -137,11 +138,15 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     # -- ends ----------------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        reading = dict(self._reading)
-        self._brokers.watched = reading
-        self._context.call_async(lambda: self._brokers.look(reading), self._looked)
+        """Look at the ends of the partitions that are being read, again and again, instead of those of the last call."""
+        self._brokers.watched = reading = dict(self._reading)
+        if reading:
+            self._look(reading)
 
-    def _looked(self, ends: _Ends | None, error: BaseException | None) -> None:
+    def _look(self, reading: Mapping[Partition, int | None]) -> None:
+        self._context.call_async(lambda: self._brokers.look(reading), partial(self._looked, reading))
+
+    def _looked(self, reading: Mapping[Partition, int | None], ends: _Ends | None, error: BaseException | None) -> None:
         if error is not None:
             raise error
         if ends is not None:
@@ -154,9 +159,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
                 self._limits[split_id(*pair)] = end
             self._check_positions(ends.offsets)
             self._drop_ended()
-        if self._reading == self._brokers.watched and self._reading:
-            reading = self._brokers.watched
-            self._context.call_async(lambda: self._brokers.look(reading), self._looked)
+        if reading is self._brokers.watched:
+            self._look(reading)
 
     def _check_positions(self, ends: Mapping[Partition, int]) -> None:
         for split in self._context.assigned_splits():
@@ -170,7 +174,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         for pair, stop in list(self._reading.items()):
             if stop is not None and self._limits.get(split_id(*pair), -1) >= stop:
                 del self._reading[pair]
-        if self._reading != self._brokers.watched and self._reading:
+        if self._reading != self._brokers.watched:
             self._watch()
 
     def split_limits(self) -> Mapping[str, int]:

@@ -22,9 +22,11 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSource,
     KafkaSourceBuilder,
     KafkaTopicPartition,
+    enumerator,
 )
 from flinkish.datastream.connectors.kafka.properties import client_configuration
-from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
+from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
+from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
 JAAS = 'org.apache.kafka.common.security.{}LoginModule required username="me" password="a \\"b\\";c";'
 
@@ -157,3 +159,23 @@ def test_a_source_that_stops_looks_for_no_new_partitions() -> None:
 def test_wrong_kinds_of_arguments_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match="builder"):
         KafkaSource("java object")  # type: ignore[arg-type]
+
+
+def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enumerator._Brokers, "look", lambda self, reading: None)
+    context = FakeEnumeratorContext()
+    state = KafkaEnumeratorState(known=("t-0",), pending=(), discovered=True)
+    found = builder().build().restore_enumerator(context, state)  # type: ignore[arg-type]
+    assert isinstance(found, enumerator.KafkaEnumerator)
+    split = KafkaPartitionSplit(split_id="t-0", topic="t", partition=0, offset=7)
+    found.add_splits_back([split], 0)
+    found.start()
+    # Partitions that are found later are looked at together with the others: of two looks that end, one begins another.
+    found._take([KafkaPartitionSplit(split_id="t-1", topic="t", partition=1, offset=0)], None)
+    looks = [call for call in context.calls if call[2] is None]
+    assert len(looks) == 2
+    context.calls.clear()
+    for work, handler, _ in looks:
+        handler(work(), None)
+    assert len(context.calls) == 1
+    found.close()
