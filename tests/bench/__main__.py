@@ -22,7 +22,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import floor, kafka, keyed_count, naive, peer, slow_engine, start, windows
+from tests.bench import data_frames, floor, kafka, keyed_count, naive, peer, slow_engine, start, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -68,6 +68,14 @@ def bench_keyed_count(report: Report, spark: Any, scale: float) -> None:
     report.add("Spark / plain", f"{warm / plain:,.0f}", "20", warm / plain >= 20)
     for name, value in memory.items():
         report.add(f"memory while it runs: {name}", f"{value:,.0f} MB")
+
+
+def bench_data_frames(report: Report, spark: Any, scale: float) -> None:
+    """readStream of Parquet files -> map -> key_by -> ValueState process, beside Spark's groupBy().count() over the same."""
+    ours, plain = data_frames.rates(spark, int(200_000 * scale))
+    report.add("keyed count over a streaming DataFrame", f"{ours:,.0f}/s")
+    report.add("Spark's own groupBy().count() in the JVM", f"{plain:,.0f}/s")
+    report.add("from_data_frame / that", f"{ours / plain:.2f}")
 
 
 def bench_shapes(report: Report, spark: Any, scale: float) -> None:
@@ -242,6 +250,7 @@ def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> N
 
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "count": bench_keyed_count,
+    "data-frames": bench_data_frames,
     "shapes": bench_shapes,
     "start": bench_start,
     "credit": bench_credit,

@@ -268,7 +268,8 @@ class _Attempt:
                 .start()
             )
             if inputs:
-                self._turnstile.look = partial(quiet_arrivals, Arrivals(self._query)), self._loop.native_arrived
+                arrivals = Arrivals(self._query, session.sparkContext._jvm)
+                self._turnstile.look = partial(quiet_arrivals, arrivals), self._loop.native_arrived
         except EngineError:
             raise
         except Exception as error:

@@ -8,6 +8,7 @@ the first of the plan.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ _HEADER = 2
 _COMPACT = re.compile(r"(\d+)\.compact")
 _TICKS = "RatePerMicroBatchStream"
 _ADMISSION = "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl"
+#: Of so many looks one asks every source; for Delta tables the others only look into the log's folder.
+_FULL_LOOK = 10
 _V1 = "org.apache.spark.sql.execution.streaming.Source"
 
 
@@ -139,14 +142,17 @@ class Arrivals:
     To be called in the thread that runs the query. What a source answers counts for the next batch, as if Spark had asked.
     """
 
-    def __init__(self, query: StreamingQuery) -> None:
+    def __init__(self, query: StreamingQuery, jvm: Any) -> None:
         self._execution: Any = query._jsq.streamingQuery()
         classes: Any = query._jsq.getClass().getClassLoader()
         self._admission = classes.loadClass(_ADMISSION)
         self._v1 = classes.loadClass(_V1)
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._looks = 0
 
     def __call__(self) -> bool:
         """Return whether a source has more than the batch at hand reads."""
+        self._looks += 1
         available = self._execution.availableOffsets()
         sources = self._execution.uniqueSources().iterator()
         found = False
@@ -158,6 +164,8 @@ class Arrivals:
 
     def _has_more(self, source: Any, limit: Any, known: Any) -> bool:
         now = known.get() if known.isDefined() else None
+        if self._looks % _FULL_LOOK and now is not None and self._delta_is_quiet(source, now):
+            return False
         if not self._admission.isInstance(source):
             latest = source.getOffset() if self._v1.isInstance(source) else source.latestOffset()
             if self._v1.isInstance(source):
@@ -168,6 +176,17 @@ class Arrivals:
             start = source.initialOffset() if now is None else source.deserializeOffset(now.json())
             latest = source.latestOffset(start, limit)
         return latest is not None and (now is None or latest.json() != now.json())
+
+    def _delta_is_quiet(self, source: Any, now: Any) -> bool:
+        """Return whether the log of a Delta table has no entry yet that would be read next; False for other sources.
+
+        To ask Delta's source takes 0.3 s of CPU time, even if nothing has changed; to look for a file takes a millisecond.
+        """
+        if source.getClass().getSimpleName() != "DeltaSource":
+            return False
+        log = source.deltaLog()
+        entry = self._path(log.logPath(), f"{json.loads(now.json())['reservoirVersion']:020}.json")
+        return not entry.getFileSystem(log.newDeltaHadoopConf()).exists(entry)
 
 
 def quiet_arrivals(arrivals: Arrivals) -> bool:
