@@ -14,6 +14,7 @@ SECTIONS: Final = {
     "execution.checkpointing.": "Checkpoints",
     "execution.state-recovery.": "Starting from a checkpoint",
     "high-availability.": "Resuming after the process ended",
+    "s3.": "Object stores",
     "restart-strategy.": "Restarts",
     "state.": "State",
     "parallelism.": "Parallelism",

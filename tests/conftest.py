@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
+from flinkish.common.files import store_settings
 from flinkish.datastream import StreamExecutionEnvironment
+from tests.kit import s3_server
 from tests.kit.kafka_broker import Broker, MissingJarsError, shared_broker
 
 if TYPE_CHECKING:
@@ -50,6 +53,21 @@ def engine(request: pytest.FixtureRequest, _flinkish_share: Callable[[str], None
     """The name of the engine: the test runs once on each."""
     _flinkish_share(request.param)
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def running_s3() -> Iterator[s3_server.S3Server]:
+    """The one S3 server of a test process."""
+    with s3_server.running() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(running_s3: s3_server.S3Server) -> Iterator[s3_server.S3Server]:
+    """An S3 server, whose settings this process has during the test."""
+    store_settings.use(running_s3.configuration)
+    yield running_s3
+    store_settings.use(Configuration())
 
 
 @pytest.fixture

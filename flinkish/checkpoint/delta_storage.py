@@ -13,7 +13,7 @@ A failure before step 3 leaves files that no version lists; a later clean-up rem
 finds out what happened.
 
 fencing.py judges who owns the job and what became of a commit; cleaning.py decides what may be deleted. File operations go
-through CheckpointFiles (common/files), so that this storage works with folders and in memory.
+through CheckpointFiles (common/files), so that this storage works with folders, object stores and in memory.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from flinkish.common.errors import (
     ConfigurationError,
     StaleGenerationError,
 )
-from flinkish.common.files.checkpoint_files import CheckpointFiles
-from flinkish.common.files.schemes import files_at, root_of
+from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
+from flinkish.common.files.schemes import DURABLE_SCHEMES, files_at, root_of
 from flinkish.common.ids import CheckpointId, Generation, IdSource, LineageId
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import StateFile
@@ -72,8 +72,9 @@ class DeltaCheckpointStorage:
     ) -> None:
         """Create a storage in `directory` (execution.checkpointing.dir), which every task must be able to access.
 
-        A directory `memory://...` keeps everything in this process. `lineage` is used for a job without checkpoints yet. With
-        `durable`, files are synced to the disk before any other file refers to them. `delta_log` is for tests.
+        A directory `s3://bucket/path` is in an object store, `memory://...` keeps everything in this process. `lineage` is used
+        for a job without checkpoints yet. With `durable`, files are synced to the disk before any other file refers to them.
+        `delta_log` is for tests.
         Raises ConfigurationError for a directory that cannot be used, or that contains the signing key.
         """
         base = paths.table_root(str(directory), key="execution.checkpointing.dir")
@@ -223,8 +224,9 @@ class DeltaCheckpointStorage:
 
     def _make_savepoint_folder(self, target: str) -> CheckpointFiles:
         # A savepoint may be in memory only if the checkpoints are; otherwise nobody would find it.
-        in_folders = isinstance(self._root, Path)
-        base = (paths.table_path if in_folders else paths.table_root)(target, key="savepoint directory")
+        if not isinstance(self._root, StoreReference) or self._root.scheme in DURABLE_SCHEMES:
+            paths.refuse_memory(target, key="savepoint directory")
+        base = paths.table_root(target, key="savepoint directory")
         files = files_at(base / f"savepoint-{self._job_id[:6]}-{self._ids()[:12]}")
         files_at(base).make_root(sync=self._durable)
         files.make_folder("")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -20,9 +19,9 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.statistics import CheckpointRecord
-from flinkish.common import safe_files
 from flinkish.common.clock import Clock
 from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import Generation
 
 _log = logging.getLogger(__name__)
@@ -58,9 +57,10 @@ class _Note:
 class JobHistory:
     """Notes about one job in `<directory>/<job id>/history`. Thread-safe; no method raises if the storage fails."""
 
-    def __init__(self, directory: str | Path, job_id: str, *, generation: Generation, clock: Clock) -> None:
-        directory = paths.table_path(str(directory), key="execution.checkpointing.dir")
-        self._root = Path(paths.job_folder(directory, job_id)) / "history"
+    def __init__(self, directory: str | PurePath, job_id: str, *, generation: Generation, clock: Clock) -> None:
+        directory = paths.table_root(str(directory), key="execution.checkpointing.dir")
+        self._root = paths.job_folder(directory, job_id) / "history"
+        self._files = files_at(self._root)
         self._generation = generation
         self._clock = clock
         self._lock = threading.Lock()
@@ -69,8 +69,8 @@ class JobHistory:
         self._batches = 0
 
     @property
-    def root(self) -> Path:
-        """Folder of the Delta table."""
+    def root(self) -> PurePath:
+        """Root of the Delta table."""
         return self._root
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
@@ -113,16 +113,27 @@ class JobHistory:
     def _append(self, notes: list[_Note]) -> None:
         rows = [{**asdict(note), "generation": self._generation} for note in notes]
         table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-        safe_files.refuse_links(self._root.parent, self._root)
-        paths.check_log(self._root)
-        self._root.parent.mkdir(parents=True, exist_ok=True)
-        write_deltalake(str(self._root), table, mode="append", name="flinkish history", configuration=_PROPERTIES)
+        self._files.refuse_links()
+        if isinstance(self._root, Path):
+            paths.check_log(self._root)
+            self._root.parent.mkdir(parents=True, exist_ok=True)
+        write_deltalake(
+            str(self._root),
+            table,
+            mode="append",
+            name="flinkish history",
+            configuration=_PROPERTIES,
+            storage_options=self._options(),
+        )
         self._batches += 1
         if self._batches % _BATCHES_PER_COMPACTION == 0:
             self._compact()
 
+    def _options(self) -> dict[str, str] | None:
+        return dict(self._files.delta_options) or None
+
     def _compact(self) -> None:
-        table = DeltaTable(str(self._root))
+        table = DeltaTable(str(self._root), storage_options=self._options())
         rows = table.to_pyarrow_table().sort_by("time")
         rows = rows.slice(max(0, rows.num_rows - _KEPT_ROWS))
         write_deltalake(
@@ -135,8 +146,8 @@ class JobHistory:
         table.update_incremental()
         # Old versions of this table are not needed. vacuum() is not used, because it follows links when deleting.
         kept = set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
-        for name in os.listdir(self._root):
+        for name in self._files.names():
             if name.endswith(".parquet") and name not in kept:
-                safe_files.remove_file(self._root, name)
+                self._files.remove(name)
         table.create_checkpoint()
         table.cleanup_metadata()

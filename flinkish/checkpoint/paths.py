@@ -20,7 +20,7 @@ from typing import NamedTuple
 from flinkish.common import safe_files
 from flinkish.common.delta_calls import unusable_name
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
-from flinkish.common.files.schemes import is_reference, root_of
+from flinkish.common.files.schemes import DURABLE_SCHEMES, is_reference, root_of
 from flinkish.common.ids import CheckpointId, Generation
 from flinkish.common.paths import location
 
@@ -32,6 +32,8 @@ _MANIFEST = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})/manifest-([0-9a-f]{64})
 _DRAFT = re.compile(r"_latest\.json\.([0-9]{1,9})\.[0-9a-f]+\.new")
 # These characters cannot form a scheme, a drive, a backslash, a NUL or a percent escape.
 _RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
+# Names that are the same in an object store, in a URL and for delta-rs, which read escapes differently.
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -122,8 +124,10 @@ def local_path(text: str, *, key: str) -> Path:
     place = location(text)
     if not place.is_local:
         raise ConfigurationError(
-            f"{key} = {text!r}: checkpoints are kept in folders, not at {place.scheme}://{place.host}",
-            hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster).",
+            f"{key} = {_shown(text)!r}: checkpoints are kept in folders and in s3:// (extra s3), "
+            f"not at {place.scheme}://{place.host.rpartition('@')[2]}",
+            hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster), "
+            "or s3://bucket/path.",
         )
     value = place.file
     if not value.strip() or "\0" in value:
@@ -146,7 +150,44 @@ def table_path(text: str, *, key: str) -> Path:
 
 def table_root(text: str, *, key: str) -> PurePath:
     """Return the root of a table that a value names: in a store other than folders, or else the same as `table_path`."""
+    found = _object_root(text, key=key)
+    if found is not None:
+        return found
     return root_of(text) if is_reference(text) else table_path(text, key=key)
+
+
+def durable_root(text: str, *, key: str) -> PurePath:
+    """Return the root that a value names, whose files outlive the process: `s3://bucket/path`, or else as `local_path`."""
+    return _object_root(text, key=key) or local_path(text, key=key)
+
+
+def refuse_memory(text: str, *, key: str) -> None:
+    """Raise ConfigurationError for a root whose files do not outlive the process; the text may select a version of a table."""
+    if location(text).scheme not in DURABLE_SCHEMES:
+        local_path(text, key=key)
+
+
+def _object_root(text: str, *, key: str) -> PurePath | None:
+    """Return the root in an object store that a value names; None for other places.
+
+    Raises ConfigurationError for names that an object store or deltalake would not read as they are written.
+    """
+    place = location(text)
+    if place.scheme not in DURABLE_SCHEMES:
+        return None
+    inside = place.path.strip("/")
+    if _BUCKET.fullmatch(place.host) is None or (inside and not is_safe(inside)):
+        raise ConfigurationError(
+            f"{key} = {_shown(text)!r}: expected {place.scheme}://bucket/path",
+            hint="with letters, digits, '.', '_', '=' and '-' in the names, and no credentials: s3.access-key and s3.secret-key "
+            "set them.",
+        )
+    return root_of(f"{place.scheme}://{place.host}/{inside}")
+
+
+def _shown(text: str) -> str:
+    """Return a value for messages, without the user and password that a URL may hold."""
+    return re.sub(r"://[^/]*@", "://***@", text)
 
 
 def job_folder(directory: PurePath, job_id: str) -> PurePath:

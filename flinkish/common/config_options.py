@@ -33,6 +33,35 @@ class OptionType(Generic[T]):
     parse: Callable[[Any], T]
 
 
+#: Printed instead of a value that may be a secret.
+HIDDEN = "******"
+#: Parts of keys whose values are not printed. Source: org.apache.flink.configuration.GlobalConfiguration; ours are the last two.
+_SENSITIVE = (
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+    "jaas.config",
+    "http-headers",
+    "access-key",
+    "access.key",
+)
+
+
+def is_sensitive(key: str) -> bool:
+    """Return whether the value of a key may be a secret, and is not to be printed.
+
+    >>> is_sensitive("s3.secret-key"), is_sensitive("s3.endpoint")
+    (True, False)
+    """
+    return any(part in key.lower() for part in _SENSITIVE)
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigOption(Generic[T]):
     """A configuration key with its type, default and older names; made with `ConfigOptions.key()`.
@@ -56,10 +85,12 @@ class ConfigOption(Generic[T]):
             return self.type.parse(value)
         except (ValueError, TypeError) as error:
             place = f", from {origin}" if origin else ""
+            hidden = is_sensitive(key or self.key)
             raise ConfigurationError(
-                f"bad value {value!r} for the configuration key '{key or self.key}'{place}: expected {self.type.expected}",
+                f"bad value {HIDDEN if hidden else repr(value)} for the configuration key '{key or self.key}'{place}: "
+                f"expected {self.type.expected}",
                 hint=None if self.default is None else f"the default is {self.default!r}.",
-            ) from error
+            ) from (None if hidden else error)
 
 
 class ConfigOptions:

@@ -251,7 +251,11 @@ class Configuration:
         return hash(frozenset((key, config_options.to_text(value)) for key, value in self._values.items()))
 
     def __str__(self) -> str:
-        return "{" + ", ".join(f"{key}={config_options.to_text(value)}" for key, value in self._values.items()) + "}"
+        return "{" + ", ".join(f"{key}={self._shown(key, value)}" for key, value in self._values.items()) + "}"
+
+    @staticmethod
+    def _shown(key: str, value: Any) -> str:
+        return config_options.HIDDEN if config_options.is_sensitive(key) else config_options.to_text(value)
 
     def __repr__(self) -> str:
         return f"Configuration({self})"

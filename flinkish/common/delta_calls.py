@@ -12,6 +12,7 @@ from typing import Final
 from deltalake.exceptions import DeltaError
 
 from flinkish.common.disk import sync
+from flinkish.common.files.store_settings import without_secrets
 
 #: In folder names deltalake panics on brackets, ^ and |, reads %20 and backslashes as another name, and refuses the rest.
 _UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]|[\x00-\x1f\x7f]|[\ud800-\udfff]")
@@ -22,7 +23,7 @@ _LOG_ENTRY: Final = re.compile(r"([0-9]{20})\.(checkpoint\.)?.*")
 
 @contextmanager
 def panics_as_errors() -> Iterator[None]:
-    """Turn a panic of deltalake into a DeltaError; a context manager and a decorator.
+    """Turn a panic of deltalake into a DeltaError; a context manager and a decorator. Credentials are removed from errors.
 
     pyo3 raises a panic as `pyo3_runtime.PanicException`, a BaseException that cannot be imported. No `except Exception` catches
     it, so it would end threads that other threads wait for.
@@ -30,9 +31,13 @@ def panics_as_errors() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, Exception) or type(error).__module__ != "pyo3_runtime":
+        shown = without_secrets(str(error))
+        if not isinstance(error, Exception) and type(error).__module__ == "pyo3_runtime":
+            raise DeltaError(f"deltalake panicked: {shown}") from (error if shown == str(error) else None)
+        if shown == str(error):
             raise
-        raise DeltaError(f"deltalake panicked: {error}") from error
+        # What an object store answers to a wrong signature contains the id of the key.
+        raise (type(error) if type(error).__module__.startswith(("deltalake", "_internal")) else DeltaError)(shown) from None
 
 
 def unusable_name(path: str) -> tuple[str, str] | None:

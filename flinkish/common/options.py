@@ -390,6 +390,51 @@ HA_MODE = _accepted(
     "high-availability.type", STRING, None, "high availability is on if high-availability.cluster-id is set", "high-availability"
 )
 
+# Object stores.
+
+S3_ACCESS_KEY = _unset(
+    "s3.access-key",
+    STRING,
+    "Id of the access key for s3://. If not set: AWS_ACCESS_KEY_ID, or the role of the machine.",
+    "s3.access.key",
+    "fs.s3a.access.key",
+)
+S3_SECRET_KEY = _unset(
+    "s3.secret-key",
+    STRING,
+    "Secret access key for s3://. If not set: AWS_SECRET_ACCESS_KEY, or the role of the machine.",
+    "s3.secret.key",
+    "fs.s3a.secret.key",
+)
+S3_SESSION_TOKEN = _unset(
+    "s3.session-token",
+    STRING,
+    "Session token, if the access key is a temporary one.",
+    "s3.session.token",
+    "fs.s3a.session.token",
+)
+S3_ENDPOINT = _unset(
+    "s3.endpoint",
+    STRING,
+    "Address of a server that is not Amazon's, such as http://minio:9000. If not set: AWS_ENDPOINT_URL.",
+    "fs.s3a.endpoint",
+)
+S3_REGION = _unset(
+    "s3.region",
+    STRING,
+    "Region of the buckets. If not set: AWS_REGION.",
+    "s3.endpoint.region",
+    "fs.s3a.endpoint.region",
+)
+S3_PATH_STYLE = _unset(
+    "s3.path.style.access",
+    BOOLEAN,
+    "Whether the bucket is part of the path (true) or of the host's name (false). If not set: of the path, which Amazon and "
+    "most servers understand. Flink's default is false.",
+    "s3.path-style-access",
+    "fs.s3a.path.style.access",
+)
+
 # Restart strategy.
 
 _RESTART_NAMES = {

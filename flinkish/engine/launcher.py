@@ -20,6 +20,7 @@ from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import notices, options
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
+from flinkish.common.files import store_settings
 from flinkish.common.ids import IdSource, LineageId, random_id
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
 from flinkish.engine.ineffective import warn_of_ineffective
@@ -196,6 +197,7 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
     Raises ConfigurationError and CheckpointError.
     """
     configuration, clock, ids = checked.configuration, surroundings.clock, surroundings.ids
+    store_settings.use(configuration, alone=not RUNNING_JOBS.running())
     if surroundings.job_id is not None:
         identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
     else:

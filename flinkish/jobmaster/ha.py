@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
+from pathlib import PurePath
 
-from flinkish.common import safe_files
-from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ConfigurationError
+from flinkish.common.files.schemes import files_at
 
 _FOLDER = "high-availability"
 #: Maximum size of the record in bytes; it contains a few numbers as JSON.
@@ -22,10 +21,10 @@ _LIMIT = 1 << 16
 class ClusterRecord:
     """Counts the jobs that have ended under a cluster id, in one small file below `directory`."""
 
-    def __init__(self, directory: Path, cluster_id: str) -> None:
+    def __init__(self, directory: PurePath, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         name = hashlib.sha256(cluster_id.encode()).hexdigest()[:32]
-        self._directory = directory
+        self._files = files_at(directory)
         self._inside = f"{_FOLDER}/{name}.json"
         self._file = directory / self._inside
 
@@ -41,15 +40,15 @@ class ClusterRecord:
         ended = self._ended()
         if job_id != self._id(ended):
             return
-        make_folders(self._directory)
-        safe_files.make_folders(self._directory, _FOLDER)
-        sync(self._directory)
+        self._files.make_root(sync=True)
+        self._files.make_folders(_FOLDER)
+        self._files.sync()
         content = json.dumps({"cluster_id": self.cluster_id, "ended": ended + 1}).encode()
-        safe_files.replace_file(self._directory, self._inside, content, sync=True)
+        self._files.replace(self._inside, content, sync=True)
 
     def _ended(self) -> int:
         try:
-            content = json.loads(safe_files.read_file(self._directory, self._inside, limit=_LIMIT))
+            content = json.loads(self._files.read(self._inside, limit=_LIMIT))
             ended = content["ended"]
             if content["cluster_id"] != self.cluster_id or not isinstance(ended, int) or isinstance(ended, bool) or ended < 0:
                 raise ValueError(f"unexpected content {content!r}")

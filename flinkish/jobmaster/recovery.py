@@ -48,7 +48,7 @@ def identify(configuration: Configuration, *, checkpointing: bool, ids: IdSource
             f"high-availability.cluster-id = {cluster_id!r}: there is no folder that outlives the process",
             hint="set execution.checkpointing.dir.",
         )
-    cluster = ClusterRecord(paths.local_path(directory, key=options.HA_STORAGE_PATH.key), cluster_id)
+    cluster = ClusterRecord(paths.durable_root(directory, key=options.HA_STORAGE_PATH.key), cluster_id)
     return Identity(job_id=cluster.job_id(), cluster=cluster)
 
 
@@ -69,7 +69,7 @@ def open_storage(
 
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
     if directory is not None:
-        paths.local_path(directory, key=options.CHECKPOINTS_DIRECTORY.key)  # not in memory: it is to outlive the process
+        paths.refuse_memory(directory, key=options.CHECKPOINTS_DIRECTORY.key)  # not in memory: it is to outlive the process
     return DeltaCheckpointStorage(
         directory or temporary,
         job_id,
@@ -100,7 +100,7 @@ def find_checkpoint(configuration: Configuration, storage: CheckpointStorage | N
         )
     from flinkish.checkpoint.opening import open_checkpoint
 
-    paths.local_path(path, key=options.SAVEPOINT_PATH.key)  # not in memory: nothing is left there of another process
+    paths.refuse_memory(path, key=options.SAVEPOINT_PATH.key)  # not in memory: nothing is left there of another process
     key = signing_key(configuration)
     checkpoint = open_checkpoint(path, signing_key=key)
     if not checkpoint.trusted and not configuration.get(options.SAVEPOINT_ALLOW_UNTRUSTED):

@@ -183,8 +183,8 @@ def test_what_is_no_checkpoint_is_said_to_be_none(savepoint: Path, tmp_path: Pat
         assert str(tmp_path / name) in str(error.value)
     with pytest.raises(ForeignCheckpointError, match="checkpoint 77 is not retained there, these are: \\[1\\]"):
         first_result(local_env({PATH: f"{savepoint}@77"}))
-    with pytest.raises(ConfigurationError, match="not at s3://bucket"):
-        first_result(local_env({PATH: "s3://bucket/checkpoints"}))
+    with pytest.raises(ConfigurationError, match="not at hdfs://host"):
+        first_result(local_env({PATH: "hdfs://host/checkpoints"}))
 
 
 def test_a_checkpoint_of_another_program_is_refused(savepoint: Path) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from flinkish.common.files import memory
+from flinkish.common.files import memory, object_store
 from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
 from flinkish.common.files.local import LocalFiles
 from flinkish.common.files.memory import MemoryFiles
+from flinkish.common.files.object_store import ObjectFiles
 
 #: Kinds of storage by the scheme of a StoreReference.
-_STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {memory.SCHEME: MemoryFiles}
+_STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {memory.SCHEME: MemoryFiles, object_store.SCHEME: ObjectFiles}
+#: Other names of schemes.
+_SAME: dict[str, str] = dict.fromkeys(object_store.SAME_SCHEMES, object_store.SCHEME)
+#: Schemes whose files outlive the process.
+DURABLE_SCHEMES = (object_store.SCHEME, *object_store.SAME_SCHEMES)
 
 
 def is_reference(text: str) -> bool:
@@ -21,12 +26,19 @@ def is_reference(text: str) -> bool:
     (True, False, False)
     """
     scheme, found, _ = text.partition("://")
-    return bool(found) and scheme in _STORES
+    return bool(found) and _SAME.get(scheme, scheme) in _STORES
 
 
 def root_of(text: str) -> PurePath:
-    """Return the root that a reference names: a StoreReference if it has a known scheme, else a folder."""
-    return StoreReference(text) if is_reference(text) else Path(text)
+    """Return the root that a reference names: a StoreReference if it has a known scheme, else a folder.
+
+    >>> str(root_of("s3a://bucket/a"))
+    's3://bucket/a'
+    """
+    if not is_reference(text):
+        return Path(text)
+    scheme, separator, rest = text.partition("://")
+    return StoreReference(_SAME.get(scheme, scheme) + separator + rest)
 
 
 def files_at(root: PurePath | str) -> CheckpointFiles:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.common import pickling
 from flinkish.common.closing import Unwinding
+from flinkish.common.configuration import Configuration
+from flinkish.common.files import store_settings
 from flinkish.engine.slots.wire import Call, Reply, pack, receive_call, send_reply
 from flinkish.runtime import dependencies
 
@@ -144,6 +146,8 @@ def _load_task(order: Order) -> SlotTaskLike:
     dependencies.take_over(Path(order.program_file).parent)
     with open(order.program_file, "rb") as file:
         program = pickling.load_program(file.read())
+    if isinstance(program.configuration, Configuration):
+        store_settings.use(program.configuration)
     module, _, name = order.task.partition(":")
     task: SlotTaskLike = getattr(importlib.import_module(module), name)(program, order.slot)
     return task

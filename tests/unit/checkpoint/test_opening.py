@@ -46,8 +46,8 @@ def test_the_forms_of_a_recovery_path(text: str, selection: Selection) -> None:
 
 
 def test_a_recovery_path_elsewhere_than_in_a_folder_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="s3"):
-        parse_selection("s3://bucket/savepoint")
+    with pytest.raises(ConfigurationError, match="hdfs"):
+        parse_selection("hdfs://host/savepoint")
 
 
 @pytest.mark.parametrize("suffix", ["", "/state", "/state/chk-3-g1", "@3", "/state@3", "#3"])

@@ -1,4 +1,4 @@
-"""What each form of CheckpointFiles must fulfil: on a folder, and in memory."""
+"""What each form of CheckpointFiles must fulfil: on a folder, in memory, and in an object store."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ from flinkish.common.files.schemes import files_at, is_reference, root_of
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(params=["folder", "memory"])
+@pytest.fixture(params=["folder", "memory", "s3"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointFiles]:
     """Return the files below a root that is made, in a folder that others may use as well."""
-    name = str(tmp_path / "a" / "table") if request.param == "folder" else f"memory://contract-{next(_NUMBERS)}/a/table"
-    made = files_at(name)
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+    number = next(_NUMBERS)
+    roots = {
+        "folder": str(tmp_path / "a" / "table"),
+        "memory": f"memory://contract-{number}/a/table",
+        "s3": f"s3://bucket/contract-{number}/a/table",
+    }
+    made = files_at(roots[request.param])
     made.make_root(sync=True)
     yield made
     made.remove_all()
@@ -189,7 +196,7 @@ def test_a_reference_names_the_form(tmp_path: Path) -> None:
     assert isinstance(files_at(tmp_path), LocalFiles)
     assert isinstance(files_at("memory://a/b"), MemoryFiles)
     assert isinstance(files_at("memory:/a/b"), LocalFiles)  # a folder of an odd name
-    assert (root_of("/a/b"), is_reference("s3://bucket/a")) == (Path("/a/b"), False)
+    assert (root_of("/a/b"), is_reference("ftp://host/a")) == (Path("/a/b"), False)
     root = root_of("memory://a/b")
     assert (str(root), str(root / "c"), str(root.parent)) == ("memory://a/b", "memory://a/b/c", "memory://a")
     assert (root / "c/d").relative_to(root).as_posix() == "c/d"

@@ -1,0 +1,401 @@
+"""Checkpoint files in an object store: `s3://bucket/...`.
+
+There are no folders in an object store, only objects whose names share a beginning. A folder exists while an object is below it;
+`make_folder` creates an object `.folder` in it, which no list shows. An object is created only if it is absent (If-None-Match),
+so that one of several writers succeeds. A write that has returned is durable, and a list shows it at once (S3 since 2020).
+Other than in a file system, "the folder must exist" is checked before a write and not by it, and `rename` is a copy.
+
+A client repeats a request whose answer was lost, and is then told that the object exists, although it has made it itself. So what
+creates an object has content that nobody else writes; when told that the object exists, the content is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from flinkish.common.files.store_settings import s3_settings, without_secrets
+from flinkish.common.ids import random_id
+from flinkish.common.packages import need
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from obstore.store import S3Store
+
+SCHEME = "s3"
+#: Other schemes for the same store, which Flink and Hadoop use.
+SAME_SCHEMES = ("s3a", "s3p")
+_MARKER = ".folder"
+#: A larger file is kept on disk until it is sent, in parts of this size; smaller ones take one request.
+_PART = 32 << 20
+#: Bytes that are read by one request.
+_READ = 8 << 20
+_LONGEST_ERROR = 300
+
+
+@functools.lru_cache(maxsize=16)
+def _store(bucket: str, options: tuple[tuple[str, str], ...], pid: int) -> S3Store:
+    # The process is part of the key, because a forked process cannot use the threads of a client.
+    need("obstore", f"{SCHEME}://{bucket}", "s3")
+    from obstore.store import S3Store
+
+    return S3Store(bucket, config=dict(options))  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def _as_os_errors(inside: str) -> Iterator[None]:
+    """Turn errors of the client into OSErrors of one line, without credentials."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
+        _raise_as_os_error(error, inside)
+
+
+def _raise_as_os_error(error: Exception, inside: str) -> NoReturn:
+    from obstore import exceptions
+
+    text = str(error)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    first = without_secrets(re.sub(r"\?\S*", "", re.split(r"\n|<", text)[0])).strip(" :")[:_LONGEST_ERROR]
+    said = f"{first} ({code[1]})" if code else first
+    if code is not None and code[1] == "NoSuchBucket":
+        raise OSError(errno.EIO, said, inside) from None
+    if isinstance(error, FileNotFoundError):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside) from None
+    if isinstance(error, (PermissionError, exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+        raise PermissionError(errno.EACCES, said, inside) from None
+    raise OSError(errno.EIO, said, inside) from None
+
+
+class _NewObject:
+    """See NewFile. Readers see the written data once it is synced or closed."""
+
+    def __init__(self, files: ObjectFiles, inside: str, tag: str) -> None:
+        self._files = files
+        self._inside = inside
+        self._tag = tag
+        self._buffer: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_PART)  # noqa: SIM115
+        self._changed = True
+
+    def write(self, data: Any, /) -> int:
+        self._changed = True
+        return self._buffer.write(data)
+
+    def sync(self) -> None:
+        if not self._changed:
+            return
+        self._tag = self._files.update(self._inside, self._buffer, self._tag)
+        self._buffer.seek(0, io.SEEK_END)
+        self._changed = False
+
+    def close(self) -> None:
+        if not self._buffer.closed:
+            try:
+                self.sync()
+            finally:
+                self._buffer.close()
+
+    def __enter__(self) -> _NewObject:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
+        if kind is not None:
+            self._buffer.close()  # what was written is not complete
+        self.close()
+
+
+class _Reader(io.RawIOBase):
+    """Reads an object of a known size in ranges."""
+
+    def __init__(self, files: ObjectFiles, inside: str, size: int) -> None:
+        self._files = files
+        self._inside = inside
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        end = min(self._at + len(view), self._size)
+        if end <= self._at:
+            return 0
+        data = self._files.read_range(self._inside, self._at, end)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+class ObjectFiles:
+    """See CheckpointFiles."""
+
+    def __init__(self, root: PurePath) -> None:
+        self._root = root
+        _, self._bucket, *names = root.parts
+        self._prefix = "/".join(names)
+
+    @property
+    def root(self) -> PurePath:
+        """The reference: bucket and beginning of the names of all objects."""
+        return self._root
+
+    @property
+    def delta_options(self) -> Mapping[str, str]:
+        """See CheckpointFiles.delta_options. delta-rs creates its log entries only if they are absent, too."""
+        return s3_settings().client_options(self._bucket)
+
+    @property
+    def _client(self) -> S3Store:
+        return _store(self._bucket, tuple(sorted(self.delta_options.items())), os.getpid())
+
+    def _key(self, inside: str) -> str:
+        names = inside.split("/") if inside else []
+        if {"", ".", "..", _MARKER} & set(names):
+            raise OSError(errno.EINVAL, "not a plain relative path", inside)
+        return "/".join([self._prefix, *names] if self._prefix else names)
+
+    def _marker(self, inside: str) -> str:
+        return f"{self._key(inside)}/{_MARKER}".lstrip("/")
+
+    # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def refuse_links(self, *inside: str) -> None:
+        """Do nothing: there are no links."""
+
+    def is_folder(self, inside: str = "") -> bool:
+        return self._has_objects(self._key(inside), inside)
+
+    def _has_objects(self, key: str, inside: str) -> bool:
+        import obstore
+
+        client = self._client
+        with _as_os_errors(inside):
+            return any(obstore.list(client, key or None, chunk_size=1))
+
+    def exists(self, inside: str) -> bool:
+        if not inside:
+            return self.is_folder()
+        try:
+            self.size(inside)
+        except FileNotFoundError:
+            return self.is_folder(inside)
+        return True
+
+    def names(self, inside: str = "") -> list[str]:
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            found = obstore.list_with_delimiter(client, key or None)
+        keys = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
+        if not keys:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
+        return sorted(name for each in keys if (name := each.rpartition("/")[2]) != _MARKER)
+
+    def files_below(self, inside: str) -> Iterator[str]:
+        keys = self._keys_below(inside)
+        return (each.removeprefix(f"{self._prefix}/") for each in keys if each.rpartition("/")[2] != _MARKER)
+
+    def _keys_below(self, inside: str) -> list[str]:
+        """Return the names of all objects in a folder, markers included; FileNotFoundError if there are none."""
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            keys = sorted(each["path"] for page in obstore.list(client, key or None) for each in page)
+        if not keys:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
+        return keys
+
+    def size(self, inside: str) -> int:
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            return obstore.head(client, key)["size"]
+
+    def read(self, inside: str, *, limit: int) -> bytes:
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            found = obstore.get(client, key)
+            if found.meta["size"] <= limit:
+                return bytes(found.bytes())
+        raise OSError(errno.EFBIG, f"{found.meta['size']} bytes, expected at most {limit}", inside)
+
+    def read_range(self, inside: str, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to `end` of an object that has them."""
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            return bytes(obstore.get_range(client, key, start=start, end=end))
+
+    def open(self, inside: str) -> IO[bytes]:
+        return io.BufferedReader(_Reader(self, inside, self.size(inside)), _READ)
+
+    # -- writing -----------------------------------------------------------------------------------------------------------
+
+    def create(self, inside: str) -> _NewObject:
+        key = self._key(inside)
+        self._need_folder(inside)
+        return _NewObject(self, inside, self._put_new(key, inside))
+
+    def _need_folder(self, inside: str) -> None:
+        """Raise FileNotFoundError if the folder that contains a file or folder does not exist."""
+        key = self._key(inside) if inside else self._prefix
+        folder = key.rpartition("/")[0]
+        if folder and not self._has_objects(folder, inside):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
+
+    def _put_new(self, key: str, inside: str) -> str:
+        """Create an object with content of its own and return its tag; FileExistsError if another one has the name."""
+        import obstore
+        from obstore import exceptions
+
+        client, content = self._client, f"made by flinkish: {random_id()}".encode()
+        with _as_os_errors(inside):
+            try:
+                return _tag(obstore.put(client, key, content, mode="create", use_multipart=False))
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                try:
+                    found = obstore.get(client, key)
+                    # The answer to an earlier try of the same request may have been lost.
+                    if found.meta["size"] == len(content) and bytes(found.bytes()) == content:
+                        return _tag(found.meta)
+                except FileNotFoundError:
+                    pass  # removed in the meantime
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), inside)
+
+    def update(self, inside: str, content: IO[bytes], tag: str) -> str:
+        """Replace the content of an object that has this tag, and return its new tag; do nothing if it was removed."""
+        import obstore
+        from obstore import exceptions
+
+        client, key = self._client, self._key(inside)
+        size = content.seek(0, io.SEEK_END)
+        content.seek(0)
+        with _as_os_errors(inside):
+            try:
+                if size <= _PART:
+                    data = content.read()
+                    return _tag(obstore.put(client, key, data, mode={"e_tag": tag}, use_multipart=False))
+                # In parts, the store takes no condition: if it is removed right now, a later clean-up has to remove it again.
+                if obstore.head(client, key)["e_tag"] == tag:
+                    return _tag(obstore.put(client, key, content, chunk_size=_PART))
+            except FileNotFoundError:
+                return tag
+            except exceptions.PreconditionError:
+                try:
+                    found = obstore.get(client, key)
+                    if found.meta["size"] == size and bytes(found.bytes()) == data:
+                        return _tag(found.meta)  # written by us: the answer to an earlier try was lost
+                except FileNotFoundError:
+                    return tag
+        raise OSError(errno.EIO, "somebody else has written to it", inside)
+
+    def replace(self, inside: str, content: bytes, *, sync: bool, draft: str = "") -> None:
+        key = self._key(inside)
+        self._need_folder(inside)
+        self._put(key, content, inside)
+
+    def _put(self, key: str, content: bytes, inside: str) -> None:
+        import obstore
+
+        client = self._client
+        with _as_os_errors(inside):
+            obstore.put(client, key, content, use_multipart=False)
+
+    def make_root(self, *, sync: bool) -> None:
+        self._put(self._marker(""), b"", "")
+
+    def make_folder(self, inside: str) -> None:
+        self._key(inside)
+        self._need_folder(inside)
+        self._put_new(self._marker(inside), inside)
+
+    def make_folders(self, inside: str) -> None:
+        self._key(inside)
+        if not self.is_folder():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside)
+        self._put(self._marker(inside), b"", inside)
+
+    def sync(self, inside: str = "") -> None:
+        """Do nothing: a write that has returned is durable."""
+
+    def sync_log(self, synced: int) -> int:
+        """Do nothing: a commit that has returned is durable."""
+        return synced
+
+    # -- removing ----------------------------------------------------------------------------------------------------------
+
+    def remove(self, inside: str) -> None:
+        self.size(inside)  # removing what does not exist is no error in an object store
+        self._delete([self._key(inside)], inside)
+
+    def _delete(self, keys: list[str], inside: str) -> None:
+        """Remove objects one after the other."""
+        import obstore
+
+        client = self._client
+        with _as_os_errors(inside):
+            for key in keys:
+                obstore.delete(client, key)
+
+    def remove_empty_folders(self, inside: str) -> None:
+        keys = self._keys_below(inside)
+        if any(key.rpartition("/")[2] != _MARKER for key in keys) or (not inside and keys != [self._marker("")]):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), inside)
+        self._delete(sorted(keys, key=len, reverse=True), inside)
+
+    def remove_all(self) -> None:
+        import obstore
+
+        client = self._client
+        with contextlib.suppress(OSError), _as_os_errors(""):
+            obstore.delete(client, self._keys_below(""))
+
+    def rename(self, inside: str, to: str) -> None:
+        """Copy a folder, then remove the old one.
+
+        Objects are removed in the order of their names: a Delta log then has a gap at its beginning, and cannot be read as an
+        older version of the table.
+        """
+        import obstore
+
+        client, old, new = self._client, self._key(inside), self._key(to)
+        keys = self._keys_below(inside)
+        with _as_os_errors(inside):
+            for key in keys:
+                obstore.copy(client, key, new + key.removeprefix(old))
+        self._delete(keys, inside)
+
+
+def _tag(found: Mapping[str, Any]) -> str:
+    tag = found["e_tag"]
+    if tag is None:
+        raise OSError(errno.EIO, "the store gives no ETags, by which it could tell versions of an object apart")
+    return str(tag)

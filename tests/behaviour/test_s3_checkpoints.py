@@ -1,0 +1,100 @@
+"""Jobs whose checkpoints, savepoints and records are in an object store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common.files import store_settings
+from flinkish.common.files.schemes import files_at
+from flinkish.datastream.checkpoint import CheckpointListener
+from flinkish.datastream.connectors.datagen import DataGeneratorSource
+from flinkish.datastream.functions import MapFunction
+from tests.behaviour.test_bad_checkpoints import PATH, first_result, local_env, sums
+from tests.conftest import MakeEnvironment
+from tests.kit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
+
+
+class FailsOnce(MapFunction, CheckpointListener):
+    """Fails once: at the first record after a checkpoint."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+        self.completed = False
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.completed = True
+
+    def map(self, value: int) -> int:
+        if self.completed and not self.marker.exists():
+            self.marker.touch()
+            raise ValueError("once")
+        return value
+
+
+def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_credentials(
+    make_env: MakeEnvironment,
+    running_s3: S3Server,
+    engine: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    directory = f"s3://bucket/job-{engine}-{os.getpid()}"
+    settings: dict[str, Any] = {
+        "execution.epoch.target-duration": "20 ms",
+        "execution.checkpointing.interval": 500,
+        "execution.checkpointing.dir": f"{directory}/checkpoints",
+        "high-availability.storageDir": f"{directory}/records",
+        "high-availability.cluster-id": "sums",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": 1,
+        "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
+        **running_s3.settings,
+    }
+    env = make_env(settings=settings)
+    # Eight seconds of records, in which a checkpoint completes on a slow machine, too.
+    source = DataGeneratorSource(lambda index: index, 4_000, records_per_second=500)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    sums = (
+        numbers.map(FailsOnce(tmp_path / "failed"), Types.LONG())
+        .key_by(lambda value: value % 7, key_type=Types.LONG())
+        .reduce(lambda a, b: a + b)
+    )
+    try:
+        with sums.execute_and_collect() as results:
+            found = list(results)
+        assert (tmp_path / "failed").exists()
+        expected = [sum(value for value in range(4_000) if value % 7 == key) for key in range(7)]
+        assert sorted(found)[-7:] == sorted(expected)
+        (job,) = files_at(f"{directory}/checkpoints").names()
+        (record,) = files_at(f"{directory}/records/high-availability").names()
+        assert record.endswith(".json")
+        history = files_at(f"{directory}/checkpoints/{job}/history")
+        table = DeltaTable(str(history.root), storage_options=dict(history.delta_options)).to_pyarrow_table()
+        events = table.column("event").to_pylist()
+        assert events.count("checkpoint completed") >= 2
+        assert files_at(f"{directory}/checkpoints/{job}").names() == ["history"]  # the job has ended
+        shown = caplog.text + str(table.to_pylist())
+        assert SECRET_KEY not in shown
+        assert ACCESS_KEY not in shown
+    finally:
+        store_settings.use(Configuration())
+
+
+def test_a_job_is_stopped_with_a_savepoint_in_an_object_store_and_continued_from_it(s3: S3Server, tmp_path: Path) -> None:
+    directory = f"s3://bucket/saved-{os.getpid()}"
+    settings = {**s3.settings, "security.checkpoint.hmac-key-file": str(tmp_path / "key")}
+    with sums(local_env({"execution.checkpointing.dir": tmp_path / "checkpoints", **settings})).execute_and_collect() as results:
+        for _ in range(50):
+            results.next()
+        savepoint = results._client.stop_with_savepoint(False, directory).result()
+    assert savepoint.startswith(f"{directory}/savepoint-")
+    assert first_result(local_env({PATH: savepoint, **settings})) > 20
