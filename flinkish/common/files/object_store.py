@@ -45,7 +45,6 @@ _LONGEST_ERROR = 300
 @functools.lru_cache(maxsize=16)
 def _store(bucket: str, options: tuple[tuple[str, str], ...], pid: int) -> S3Store:
     # The process is part of the key, because a forked process cannot use the threads of a client.
-    need("obstore", f"{SCHEME}://{bucket}", "s3")
     from obstore.store import S3Store
 
     return S3Store(bucket, config=dict(options))  # type: ignore[arg-type]
@@ -152,6 +151,7 @@ class ObjectFiles:
     """See CheckpointFiles."""
 
     def __init__(self, root: PurePath) -> None:
+        need("obstore", str(root), "s3")
         self._root = root
         _, self._bucket, *names = root.parts
         self._prefix = "/".join(names)

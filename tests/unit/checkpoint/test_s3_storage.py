@@ -31,7 +31,7 @@ from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, Sto
 from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors
-from flinkish.common.errors import CheckpointError, ConfigurationError, StaleGenerationError
+from flinkish.common.errors import CheckpointError, ConfigurationError, MissingPackageError, StaleGenerationError
 from flinkish.common.files import store_settings
 from flinkish.common.files.schemes import files_at, root_of
 from flinkish.common.ids import CheckpointId, Generation
@@ -386,6 +386,12 @@ def test_other_stores_are_refused_by_name() -> None:
         with pytest.raises(ConfigurationError, match=r"in folders and in s3:// \(extra s3\), not at") as error:
             paths.durable_root(text, key="execution.checkpointing.dir")
         assert "hush" not in str(error.value)
+
+
+def test_a_missing_client_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(MissingPackageError, match=r"s3://bucket/a/.*/state needs the package obstore[^$]*flinkish\[s3\]"):
+        make("s3://bucket/a")
 
 
 def test_a_bucket_that_does_not_exist_is_named(s3: S3Server) -> None:
