@@ -36,11 +36,12 @@ def write_files(spark: SparkSession, folder: Path, rows: int, files: int) -> Non
     folder.mkdir()
     for number in range(files + 2 * _FILES_A_BATCH):
         told = {_FILES_A_BATCH: _WARM, files + _FILES_A_BATCH: _DONE}.get(number)
-        frame = spark.range(rows).selectExpr(f"id % {KEYS} key", "id value").coalesce(1)
-        if told is not None:
+        if told is None:
+            frame = spark.range(rows).selectExpr(f"id % {KEYS} key", "id value")
+        else:
             frame = spark.range(1).selectExpr(f"cast({told} as long) key", "id value")
         draft = folder.parent / f"draft-{number}"
-        frame.write.parquet(str(draft))
+        frame.coalesce(1).write.parquet(str(draft))  # one file, as Spark writes a file without rows for an empty first partition
         next(draft.glob("part-*")).rename(folder / f"{number:04}.parquet")
 
 

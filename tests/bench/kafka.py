@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.bench import peer
 from tests.kit.kafka_broker import Broker
 
-#: The jar of PyFlink's connector (flink-sql-connector-kafka; 5.0.0-2.2 loads in 2.3), for the comparison.
+#: The path of the jar of PyFlink's connector (flink-sql-connector-kafka), for the comparison.
 JAR = "PYFLINK_KAFKA_JAR"
 
 
