@@ -15,10 +15,10 @@ from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.common.types import Row, RowKind, make_row
-from flinkish.datastream.connectors._delta_committer import DeltaCommittable, DeltaFile
-from flinkish.datastream.connectors._delta_staging import DELETED, staging_folder
-from flinkish.datastream.connectors._delta_table import Partition, TableLayout, partition_folder, statistics
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
+from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaFile
+from flinkish.datastream.connectors.delta.staging import DELETED, staging_folder
+from flinkish.datastream.connectors.delta.table import Partition, TableLayout, partition_folder, statistics
 from flinkish.datastream.connectors.file_system.writer_factories import decode_batch, encode_batch
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from flinkish.common.errors import InvalidProgramError, SourceError
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors._arrow import fields_of, is_list, is_widened, reading_type, widened
-from flinkish.datastream.connectors._delta_log import Metadata
+from flinkish.datastream.connectors.delta.log import Metadata
 
 _DECIMAL: Final = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _SIMPLE: Final[dict[str, tuple[pa.DataType, Callable[[], TypeInformation]]]] = {

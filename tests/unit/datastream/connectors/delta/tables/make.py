@@ -2,7 +2,7 @@
 
 Run from the root of the repository, with JAVA_HOME set:
 
-    .venv/bin/python tests/unit/datastream/connectors/delta_tables/make.py
+    .venv/bin/python tests/unit/datastream/connectors/delta/tables/make.py
 
 `expected.json` holds for each table and version the rows (`rows`), and for tables with a change data feed the changes of each
 version (`changes`), all as JSON of Spark.

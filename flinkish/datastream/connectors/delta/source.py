@@ -15,10 +15,10 @@ from flinkish.common.safe_files import leads_outside
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors._arrow import unwrap
-from flinkish.datastream.connectors._delta_columns import columns_of, partition_value, physical_name
-from flinkish.datastream.connectors._delta_enumerator import DeltaEnumerator, DeltaEnumeratorState, ScanSettings
-from flinkish.datastream.connectors._delta_log import DeltaLog, Metadata
-from flinkish.datastream.connectors._delta_reader import DeltaReader, DeltaSplit, ReadPlan
+from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
+from flinkish.datastream.connectors.delta.enumerator import DeltaEnumerator, DeltaEnumeratorState, ScanSettings
+from flinkish.datastream.connectors.delta.log import DeltaLog, Metadata
+from flinkish.datastream.connectors.delta.reader import DeltaReader, DeltaSplit, ReadPlan
 from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.program.sources import (
     Boundedness,
@@ -58,7 +58,7 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
 
     >>> from flinkish.datastream.connectors.delta import DeltaSource
     >>> DeltaSource.for_bounded_row_data("/data/flights")  # doctest: +ELLIPSIS
-    <flinkish.datastream.connectors.delta_source.DeltaSourceBuilder object at ...>
+    <flinkish.datastream.connectors.delta.source.DeltaSourceBuilder object at ...>
 
     The schema and types are those of the table when the source is built.
     The names are those of Delta's connector for Flink, which does not have: `read_change_feed`, `keep_order`,

@@ -25,12 +25,12 @@ from flinkish.common.errors import (
 )
 from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream.connectors import DeltaSource
-from flinkish.datastream.connectors import _delta_enumerator as enumerator_module
 from flinkish.datastream.connectors.base import Boundedness, InputStatus
+from flinkish.datastream.connectors.delta import enumerator as enumerator_module
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext, FakeOutput, FakeReaderContext, SourceRun, stored
 
 #: Tables made by Spark, with what Spark reads in them; see make.py there.
-TABLES = Path(__file__).parent / "delta_tables"
+TABLES = Path(__file__).parent / "tables"
 EXPECTED = json.loads((TABLES / "expected.json").read_text())
 KINDS = {
     "insert": RowKind.INSERT,

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceError
-from flinkish.datastream.connectors._delta_vectors import DeletionVector
+from flinkish.datastream.connectors.delta.vectors import DeletionVector
 
 LOG: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"([0-9]{20})\.json")

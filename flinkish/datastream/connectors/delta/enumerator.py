@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from flinkish.common.errors import ForeignCheckpointError, SourceChangedError, SourceError
-from flinkish.datastream.connectors._delta_columns import changed_columns, unreadable_columns
-from flinkish.datastream.connectors._delta_log import Commit, DataFile, DeltaLog, Metadata
-from flinkish.datastream.connectors._delta_reader import ADDED, DELETED, INSERTED, TAKEN_BACK, DeltaSplit, ReadPlan
-from flinkish.datastream.connectors._delta_vectors import DeletionVector
+from flinkish.datastream.connectors.delta.columns import changed_columns, unreadable_columns
+from flinkish.datastream.connectors.delta.log import Commit, DataFile, DeltaLog, Metadata
+from flinkish.datastream.connectors.delta.reader import ADDED, DELETED, INSERTED, TAKEN_BACK, DeltaSplit, ReadPlan
+from flinkish.datastream.connectors.delta.vectors import DeletionVector
 from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
 #: Larger files are read by several readers at the same time, in parts of this many bytes.

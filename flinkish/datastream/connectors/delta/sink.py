@@ -1,6 +1,4 @@
-"""DeltaSource (in delta_source.py) and DeltaSink.
-
-DeltaSink: appends rows to a Delta table, one commit for each checkpoint, each row exactly once.
+"""DeltaSink: writes rows into a Delta table, one commit for each checkpoint, each row exactly once.
 
 Writers create Parquet files in the table's folder, which readers ignore until a commit names them. The committer makes one Delta
 commit for each checkpoint, with an app transaction (this job and sink, and the checkpoint's id). So after a crash a repeated
@@ -23,17 +21,16 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Si
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import fields_of, values_of
-from flinkish.datastream.connectors._delta_committer import DeltaCommittable, DeltaCommitter
-from flinkish.datastream.connectors._delta_staging import DELETED
-from flinkish.datastream.connectors._delta_table import (
+from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaCommitter
+from flinkish.datastream.connectors.delta.staging import DELETED
+from flinkish.datastream.connectors.delta.table import (
     DeltaWrites,
     TableLayout,
     check_table,
     open_table,
     written_by_deltalake,
 )
-from flinkish.datastream.connectors._delta_writer import DeltaWriter, StagingWriter
-from flinkish.datastream.connectors.delta_source import DeltaSource, DeltaSourceBuilder
+from flinkish.datastream.connectors.delta.writer import DeltaWriter, StagingWriter
 from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
@@ -41,7 +38,7 @@ from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContex
 #: Bytes; that of Delta's OPTIMIZE in deltalake.
 _TARGET_FILE_SIZE: Final = 100 * 1024 * 1024
 
-__all__ = ["DeltaSink", "DeltaSinkBuilder", "DeltaSource", "DeltaSourceBuilder"]
+__all__ = ["DeltaSink", "DeltaSinkBuilder"]
 
 
 class DeltaSink(Sink[Any, DeltaCommittable]):

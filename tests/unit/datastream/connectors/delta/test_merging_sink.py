@@ -16,10 +16,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from flinkish.common import Row, RowKind, Types
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.datastream.connectors import DeltaSink, DeltaSource
-from flinkish.datastream.connectors import _delta_writer as writer_module
+from flinkish.datastream.connectors.delta import writer as writer_module
 from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
 
-TABLES = Path(__file__).parent / "delta_tables"
+TABLES = Path(__file__).parent / "tables"
 PAIR = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
 
 

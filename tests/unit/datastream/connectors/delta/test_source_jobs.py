@@ -19,7 +19,7 @@ from flinkish.datastream.connectors.delta import DeltaSink, DeltaSource
 from flinkish.engine.job_client import EmbeddedJobClient
 from tests.kit.waiting import wait_for_checkpoints, wait_until
 
-TABLES = Path(__file__).parent / "delta_tables"
+TABLES = Path(__file__).parent / "tables"
 NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 

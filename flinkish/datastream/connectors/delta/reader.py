@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.types import RowKind, make_row
 from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
-from flinkish.datastream.connectors._delta_columns import (
+from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
     arrow_of,
     as_column,
@@ -25,8 +26,7 @@ from flinkish.datastream.connectors._delta_columns import (
     readable,
     shown,
 )
-from flinkish.datastream.connectors._delta_vectors import DeletionVector, Rows
-from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
 from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext, SourceSplit
 
 #: Rows taken from a file at a time.

@@ -27,9 +27,9 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
 from flinkish.datastream.connectors import _row_buffer
-from flinkish.datastream.connectors._delta_table import partition_folder
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
 from flinkish.datastream.connectors.delta import DeltaSink
+from flinkish.datastream.connectors.delta.table import partition_folder
 from tests.unit.datastream.connectors.fakes import SinkRun
 
 PAIR = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])

@@ -19,8 +19,8 @@ from flinkish.common.delta_calls import panics_as_errors, sync_log
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.safe_files import leads_outside
-from flinkish.datastream.connectors._delta_log import DeltaLog
-from flinkish.datastream.connectors._delta_staging import (
+from flinkish.datastream.connectors.delta.log import DeltaLog
+from flinkish.datastream.connectors.delta.staging import (
     append,
     is_staged_path,
     merge,
@@ -28,7 +28,7 @@ from flinkish.datastream.connectors._delta_staging import (
     remove_leftovers,
     remove_staged,
 )
-from flinkish.datastream.connectors._delta_table import DeltaWrites, Partition, add_columns, check_table, open_table
+from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
 _log = logging.getLogger("flinkish.connectors.delta")

@@ -1,0 +1,1 @@
+"""DeltaSource and DeltaSink."""
