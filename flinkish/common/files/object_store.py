@@ -23,7 +23,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from flinkish.common.files.store_settings import s3_settings, without_secrets
+from flinkish.common.files.store_settings import S3_SCHEMES, storage_options, without_secrets
 from flinkish.common.ids import random_id
 from flinkish.common.packages import need
 
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
     from obstore.store import S3Store
 
-SCHEME = "s3"
-#: Other schemes for the same store, which Flink and Hadoop use.
-SAME_SCHEMES = ("s3a", "s3p")
+SCHEME, *SAME_SCHEMES = S3_SCHEMES
 _MARKER = ".folder"
 #: A larger file is kept on disk until it is sent, in parts of this size; smaller ones take one request.
 _PART = 32 << 20
@@ -164,7 +162,7 @@ class ObjectFiles:
     @property
     def delta_options(self) -> Mapping[str, str]:
         """See CheckpointFiles.delta_options. delta-rs creates its log entries only if they are absent, too."""
-        return s3_settings().client_options(self._bucket)
+        return storage_options(str(self._root))
 
     @property
     def _client(self) -> S3Store:

@@ -21,6 +21,8 @@ _OPTIONS: tuple[ConfigOption[Any], ...] = (
     options.S3_REGION,
     options.S3_PATH_STYLE,
 )
+#: Schemes of S3: the first one is used inside, the others are Flink's and Hadoop's names for the same store.
+S3_SCHEMES = ("s3", "s3a", "s3p")
 #: Variables of the environment with credentials, which the client libraries read themselves.
 _SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _ENDPOINT = re.compile(r"(?:(https?)://)?([A-Za-z0-9.\[\]:_-]+)/?")
@@ -78,6 +80,21 @@ _current = S3Settings()
 def s3_settings() -> S3Settings:
     """Return the settings of this process."""
     return _current
+
+
+def storage_options(uri: str) -> dict[str, str]:
+    """Return the options with which both obstore and deltalake reach an object store; {} for a folder of this machine.
+
+    `uri`: anything in the store, such as the root of a table. The options may hold secrets: never show them. They are those of
+    this process at this moment, so ask again for each new client.
+
+    >>> storage_options("/data/flights")
+    {}
+    """
+    scheme, found, rest = uri.partition("://")
+    if found and scheme in S3_SCHEMES:
+        return s3_settings().client_options(rest.partition("/")[0])
+    return {}
 
 
 def _read(configuration: Configuration) -> S3Settings:

@@ -430,6 +430,7 @@ def test_keys_of_flink_and_hadoop_name_the_same_settings(monkeypatch: pytest.Mon
         store_settings.use(Configuration.from_dict({**given, "s3.path.style.access": "false", "s3.region": "eu-west-1"}))
         found = store_settings.s3_settings().client_options("bucket")
         assert (found["aws_endpoint"], found["aws_region"]) == ("http://bucket.minio:9000", "eu-west-1")
+        assert store_settings.storage_options("s3a://bucket/a/table") == found == files_at("s3p://bucket").delta_options
     finally:
         store_settings.use(Configuration())
 
