@@ -19,15 +19,13 @@ from flinkish.common import pickling
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.state import ListStateDescriptor
 from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 from flinkish.program.sources import (
     Boundedness,
-    InputStatus,
     ReaderOutput,
     Source,
-    SourceReader,
     SourceReaderContext,
     SourceSplit,
     SplitEnumerator,
@@ -222,32 +220,22 @@ class _CacheEnumerator(SplitEnumerator[CacheSplit, tuple[CacheSplit, ...]]):
         return tuple(self._splits)
 
 
-class _CacheReader(SourceReader[Any, CacheSplit]):
+class _CacheReader(SequentialReader[Any, CacheSplit]):
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
-        self._splits: OwnedSplits[CacheSplit] = OwnedSplits()
         #: The current block: values, timestamps, and the start of the next block.
         self._block: tuple[list[Any], list[int | None], int] | None = None
 
-    def add_splits(self, splits: Sequence[CacheSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
-    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
-        split = self._splits.first()
-        if split is None:
-            return self._splits.status()
+    def _read(self, split: CacheSplit, output: ReaderOutput[Any]) -> None:
         if split.file == len(split.files):
-            output.split_finished(split.split_id)
-            self._splits.remove(split.split_id)
-            return self._splits.status()
+            self._finish(split, output)
+            return
         if self._block is None:
-            self._block = self._read(split)
+            self._block = self._next_block(split)
         if self._block is None:
             self._splits.update(dataclasses.replace(split, file=split.file + 1, offset=0))
-            return InputStatus.MORE_AVAILABLE
+            return
         values, timestamps, end = self._block
         last = min(len(values), split.record + max(1, output.credit))
         output.select_split(split.split_id)
@@ -258,9 +246,8 @@ class _CacheReader(SourceReader[Any, CacheSplit]):
             self._splits.update(dataclasses.replace(split, offset=end, record=0))
         else:
             self._splits.update(dataclasses.replace(split, record=last))
-        return InputStatus.MORE_AVAILABLE
 
-    def _read(self, split: CacheSplit) -> tuple[list[Any], list[int | None], int] | None:
+    def _next_block(self, split: CacheSplit) -> tuple[list[Any], list[int | None], int] | None:
         with (self._folder / split.files[split.file]).open("rb") as file:
             file.seek(split.offset)
             length = file.read(8)
@@ -268,6 +255,3 @@ class _CacheReader(SourceReader[Any, CacheSplit]):
                 return None
             values, timestamps = pickling.loads(file.read(int.from_bytes(length, "little")))
             return values, timestamps, file.tell()
-
-    def snapshot_state(self) -> Sequence[CacheSplit]:
-        return self._splits.all()

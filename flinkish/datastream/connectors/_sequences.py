@@ -1,12 +1,13 @@
-"""Common parts of sources with a fixed set of splits: cutting of ranges, the enumerator, the splits of a reader."""
+"""Common parts of sources: cutting of ranges, the enumerator of a fixed set of splits, readers of one split after the other."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Generic
 
-from flinkish.program.sources import InputStatus, SplitEnumerator, SplitEnumeratorContext, SplitT
+from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SplitEnumerator, SplitEnumeratorContext, SplitT, T
 
 
 def cut_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
@@ -95,3 +96,34 @@ class OwnedSplits(Generic[SplitT]):
         if self._splits:
             return InputStatus.MORE_AVAILABLE
         return InputStatus.END_OF_INPUT if self._no_more else InputStatus.NOTHING_AVAILABLE
+
+
+class SequentialReader(SourceReader[T, SplitT]):
+    """A reader that owns its splits and reads them one after the other; a subclass implements `_read`."""
+
+    def __init__(self) -> None:
+        self._splits: OwnedSplits[SplitT] = OwnedSplits()
+
+    def add_splits(self, splits: Sequence[SplitT]) -> None:
+        self._splits.add(splits)
+
+    def notify_no_more_splits(self) -> None:
+        self._splits.no_more()
+
+    def poll_next(self, output: ReaderOutput[T]) -> InputStatus:
+        split = self._splits.first()
+        if split is not None:
+            self._read(split, output)
+        return self._splits.status()
+
+    @abstractmethod
+    def _read(self, split: SplitT, output: ReaderOutput[T]) -> None:
+        """Emit records of a split, at most about `output.credit`; then update the split in `_splits`, or `_finish` it."""
+
+    def _finish(self, split: SplitT, output: ReaderOutput[T]) -> None:
+        """Drop a split that was read to its end."""
+        self._splits.remove(split.split_id)
+        output.split_finished(split.split_id)
+
+    def snapshot_state(self) -> Sequence[SplitT]:
+        return self._splits.all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,9 @@ from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.records import is_one_record, is_table
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader
 from flinkish.program.sources import (
     Boundedness,
-    InputStatus,
     ReaderOutput,
     Source,
     SourceReader,
@@ -130,22 +129,13 @@ def _is_immutable(value: Any) -> bool:
     return kind in _SCALARS or (kind is tuple and all(map(_is_immutable, value)))
 
 
-class _CollectionReader(SourceReader[Any, CollectionSplit]):
+class _CollectionReader(SequentialReader[Any, CollectionSplit]):
     def __init__(self, values: tuple[Any, ...], immutable: bool) -> None:
+        super().__init__()
         self._values = values
         self._immutable = immutable
-        self._splits: OwnedSplits[CollectionSplit] = OwnedSplits()
 
-    def add_splits(self, splits: Sequence[CollectionSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
-    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
-        split = self._splits.first()
-        if split is None:
-            return self._splits.status()
+    def _read(self, split: CollectionSplit, output: ReaderOutput[Any]) -> None:
         output.select_split(split.split_id)
         stop = min(len(self._values), split.position + max(1, output.credit))
         values: Iterable[Any] = self._values[split.position : stop]
@@ -154,11 +144,6 @@ class _CollectionReader(SourceReader[Any, CollectionSplit]):
             values = (loads(dumps(value)) for value in values)
         output.collect_all(values)
         if stop >= len(self._values):
-            self._splits.remove(split.split_id)
-            output.split_finished(split.split_id)
+            self._finish(split, output)
         else:
             self._splits.update(replace(split, position=stop))
-        return self._splits.status()
-
-    def snapshot_state(self) -> Sequence[CollectionSplit]:
-        return self._splits.all()

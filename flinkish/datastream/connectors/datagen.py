@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.limits import LONG_MAX
 from flinkish.common.pickling import check_serializable
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
 from flinkish.program.sources import (
     Boundedness,
     InputStatus,
@@ -153,37 +153,26 @@ class DataGeneratorSource(Source[Any, DataGeneratorSplit, tuple[DataGeneratorSpl
         check_serializable(self._generator_function, "the generator function of DataGeneratorSource")
 
 
-class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
+class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
     def __init__(
         self,
         function: GeneratorFunction | Callable[[int], Any],
         records_per_second: float | None,
         context: SourceReaderContext,
     ) -> None:
+        super().__init__()
         self._function = function
         self._generate = function.map if isinstance(function, GeneratorFunction) else function
         self._records_per_second = records_per_second
         self._context = context
-        self._splits: OwnedSplits[DataGeneratorSplit] = OwnedSplits()
 
     def start(self) -> None:
         if isinstance(self._function, GeneratorFunction):
             self._function.open(self._context)
 
-    def add_splits(self, splits: Sequence[DataGeneratorSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
     def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
         if self._records_per_second is None:
-            split = self._splits.first()
-            if split is not None:
-                self._emit(split, max(1, output.credit), output)
-                # A split that never ends must not block the others forever.
-                self._splits.put_last(split.split_id)
-            return self._splits.status()
+            return super().poll_next(output)
         credit = max(1, output.credit)
         throttled = False
         # Each split has its own allowance, so all splits are read.
@@ -201,6 +190,11 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
             return InputStatus.NOTHING_AVAILABLE
         return status
 
+    def _read(self, split: DataGeneratorSplit, output: ReaderOutput[Any]) -> None:
+        self._emit(split, max(1, output.credit), output)
+        # A split that never ends must not block the others forever.
+        self._splits.put_last(split.split_id)
+
     def _emit(self, split: DataGeneratorSplit, limit: int, output: ReaderOutput[Any]) -> None:
         if limit <= 0:
             return
@@ -208,8 +202,7 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
         stop = split.next_index + min(limit, _left(split)) * split.step
         output.collect_all(map(self._generate, range(split.next_index, stop, split.step)))
         if stop > split.end:
-            self._splits.remove(split.split_id)
-            output.split_finished(split.split_id)
+            self._finish(split, output)
         else:
             self._splits.update(replace(split, next_index=stop))
 
@@ -221,9 +214,6 @@ class _DataGeneratorReader(SourceReader[Any, DataGeneratorSplit]):
         elapsed = min(max(0, now - split.allowance_time), _BURST)
         ceiling = max(1000.0, rate * _BURST)
         return replace(split, allowance=min(split.allowance + elapsed * rate, ceiling), allowance_time=now)
-
-    def snapshot_state(self) -> Sequence[DataGeneratorSplit]:
-        return self._splits.all()
 
     def close(self) -> None:
         if isinstance(self._function, GeneratorFunction):

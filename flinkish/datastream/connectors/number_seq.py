@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
 from flinkish.program.sources import (
     Boundedness,
-    InputStatus,
     ReaderOutput,
     Source,
     SourceReader,
@@ -86,29 +84,12 @@ class NumberSequenceSource(Source[int, NumberSequenceSplit, tuple[NumberSequence
         return Types.LONG()
 
 
-class _NumberSequenceReader(SourceReader[int, NumberSequenceSplit]):
-    def __init__(self) -> None:
-        self._splits: OwnedSplits[NumberSequenceSplit] = OwnedSplits()
-
-    def add_splits(self, splits: Sequence[NumberSequenceSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
-    def poll_next(self, output: ReaderOutput[int]) -> InputStatus:
-        split = self._splits.first()
-        if split is None:
-            return self._splits.status()
+class _NumberSequenceReader(SequentialReader[int, NumberSequenceSplit]):
+    def _read(self, split: NumberSequenceSplit, output: ReaderOutput[int]) -> None:
         output.select_split(split.split_id)
         stop = min(split.end + 1, split.next_number + max(1, output.credit))
         output.collect_all(range(split.next_number, stop))
         if stop > split.end:
-            self._splits.remove(split.split_id)
-            output.split_finished(split.split_id)
+            self._finish(split, output)
         else:
             self._splits.update(replace(split, next_number=stop))
-        return self._splits.status()
-
-    def snapshot_state(self) -> Sequence[NumberSequenceSplit]:
-        return self._splits.all()

@@ -125,7 +125,7 @@ def arrow_of(part: Any) -> pa.DataType:
 
 
 def shown(part: Any) -> str:
-    """Return a Delta type as Spark shows it."""
+    """Return a Delta type as Spark shows it, without nullability."""
     if isinstance(part, str):
         return part
     match part["type"]:

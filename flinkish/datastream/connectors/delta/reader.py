@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.types import RowKind, make_row
 from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
-from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
     arrow_of,
@@ -27,7 +27,7 @@ from flinkish.datastream.connectors.delta.columns import (
     shown,
 )
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
-from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext, SourceSplit
+from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
 
 #: Rows taken from a file at a time.
 _BATCH: Final = 4096
@@ -81,12 +81,12 @@ class ReadPlan:
     by_id: bool
 
 
-class DeltaReader(SourceReader[Any, DeltaSplit]):
+class DeltaReader(SequentialReader[Any, DeltaSplit]):
     """Reads files one after the other."""
 
     def __init__(self, plan: ReadPlan, context: SourceReaderContext) -> None:
+        super().__init__()
         self._plan = plan
-        self._splits: OwnedSplits[DeltaSplit] = OwnedSplits()
         self._current: _FileReader | None = None
         context.metric_group.gauge("pendingRecords", self._pending)
 
@@ -94,16 +94,7 @@ class DeltaReader(SourceReader[Any, DeltaSplit]):
         """Return how many rows of the splits given to this reader are not read, as far as the log tells."""
         return sum(max(0, split.rows - split.position) for split in self._splits.all() if split.rows is not None)
 
-    def add_splits(self, splits: Sequence[DeltaSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
-    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
-        split = self._splits.first()
-        if split is None:
-            return self._splits.status()
+    def _read(self, split: DeltaSplit, output: ReaderOutput[Any]) -> None:
         output.select_split(split.split_id)
         reader = self._current
         if reader is None:
@@ -114,14 +105,9 @@ class DeltaReader(SourceReader[Any, DeltaSplit]):
             output.collect_all(records)
         if left > 0 or reader.finished:
             self.close()
-            self._splits.remove(split.split_id)
-            output.split_finished(split.split_id)
+            self._finish(split, output)
         else:
             self._splits.update(replace(split, position=reader.position))
-        return self._splits.status()
-
-    def snapshot_state(self) -> Sequence[DeltaSplit]:
-        return self._splits.all()
 
     def close(self) -> None:
         if self._current is not None:

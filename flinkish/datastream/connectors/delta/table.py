@@ -20,6 +20,7 @@ from flinkish.common.errors import InvalidProgramError, SinkError
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import RowsToArrow
+from flinkish.datastream.connectors.delta.columns import shown
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Features of newer protocols that allow appending plain files.
@@ -307,21 +308,7 @@ def add_columns(table: DeltaTable, schema_json: str, path: str) -> bool:
 
 
 def _columns(fields: list[dict[str, Any]]) -> dict[str, str]:
-    return {field["name"]: _type_text(field["type"]) for field in fields}
-
-
-def _type_text(part: Any) -> str:
-    """Return a Delta type as Spark shows it, without nullability."""
-    if isinstance(part, str):
-        return part
-    match part["type"]:
-        case "array":
-            return f"array<{_type_text(part['elementType'])}>"
-        case "map":
-            return f"map<{_type_text(part['keyType'])}, {_type_text(part['valueType'])}>"
-        case _:
-            fields = [f"{field['name']}: {_type_text(field['type'])}" for field in part["fields"]]
-            return f"struct<{', '.join(fields)}>"
+    return {field["name"]: shown(field["type"]) for field in fields}
 
 
 def _show(columns: dict[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError
 from flinkish.common.time import Duration, milliseconds_of
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._sequences import OwnedSplits
+from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.file_system.enumerator import (
     DEFAULT_BLOCK_SIZE,
     FileEnumerator,
@@ -27,7 +27,6 @@ from flinkish.datastream.connectors.file_system.splits import FileEnumeratorStat
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import (
     Boundedness,
-    InputStatus,
     ReaderOutput,
     Source,
     SourceReader,
@@ -207,23 +206,14 @@ class FileSourceBuilder:
         return FileSource(self._settings)
 
 
-class _FileSourceReader(SourceReader[Any, FileSourceSplit]):
+class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
     def __init__(self, format_: FileFormat, errors: RecordErrors) -> None:
+        super().__init__()
         self._format = format_
         self._errors = errors
-        self._splits: OwnedSplits[FileSourceSplit] = OwnedSplits()
         self._current: SplitReader | None = None
 
-    def add_splits(self, splits: Sequence[FileSourceSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
-    def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
-        split = self._splits.first()
-        if split is None:
-            return self._splits.status()
+    def _read(self, split: FileSourceSplit, output: ReaderOutput[Any]) -> None:
         output.select_split(split.split_id)
         reader = self._current
         if reader is None:
@@ -235,14 +225,9 @@ class _FileSourceReader(SourceReader[Any, FileSourceSplit]):
         if left > 0 or reader.finished:
             reader.close()
             self._current = None
-            self._splits.remove(split.split_id)
-            output.split_finished(split.split_id)
+            self._finish(split, output)
         else:
             self._splits.update(reader.split())
-        return self._splits.status()
-
-    def snapshot_state(self) -> Sequence[FileSourceSplit]:
-        return self._splits.all()
 
     def close(self) -> None:
         if self._current is not None:

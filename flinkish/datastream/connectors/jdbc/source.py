@@ -11,14 +11,13 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, So
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, DateTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
 from flinkish.common.types import Row
-from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, OwnedSplits, cut_range
+from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
 from flinkish.datastream.connectors.jdbc.database import Database
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.reading import rows_from
 from flinkish.datastream.connectors.jdbc.values import is_basic, row_fields, unwrapped
 from flinkish.program.sources import (
     Boundedness,
-    InputStatus,
     ReaderOutput,
     Source,
     SourceReader,
@@ -344,32 +343,23 @@ class _Query:
         )
 
 
-class _JdbcReader(SourceReader[Row, JdbcSplit]):
+class _JdbcReader(SequentialReader[Row, JdbcSplit]):
     """Reads one split after the other, by a cursor on the server."""
 
     def __init__(self, settings: _Settings) -> None:
+        super().__init__()
         self._settings = settings
         self._query = _Query(settings)
         dialect = settings.database.dialect
         self._rows: Callable[[Sequence[Any]], list[Row]] = rows_from(self._query.names, self._query.types, settings.name)
         #: An open cursor of SQLite locks all writers out, such as a sink of the same job, so it is closed after each epoch.
         self._keeps_cursor = dialect != "sqlite"
-        self._splits: OwnedSplits[JdbcSplit] = OwnedSplits()
         self._connection: sqlalchemy.Connection | None = None
         self._result: sqlalchemy.CursorResult[Any] | None = None
 
-    def add_splits(self, splits: Sequence[JdbcSplit]) -> None:
-        self._splits.add(splits)
-
-    def notify_no_more_splits(self) -> None:
-        self._splits.no_more()
-
-    def poll_next(self, output: ReaderOutput[Row]) -> InputStatus:
+    def _read(self, split: JdbcSplit, output: ReaderOutput[Row]) -> None:
         import sqlalchemy
 
-        split = self._splits.first()
-        if split is None:
-            return self._splits.status()
         try:
             fetched, ended = self._fetch(split, max(1, min(output.credit, self._settings.fetch_size)))
         except sqlalchemy.exc.SQLAlchemyError as error:
@@ -379,11 +369,9 @@ class _JdbcReader(SourceReader[Row, JdbcSplit]):
         output.collect_all(self._rows(fetched))
         if ended:
             self._close_cursor()
-            self._splits.remove(split.split_id)
-            output.split_finished(split.split_id)
+            self._finish(split, output)
         else:
             self._splits.update(self._advanced(split, fetched))
-        return self._splits.status()
 
     def _fetch(self, split: JdbcSplit, limit: int) -> tuple[Sequence[Any], bool]:
         """Return the next rows of a split, and whether it has ended."""
@@ -426,7 +414,7 @@ class _JdbcReader(SourceReader[Row, JdbcSplit]):
         # The end of an epoch.
         if not self._keeps_cursor:
             self._close_cursor()
-        return self._splits.all()
+        return super().snapshot_state()
 
     def _close_cursor(self) -> None:
         """Close cursor and transaction; the next call begins at the split's position."""
