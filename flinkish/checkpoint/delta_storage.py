@@ -42,7 +42,7 @@ from flinkish.common.errors import (
     StaleGenerationError,
 )
 from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
-from flinkish.common.files.schemes import DURABLE_SCHEMES, files_at, root_of
+from flinkish.common.files.schemes import DURABLE_SCHEMES, files_at, is_safe, root_of
 from flinkish.common.ids import CheckpointId, Generation, IdSource, LineageId
 from flinkish.runtime import faults
 from flinkish.runtime.protocol import StateFile
@@ -388,7 +388,7 @@ class DeltaCheckpointStorage:
     def _check_written(self, location: CheckpointLocation, file: StateFile) -> None:
         files = files_at(location.root)
         inside = root_of(location.directory).relative_to(files.root).as_posix()
-        if not paths.is_safe(file.path) or not file.path.startswith(f"{inside}/"):
+        if not is_safe(file.path) or not file.path.startswith(f"{inside}/"):
             raise CheckpointError(f"a task acknowledged the state file {file.path!r}, which is not in its folder {inside}")
         size = files.size(file.path)
         if size != file.size:
@@ -439,7 +439,7 @@ class DeltaCheckpointStorage:
 
     def discard_files(self, location: CheckpointLocation, files: Collection[StateFile]) -> None:
         """See CheckpointStorage.discard_files."""
-        delete(files_at(location.root), [file.path for file in files if paths.is_safe(file.path)])
+        delete(files_at(location.root), [file.path for file in files if is_safe(file.path)])
 
     def clean_up(self, in_use: Collection[CheckpointId]) -> int:
         """See CheckpointStorage.clean_up."""

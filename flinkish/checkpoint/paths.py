@@ -20,7 +20,7 @@ from typing import NamedTuple
 from flinkish.common import safe_files
 from flinkish.common.delta_calls import unusable_name
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
-from flinkish.common.files.schemes import DURABLE_SCHEMES, is_reference, root_of
+from flinkish.common.files.schemes import DURABLE_SCHEMES, OBJECT_NAMES, is_reference, is_safe, object_root, root_of, without_user
 from flinkish.common.ids import CheckpointId, Generation
 from flinkish.common.paths import location
 
@@ -30,10 +30,6 @@ LOG = "_delta_log"
 _FOLDER = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})")
 _MANIFEST = re.compile(r"chk-([0-9]{1,10})-g([0-9]{1,9})/manifest-([0-9a-f]{64})\.parquet")
 _DRAFT = re.compile(r"_latest\.json\.([0-9]{1,9})\.[0-9a-f]+\.new")
-# These characters cannot form a scheme, a drive, a backslash, a NUL or a percent escape.
-_RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
-# Names that are the same in an object store, in a URL and for delta-rs, which read escapes differently.
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -81,11 +77,6 @@ def parse_draft(name: str) -> Generation | None:
     return None if match is None else Generation(int(match[1]))
 
 
-def is_safe(path: str) -> bool:
-    """Tell whether a path is a plain relative one that cannot lead outside of its root."""
-    return _RELATIVE.fullmatch(path) is not None and not any(set(part) == {"."} for part in path.split("/"))
-
-
 def check_inside(root: PurePath, path: str) -> None:
     """Raise CorruptCheckpointError if a file that a manifest names would be outside of its table.
 
@@ -124,7 +115,7 @@ def local_path(text: str, *, key: str) -> Path:
     place = location(text)
     if not place.is_local:
         raise ConfigurationError(
-            f"{key} = {_shown(text)!r}: checkpoints are kept in folders and in s3:// (extra s3), "
+            f"{key} = {without_user(text)!r}: checkpoints are kept in folders and in s3:// (extra s3), "
             f"not at {place.scheme}://{place.host.rpartition('@')[2]}",
             hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster), "
             "or s3://bucket/path.",
@@ -172,22 +163,10 @@ def _object_root(text: str, *, key: str) -> PurePath | None:
 
     Raises ConfigurationError for names that an object store or deltalake would not read as they are written.
     """
-    place = location(text)
-    if place.scheme not in DURABLE_SCHEMES:
-        return None
-    inside = place.path.strip("/")
-    if _BUCKET.fullmatch(place.host) is None or (inside and not is_safe(inside)):
-        raise ConfigurationError(
-            f"{key} = {_shown(text)!r}: expected {place.scheme}://bucket/path",
-            hint="with letters, digits, '.', '_', '=' and '-' in the names, and no credentials: s3.access-key and s3.secret-key "
-            "set them.",
-        )
-    return root_of(f"{place.scheme}://{place.host}/{inside}")
-
-
-def _shown(text: str) -> str:
-    """Return a value for messages, without the user and password that a URL may hold."""
-    return re.sub(r"://[^/]*@", "://***@", text)
+    try:
+        return object_root(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{key} = {error}", hint=OBJECT_NAMES) from None
 
 
 def job_folder(directory: PurePath, job_id: str) -> PurePath:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
@@ -10,6 +11,7 @@ from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReferen
 from flinkish.common.files.local import LocalFiles
 from flinkish.common.files.memory import MemoryFiles
 from flinkish.common.files.object_store import ObjectFiles
+from flinkish.common.paths import location
 
 #: Kinds of storage by the scheme of a StoreReference.
 _STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {memory.SCHEME: MemoryFiles, object_store.SCHEME: ObjectFiles}
@@ -17,6 +19,10 @@ _STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {memory.SCHEME: Memo
 _SAME: dict[str, str] = dict.fromkeys(object_store.SAME_SCHEMES, object_store.SCHEME)
 #: Schemes whose files outlive the process.
 DURABLE_SCHEMES = (object_store.SCHEME, *object_store.SAME_SCHEMES)
+# Names that are the same in an object store, in a URL and for delta-rs, which read escapes differently.
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# These characters cannot form a scheme, a drive, a backslash, a NUL or a percent escape.
+_RELATIVE = re.compile(r"[A-Za-z0-9._=-]+(?:/[A-Za-z0-9._=-]+)*")
 
 
 def is_reference(text: str) -> bool:
@@ -39,6 +45,43 @@ def root_of(text: str) -> PurePath:
         return Path(text)
     scheme, separator, rest = text.partition("://")
     return StoreReference(_SAME.get(scheme, scheme) + separator + rest)
+
+
+def is_safe(path: str) -> bool:
+    """Tell whether a path is a plain relative one, of common characters, that cannot lead outside of its root."""
+    return _RELATIVE.fullmatch(path) is not None and not any(set(part) == {"."} for part in path.split("/"))
+
+
+def object_root(text: str) -> PurePath | None:
+    """Return the root in an object store that a text names; None for other places.
+
+    Raises ValueError for names that an object store or deltalake would not read as they are written. The error shows no
+    credentials.
+
+    >>> str(object_root("s3a://bucket/a/")), object_root("/data/a")
+    ('s3://bucket/a', None)
+    >>> object_root("s3://me:secret@bucket/a")
+    Traceback (most recent call last):
+    ValueError: 's3://***@bucket/a': expected s3://bucket/path
+    """
+    place = location(text)
+    if place.scheme not in DURABLE_SCHEMES:
+        return None
+    inside = place.path.strip("/")
+    if _BUCKET.fullmatch(place.host) is None or (inside and not is_safe(inside)):
+        raise ValueError(f"{without_user(text)!r}: expected {place.scheme}://bucket/path")
+    return root_of(f"{place.scheme}://{place.host}/{inside}")
+
+
+#: What a name in an object store must be like: the hint of the error to raise after `object_root` fails.
+OBJECT_NAMES = (
+    "with letters, digits, '.', '_', '=' and '-' in the names, and no credentials: s3.access-key and s3.secret-key set them."
+)
+
+
+def without_user(text: str) -> str:
+    """Return a URL for messages, without the user and password that it may contain."""
+    return re.sub(r"://[^/]*@", "://***@", text)
 
 
 def files_at(root: PurePath | str) -> CheckpointFiles:
