@@ -15,6 +15,7 @@ from flinkish.common.config_file import PROPERTIES_VARIABLE, check_key, load_con
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, JobExecutionError, UnsupportedError
 from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.files import store_settings
 from flinkish.common.io import InputFormat
 from flinkish.common.limits import UPPER_BOUND_MAX_PARALLELISM
 from flinkish.common.paths import location
@@ -85,6 +86,7 @@ class StreamExecutionEnvironment:
     def __init__(self, configuration: Configuration | None = None) -> None:
         """Make an environment with exactly the given configuration; programs use `get_execution_environment`."""
         self._configuration = Configuration() if configuration is None else Configuration(configuration)
+        store_settings.use_to_build(self._configuration)
         self._builder = ProgramBuilder()
         self._config = ExecutionConfig(self._configuration)
         self._checkpoint_config = CheckpointConfig(self._configuration)
@@ -140,6 +142,7 @@ class StreamExecutionEnvironment:
                 self._configuration.put(key, value, configuration.origin(key))
             else:
                 self._configuration.set(option, value)
+        store_settings.use_to_build(self._configuration)
         if self.get_parallelism() != before:
             self._builder.fix_parallelism(before)
 

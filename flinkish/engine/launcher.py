@@ -51,6 +51,7 @@ _log = logging.getLogger("flinkish.engine.launcher")
 
 _watch = SignalWatch(RUNNING_JOBS, SystemClock())
 RUNNING_JOBS.subscribe(_watch)
+store_settings.watch_jobs(lambda: bool(RUNNING_JOBS.running()))
 #: Folders for cached streams of this process, by io.tmp.dirs.
 _caches: dict[str | None, DiskFolder] = {}
 # These are called in reverse order, so that stopped jobs remove their own folders first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +76,8 @@ def _parts(endpoint: str) -> tuple[str, str]:
 
 _lock = threading.Lock()
 _current = S3Settings()
+#: Whether jobs run in this process, which rely on the settings. The launcher of jobs replaces it.
+_in_use: Callable[[], bool] = lambda: False  # noqa: E731
 
 
 def s3_settings() -> S3Settings:
@@ -124,6 +127,28 @@ def _read(configuration: Configuration) -> S3Settings:
 
 def _keys(configuration: Configuration) -> str:
     return ", ".join(option.key for option in _OPTIONS if configuration.contains(option))
+
+
+def watch_jobs(in_use: Callable[[], bool]) -> None:
+    """Set the function that returns whether jobs run in this process."""
+    global _in_use
+    _in_use = in_use
+
+
+def use_to_build(configuration: Configuration) -> None:
+    """Make the settings of a program those of this process while it is built, as sources and sinks look at their tables then.
+
+    Nothing changes if the configuration has no such settings, if they are incomplete (more may be added later), and if jobs run.
+    They are checked when the program starts; see `use`.
+    """
+    global _current
+    try:
+        wanted = _read(configuration)
+    except ConfigurationError:
+        return
+    with _lock:
+        if wanted != S3Settings() and not _in_use():
+            _current = wanted
 
 
 def use(configuration: Configuration, *, alone: bool = True) -> None:

@@ -35,6 +35,7 @@ from flinkish.common.errors import CheckpointError, ConfigurationError, MissingP
 from flinkish.common.files import store_settings
 from flinkish.common.files.schemes import files_at, root_of
 from flinkish.common.ids import CheckpointId, Generation
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmaster.ha import ClusterRecord
 from flinkish.runtime.protocol import StateFile
 from tests.kit.s3_server import ACCESS_KEY, SECRET_KEY, S3Server
@@ -448,6 +449,18 @@ def test_settings_that_cannot_be_meant_are_refused_without_showing_them(given: d
     with pytest.raises(ConfigurationError, match=r"s3\.") as error:
         store_settings.use(Configuration.from_dict(given))
     assert "hush" not in str(error.value)
+
+
+def test_a_program_is_built_with_the_settings_of_its_environment(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = StreamExecutionEnvironment(Configuration.from_dict({"s3.endpoint": "http://a", "s3.access-key": "AKID"}))
+    assert store_settings.s3_settings().endpoint == s3.endpoint  # not complete yet
+    environment.configure(Configuration.from_dict({"s3.secret-key": "hush"}))
+    assert store_settings.s3_settings().endpoint == "http://a"
+    StreamExecutionEnvironment(Configuration())
+    assert store_settings.s3_settings().endpoint == "http://a"
+    monkeypatch.setattr(store_settings, "_in_use", lambda: True)
+    StreamExecutionEnvironment(s3.configuration)
+    assert store_settings.s3_settings().endpoint == "http://a"  # jobs run with it
 
 
 def test_jobs_of_one_process_cannot_have_different_settings(s3: S3Server) -> None:
