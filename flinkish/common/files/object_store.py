@@ -327,6 +327,32 @@ class ObjectFiles:
         with _as_os_errors(inside):
             obstore.put(client, key, content, use_multipart=False)
 
+    def put(self, inside: str, content: IO[bytes] | bytes) -> None:
+        """Write an object, in parts if it is large, under a name that nobody else uses; it needs no folder."""
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            obstore.put(client, key, content, chunk_size=_PART)
+
+    def read_with_time(self, inside: str) -> tuple[bytes, int]:
+        """Return the content of an object, and the milliseconds since the epoch at which it was written."""
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            found = obstore.get(client, key)
+            return bytes(found.bytes()), _milliseconds(found.meta)
+
+    def describe(self, inside: str) -> tuple[int, int]:
+        """Return the size of an object in bytes, and the milliseconds since the epoch at which it was written."""
+        import obstore
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            found = obstore.head(client, key)
+        return found["size"], _milliseconds(found)
+
     def make_root(self, *, sync: bool) -> None:
         self._put(self._marker(""), b"", "")
 
@@ -390,6 +416,10 @@ class ObjectFiles:
             for key in keys:
                 obstore.copy(client, key, new + key.removeprefix(old))
         self._delete(keys, inside)
+
+
+def _milliseconds(found: Mapping[str, Any]) -> int:
+    return int(found["last_modified"].timestamp() * 1000)
 
 
 def _tag(found: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors
 from flinkish.common.errors import CheckpointError, ConfigurationError, MissingPackageError, StaleGenerationError
 from flinkish.common.files import store_settings
+from flinkish.common.files.object_store import ObjectFiles
 from flinkish.common.files.schemes import files_at, root_of
 from flinkish.common.ids import CheckpointId, Generation
 from flinkish.datastream import StreamExecutionEnvironment
@@ -347,6 +349,11 @@ def test_a_large_file_is_sent_in_parts_and_read_in_ranges(directory: str, monkey
         file.write(content)
         files.remove("other")
     assert not files.exists("other")
+    assert isinstance(files, ObjectFiles)
+    files.put("new/folder/whole", io.BytesIO(content))
+    (size, _), (found, written) = files.describe("new/folder/whole"), files.read_with_time("new/folder/whole")
+    assert (found, size) == (content, len(content))
+    assert abs(written / 1000 - time.time()) < 60
 
 
 def test_what_another_one_has_written_is_not_overwritten(directory: str) -> None:
