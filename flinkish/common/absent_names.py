@@ -55,8 +55,11 @@ _DYNAMIC_KAFKA = Absence(
     "KafkaRecordDeserializationSchema is there",
 )
 _CASSANDRA = _java_connector("Cassandra", "cassandra-driver")
+_DYNAMODB = _java_connector("DynamoDB", "boto3")
 _ELASTICSEARCH = _java_connector("Elasticsearch", "elasticsearch")
+_HBASE = _java_connector("HBase", "happybase")
 _KINESIS = _java_connector("Kinesis", "boto3")
+_MONGODB = _java_connector("MongoDB", "pymongo")
 _PULSAR = _java_connector("Pulsar", "pulsar-client")
 _RABBITMQ = _java_connector("RabbitMQ", "pika")
 
@@ -120,6 +123,10 @@ JARS_VALUE: Final = Absence(
 MODULES: Final = (
     "common.execution_mode",
     "common.utils",
+    # Connectors that only Flink's Java API has.
+    "datastream.connectors.dynamodb",
+    "datastream.connectors.hbase",
+    "datastream.connectors.mongodb",
     "datastream.time_characteristic",
     "datastream.utils",
     "dataset",
@@ -200,8 +207,11 @@ ABSENT: Final[Mapping[str, Absence]] = MappingProxyType(
         # Connectors.
         "datastream.connectors.cassandra": _CASSANDRA,
         "datastream.connectors.dynamic_kafka": _DYNAMIC_KAFKA,
+        "datastream.connectors.dynamodb": _DYNAMODB,
         "datastream.connectors.elasticsearch": _ELASTICSEARCH,
+        "datastream.connectors.hbase": _HBASE,
         "datastream.connectors.kinesis": _KINESIS,
+        "datastream.connectors.mongodb": _MONGODB,
         "datastream.connectors.pulsar": _PULSAR,
         "datastream.connectors.rabbitmq": _RABBITMQ,
         **{

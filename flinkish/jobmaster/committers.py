@@ -15,7 +15,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkError
 from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.jobmaster.program_parts import SinkNode
-from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint
+from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.jobmaster.committers")
 
@@ -109,7 +109,8 @@ class Committers:
         """
         lost = {committable.operator_uid for committable in committables} - self._committers.keys()
         if lost:
-            _log.warning("Checkpoint %d holds what operators %s prepared, which commit nothing.", checkpoint_id, sorted(lost))
+            text = "For %s there is data that operators %s prepared, which commit nothing."
+            _log.warning(text, checkpoint_name(checkpoint_id), sorted(lost))
         for sink in self._committers.values():
             requests = sink.requests(committables, job_id, lineage)
             try:
@@ -120,7 +121,7 @@ class Committers:
                 raise ForeignCheckpointError(f"{sink.node.label}: {error}") from error
             except BaseException as error:
                 raise SinkError(
-                    f"{sink.node.label}: committing {len(requests)} committables of checkpoint {checkpoint_id} failed: "
+                    f"{sink.node.label}: committing {len(requests)} committables of {checkpoint_name(checkpoint_id)} failed: "
                     f"{type(error).__name__}: {error}"
                 ) from error
 

@@ -197,6 +197,15 @@ class Committer(ABC, Generic[WriterCommitT]):
 END_OF_INPUT_CHECKPOINT = LONG_MAX
 
 
+def checkpoint_name(checkpoint_id: int) -> str:
+    """Return the words for a commit's checkpoint id in messages.
+
+    >>> checkpoint_name(7), checkpoint_name(END_OF_INPUT_CHECKPOINT)
+    ('checkpoint 7', 'the end of the input')
+    """
+    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"
+
+
 class Sink(ABC, Generic[T, WriterCommitT]):
     """A sink: immutable and picklable; it makes the writers and the committer."""
 

@@ -30,6 +30,8 @@ from flinkish.datastream.connectors import pulsar
 _RECORDED: dict[str, dict[str, dict[str, list[str] | None]]] = json.loads(
     Path(__file__).with_name("pyflink_names.json").read_text()
 )
+#: Connectors that Flink has for Java only.
+_ONLY_IN_JAVA = ("dynamodb", "hbase", "mongodb")
 _WAY_OUT = re.compile(r" is not supported.*: \w.*\.\nHint: \w.*\.\Z", re.DOTALL)
 
 
@@ -101,7 +103,7 @@ def test_no_reason_has_outlived_its_cause() -> None:
     }
     names = {name.rstrip(".") for name in names}
     # Left out of the record, or of packages of their own.
-    elsewhere = {"dataset", "fn_execution", "ml"}
+    elsewhere = {"dataset", "fn_execution", "ml", *(f"datastream.connectors.{name}" for name in _ONLY_IN_JAVA)}
     there = []
     for key in absent_names.ABSENT:
         module, _, name = key.rpartition(".")
@@ -124,6 +126,12 @@ def test_an_absent_module_is_a_module_that_is_not_found() -> None:
     assert caught.value.name == "flinkish.table.udf"
     assert isinstance(caught.value, UnsupportedError)
     assert "flinkish.table.udf" not in sys.modules
+
+
+@pytest.mark.parametrize(("module", "client"), [("dynamodb", "boto3"), ("hbase", "happybase"), ("mongodb", "pymongo")])
+def test_a_connector_that_only_java_has_is_refused_with_the_client(module: str, client: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=rf"which is Java code\.\nHint: .* the package {client}; .*recipes\.md"):
+        importlib.import_module(f"flinkish.datastream.connectors.{module}")
 
 
 def test_a_module_that_nobody_knows_is_not_found_as_ever() -> None:

@@ -29,7 +29,7 @@ from flinkish.datastream.connectors.delta.staging import (
     remove_staged,
 )
 from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table
-from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.connectors.delta")
 
@@ -126,7 +126,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"DeltaSink: the table {self._path} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts "
-                f"from: it holds the rows of {_name(committed)} already, so those in between would be written a second time",
+                f"from: it holds the rows of {checkpoint_name(committed)} already, so those in between would be written a "
+                "second time",
                 hint="start from the newest checkpoint, or write to another table. To go back on purpose, restore the table to "
                 f"its last version up to checkpoint {checkpoint.checkpoint_id} (see flinkish.checkpoint-id in its history) and "
                 "give the sink another uid, with execution.state-recovery.ignore-unclaimed-state.",
@@ -138,10 +139,10 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         """Raise ForeignCheckpointError unless the table contains all commits before the checkpoint."""
         found = None if table is None else table.transaction_version(application)
         if found is None or found < transaction:
-            got = "is gone" if table is None else f"knows of {'none' if found is None else _name(found)}"
+            got = "is gone" if table is None else f"knows of {'none' if found is None else checkpoint_name(found)}"
             raise ForeignCheckpointError(
-                f"DeltaSink: the job had committed {_name(transaction)} to the table {self._path}, which {got}: rows that it "
-                "wrote are lost, and would not be written again",
+                f"DeltaSink: the job had committed {checkpoint_name(transaction)} to the table {self._path}, which {got}: rows "
+                "that it wrote are lost, and would not be written again",
                 hint="was the table removed, or restored from a backup? Bring it back, start from a checkpoint that is as old, "
                 "or write to another table.",
             )
@@ -159,7 +160,9 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         requests = sorted(requests, key=lambda request: request.committable.order)
         schema, staged = requests[0].committable.schema, requests[0].committable.staged
         if any(request.committable.staged != staged for request in requests):
-            raise SinkError(f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: only some of the rows are staged")
+            raise SinkError(
+                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: only some of the rows are staged"
+            )
         files = [file for request in requests for file in request.committable.files]
         application = _application(requests[0].lineage, requests[0].sink_uid)
         # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
@@ -177,8 +180,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 if committed == checkpoint_id or application in self._origins:  # we advanced it ourselves, see above
                     break
                 raise SinkError(
-                    f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: the table holds the rows of "
-                    f"{_name(committed)} already",
+                    f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: the table holds the rows of "
+                    f"{checkpoint_name(committed)} already",
                     hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
                 )
             # The transaction is part of the commit, so a job replaces the rows only once, however often it restarts.
@@ -270,8 +273,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         found = table.transaction_version(f"{application}/files")
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and found is not None and found != _digest(files):
             raise SinkError(
-                f"DeltaSink cannot commit {_name(checkpoint_id)} to {self._path}: another job has committed other rows under the "
-                "same id",
+                f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: another job has committed other "
+                "rows under the same id",
                 hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
@@ -367,7 +370,3 @@ def _application(lineage: str, sink_uid: str) -> str:
 def _digest(files: Sequence[DeltaFile]) -> int:
     """Return a hash of files, whose names are random, for use as the version of a transaction."""
     return int.from_bytes(hashlib.sha256("\n".join(sorted(file.path for file in files)).encode()).digest()[:8]) >> 1
-
-
-def _name(checkpoint_id: int) -> str:
-    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"

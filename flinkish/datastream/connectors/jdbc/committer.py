@@ -16,7 +16,7 @@ from flinkish.datastream.connectors.jdbc.database import Database, Session
 from flinkish.datastream.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.datastream.connectors.jdbc.statements import Statement
 from flinkish.datastream.connectors.jdbc.values import RowShape
-from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -88,7 +88,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"JdbcSink: {self._label} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: it holds "
-                f"the rows of {_name(committed)} already, so those in between would be written a second time",
+                f"the rows of {checkpoint_name(committed)} already, so those in between would be written a second time",
                 hint="start from the newest checkpoint. To go back on purpose, remove those rows and give the sink another uid, "
                 "with execution.state-recovery.ignore-unclaimed-state.",
             )
@@ -100,8 +100,9 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         found = self._look_up(application)
         if found is None or found < checkpoint_id:
             raise ForeignCheckpointError(
-                f"JdbcSink: the job had committed {_name(checkpoint_id)} to {self._label}, whose table {self._name} knows of "
-                f"{'none' if found is None else _name(found)}: rows that it wrote are lost, and would not be written again",
+                f"JdbcSink: the job had committed {checkpoint_name(checkpoint_id)} to {self._label}, whose table {self._name} "
+                f"knows of {'none' if found is None else checkpoint_name(found)}: rows that it wrote are lost, and would not be "
+                "written again",
                 hint="was the database restored from a backup, or the table removed? Bring it back, or start from a checkpoint "
                 "that is as old.",
             )
@@ -125,7 +126,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 self._write_rows(connection, request.committable)
             return True
 
-        what = f"commit checkpoint {checkpoint_id} to {self._label}"
+        what = f"commit {checkpoint_name(checkpoint_id)} to {self._label}"
         if not self._session.run(write, what):
             self._check_same(application, checkpoint_id, digest)
         self._last = (application, checkpoint_id)
@@ -164,14 +165,15 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         committed, committed_digest = found
         if committed > checkpoint_id and application not in self._origins:
             raise SinkError(
-                f"JdbcSink cannot commit {_name(checkpoint_id)} to {self._label}: it holds those of {_name(committed)} already",
+                f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: it holds those of "
+                f"{checkpoint_name(committed)} already",
                 hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
             )
         # At the end of the input of a job without checkpoints it may be an attempt of our own that computed the same rows.
         if committed == checkpoint_id != END_OF_INPUT_CHECKPOINT and committed_digest != digest:
             raise SinkError(
-                f"JdbcSink cannot commit {_name(checkpoint_id)} to {self._label}: another job has committed other rows under the "
-                "same id",
+                f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: another job has committed other "
+                "rows under the same id",
                 hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
@@ -251,7 +253,3 @@ def _digest(requests: Sequence[CommitRequest[JdbcCommittable]]) -> int:
     for request in requests:
         digest.update(hashlib.sha256(request.committable.rows).digest())
     return int.from_bytes(digest.digest()[:8]) >> 1
-
-
-def _name(checkpoint_id: int) -> str:
-    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"

@@ -7,8 +7,9 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidProgramError, MissingPackageError
@@ -119,12 +120,15 @@ class Database:
         url = self.url()
         try:
             # Parameters are rows: they do not belong into errors. Connections are few and live long: no pool.
-            return sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, hide_parameters=True)
+            engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, hide_parameters=True)
         except ImportError as error:
             raise MissingPackageError(
                 f"{self.user}: the database driver {url.drivername} needs the package {error.name}, which is not installed",
                 hint="install it, or name another driver in the URL, such as postgresql+psycopg://.",
             ) from error
+        if url.get_backend_name() == "postgresql" and "timezone" not in str(url.query.get("options", "")).lower():
+            sqlalchemy.event.listen(engine, "connect", _use_utc)
+        return engine
 
     def _secrets(self) -> set[str]:
         url = self.url()
@@ -229,6 +233,17 @@ class Database:
             )
         if {expected, dialect} not in ({dialect}, {"mysql", "mariadb"}):
             raise InvalidArgumentError(f"{self.user}: the driver {name} is for {expected}; the URL is for {dialect}")
+
+
+def _use_utc(connection: Any, record: object) -> None:
+    """Set the time zone of a session with PostgreSQL.
+
+    The server converts between columns with and without time zone by the session's zone, which is the server's own by default. An
+    INSTANT in a `timestamp` column would depend on it, and come back from there as another INSTANT.
+    """
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("SET TIME ZONE 'UTC'")
+    connection.commit()
 
 
 class Session:

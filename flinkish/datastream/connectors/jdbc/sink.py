@@ -50,7 +50,7 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
     """Writes rows into a database by an SQL statement; made by `sink` and `exactly_once_sink`, for add_sink() or sink_to().
 
     The values of a row take the places of the statement's `?`, in their order. Fields can be numbers, decimals, text, booleans,
-    dates, times, timestamps, points in time and bytes.
+    dates, times, timestamps, points in time and bytes. Sessions with PostgreSQL have the time zone UTC, unless the URL sets one.
     """
 
     def __init__(self, settings: _Settings) -> None:
@@ -168,7 +168,8 @@ def _settings(
     if statement.placeholders != len(fields):
         raise InvalidProgramError(
             f"JdbcSink: the statement has {statement.placeholders} placeholders (?) for {len(fields)} fields "
-            f"({', '.join(fields)}): {sql}"
+            f"({', '.join(fields)}): {sql}",
+            hint="write one ? for each field, not %s, :name or $1; write ?? for the question mark of an operator of PostgreSQL.",
         )
     return settings
 

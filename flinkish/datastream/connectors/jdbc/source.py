@@ -337,10 +337,13 @@ class _Query:
     def failed(self, error: BaseException) -> SourceError:
         """Return the error that says what could not be read."""
         database = self._settings.database
-        return SourceError(
-            f"JdbcSource could not read {self._settings.name} of {database.label}: {database.described(error)}",
-            hint="columns that the database cannot sort, such as json, must be cast in a query, for example to text.",
-        )
+        text = database.described(error)
+        hint = None
+        if "ordering operator" in text:
+            hint = "the source sorts by all columns; cast those that the database cannot sort, such as json, in a query."
+        elif self._settings.table is not None and any(name != name.lower() for name in (*self.names, self._settings.table)):
+            hint = "names with capital letters are quoted, so they must be spelled as they are in the database."
+        return SourceError(f"JdbcSource could not read {self._settings.name} of {database.label}: {text}", hint=hint)
 
 
 class _JdbcReader(SequentialReader[Row, JdbcSplit]):

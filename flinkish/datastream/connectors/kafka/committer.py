@@ -25,7 +25,7 @@ from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommittable, KafkaSinkSettings, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging, read, remove_staged
 from flinkish.datastream.connectors.kafka.writers import produce
-from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
+from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.kafka")
 
@@ -89,7 +89,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if marker is not None and marker.checkpoint > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"{WHO}: Kafka is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: the messages of "
-                f"{_name(marker.checkpoint)} are written already, so those in between would be written a second time",
+                f"{checkpoint_name(marker.checkpoint)} are written already, so those in between would be written a second time",
                 hint="start from the newest checkpoint, or, to write them a second time on purpose, give the sink another uid "
                 "with execution.state-recovery.ignore-unclaimed-state.",
             )
@@ -153,13 +153,13 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             if application in self._origins:
                 return  # moved on by us, see _write
             raise SinkError(
-                f"{WHO} cannot write {_name(checkpoint_id)}: {_name(marker.checkpoint)} is written already",
+                f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: {checkpoint_name(marker.checkpoint)} is written already",
                 hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
             )
         # At the end of the input of a job without checkpoints it may be our own, of an attempt that computed the same rows.
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and marker.digest not in ("", digest):
             raise SinkError(
-                f"{WHO} cannot write {_name(checkpoint_id)}: another job has written other messages under the same id",
+                f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: another job has written other messages under the same id",
                 hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
@@ -168,8 +168,8 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         age = self._clock.wall_time() - min(request.committable.prepared for request in requests)
         if age > _FORGOTTEN:
             raise SinkError(
-                f"{WHO}: it is not known whether the messages of {_name(checkpoint_id)} were written: they were prepared "
-                f"{age // 3_600_000} hours ago, and the brokers do not remember a commit (offsets.retention.minutes)",
+                f"{WHO}: it is not known whether the messages of {checkpoint_name(checkpoint_id)} were written: they were "
+                f"prepared {age // 3_600_000} hours ago, and the brokers do not remember a commit (offsets.retention.minutes)",
                 hint="look at the topic. If they are there, start with another uid for the sink and "
                 "execution.state-recovery.ignore-unclaimed-state.",
             )
@@ -264,7 +264,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
 
     def _described(self, checkpoint_id: int, error: Any) -> SinkError:
         inner = error.args[0] if isinstance(error, BaseException) else error
-        what = f"{WHO}: the messages of {_name(checkpoint_id)} were not written"
+        what = f"{WHO}: the messages of {checkpoint_name(checkpoint_id)} were not written"
         if inner.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
             return SinkError(
                 f"{what}: another producer uses the transactional id, {client.text_of(inner)}",
@@ -335,7 +335,3 @@ def _digest(requests: Sequence[CommitRequest[KafkaCommittable]]) -> str:
         for chunk in request.committable.chunks:
             digest.update(chunk)
     return digest.hexdigest()[:32]
-
-
-def _name(checkpoint_id: int) -> str:
-    return "the end of the input" if checkpoint_id == END_OF_INPUT_CHECKPOINT else f"checkpoint {checkpoint_id}"

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 import sqlalchemy
 
-from flinkish.common import Row, Types
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common import Configuration, Row, Types
+from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, JobExecutionError, SinkError
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from flinkish.datastream.connectors.jdbc import sink as sink_module
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT
 from flinkish.testing import CrashPoint, JobHarness
-from tests.kit.postgresql import PASSWORD
+from tests.kit.postgresql import PASSWORD, PostgreSQL
 from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
 from tests.unit.datastream.connectors.jdbc.conftest import TestDatabase
@@ -298,6 +299,42 @@ def test_wherever_the_driver_dies_each_row_is_there_once(sqlite: TestDatabase, p
         job.source("rows").emit(Row(id=6, name="6"))
         job.finish()
     assert ids(sqlite) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_job_with_two_sinks_outlives_a_restart_of_its_database(on_postgresql: TestDatabase, postgresql: PostgreSQL) -> None:
+    created(on_postgresql).execute("CREATE TABLE even (id BIGINT, name TEXT)")
+    settings = {
+        "execution.engine": "local",
+        "execution.checkpointing.interval": "10 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 1000,
+        "restart-strategy.fixed-delay.delay": "20 ms",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.set_parallelism(1)
+    numbers = DataGeneratorSource(lambda index: Row(id=index, name=str(index)), count=600, records_per_second=400, type_info=TYPE)
+    stream = env.from_source(numbers, _none(), "numbers")
+    stream.add_sink(sink_of(on_postgresql))
+    stream.filter(lambda row: row["id"] % 2 == 0).add_sink(sink_of(on_postgresql, "INSERT INTO even VALUES (?, ?)"))
+    job = env.execute_async()
+    wait_until("rows of a checkpoint", lambda: len(ids(on_postgresql)) > 0)
+    postgresql.stop()
+    postgresql.start()
+    before = len(ids(on_postgresql))
+    job.get_job_execution_result().result(30)
+
+    assert 0 < before < 600
+    assert ids(on_postgresql) == list(range(600))
+    assert on_postgresql.execute("SELECT id FROM even ORDER BY id") == [(number,) for number in range(0, 600, 2)]
+    assert len(entries(on_postgresql)) == 2
+
+
+def test_an_error_at_the_end_of_the_input_shows_no_number_of_a_checkpoint(sqlite: TestDatabase) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
+    env.from_collection(rows(1), TYPE).add_sink(sink_of(sqlite))
+    with pytest.raises(JobExecutionError, match="committing 1 committables of the end of the input failed") as caught:
+        env.execute()
+    assert "could not commit the end of the input to sqlite" in str(caught.value)
 
 
 def _none() -> Any:

@@ -191,6 +191,28 @@ def test_values_of_all_types_arrive(database: TestDatabase, exactly_once: bool) 
     assert nothing == [None] * len(_TYPES)
 
 
+@pytest.mark.parametrize(
+    ("options", "naive"), [("", "05:17:00.123"), ("?options=-c timezone%3DAmerica/New_York", "00:17:00.123")]
+)
+def test_times_do_not_depend_on_the_time_zone_of_the_server(on_postgresql: TestDatabase, options: str, naive: str) -> None:
+    database = on_postgresql
+    database.execute("ALTER ROLE flinkish SET timezone = 'America/New_York'")
+    database.execute("CREATE TABLE t (at TIMESTAMP, local TIMESTAMP WITH TIME ZONE)")
+    builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(database.options.get_db_url() + options)
+    connection = builder.with_user_name("flinkish").with_password(PASSWORD).build()
+    type_info = Types.ROW_NAMED(["at", "local"], [Types.INSTANT(), Types.SQL_TIMESTAMP()])
+    sink = JdbcSink.sink("INSERT INTO t VALUES (?, ?)", type_info, connection)
+    row = Row(at=Instant.of_epoch_milli(1_357_017_420_123), local=_MOMENT)
+
+    SinkRun(sink, type_info).checkpoint([row], commit=False)
+
+    shift = datetime.timedelta(hours=5 if options else 0)
+    ((at, local),) = database.execute("SELECT at, local FROM t")
+    assert at.time().isoformat("milliseconds") == naive
+    assert local == _MOMENT.replace(tzinfo=datetime.UTC) + shift
+    database.execute("ALTER ROLE flinkish RESET timezone")
+
+
 def test_nan_is_not_made_null_by_sqlite(sqlite: TestDatabase) -> None:
     sqlite.execute("CREATE TABLE n (x DOUBLE)")
     sink = JdbcSink.sink("INSERT INTO n VALUES (?)", Types.TUPLE([Types.DOUBLE()]), sqlite.options)
@@ -202,6 +224,7 @@ def test_nan_is_not_made_null_by_sqlite(sqlite: TestDatabase) -> None:
     ("sql", "type_info", "message"),
     [
         ("INSERT INTO t VALUES (?)", TYPE, r"has 1 placeholders \(\?\) for 2 fields \(id, name\)"),
+        ("INSERT INTO t VALUES (:id, :name)", TYPE, r"has 0 placeholders .*\nHint: write one \? for each field, not %s, :name"),
         (INSERT, Types.LONG(), "needs the type of a row or tuple"),
         (INSERT, Types.TUPLE([Types.LONG(), Types.LIST(Types.INT())]), r"field 'f1' of type .* fits no column"),
         (INSERT, Types.TUPLE([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]), r"field 'f1' of type .* fits no column"),

@@ -214,6 +214,18 @@ def test_what_the_database_refuses_is_named(database: TestDatabase) -> None:
         read(source, JdbcSplit(split_id="0"), 1)
 
 
+def test_a_hint_says_why_the_database_refused_only_where_it_is_the_reason(on_postgresql: TestDatabase) -> None:
+    on_postgresql.execute("CREATE TABLE t (id BIGINT, name JSON)")
+    refusals = {
+        "t": r"could not identify an ordering(.|\n)*\nHint: the source sorts by all columns; cast .* json, in a query\.\Z",
+        "T": r'relation "T" does not exist(.|\n)*\nHint: names with capital letters are quoted, so .*\Z',
+        "no_such": r'relation "no_such" does not exist\n(?!(.|\n)*Hint)',
+    }
+    for table, message in refusals.items():
+        with pytest.raises(SourceError, match=message):
+            read(JdbcSource(on_postgresql.options, TYPE, table=table), JdbcSplit(split_id="0"), 1)
+
+
 @pytest.mark.parametrize(
     ("type_info", "options", "message"),
     [
