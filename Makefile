@@ -50,7 +50,6 @@ PYTEST_ARGS ?=
 TEST_PROCESSES ?= 2
 # Tests start a hundred JVMs that live for seconds, so these are tuned to start quickly; that halves the time of the tests.
 CLASSES := $(VENV)/classes.jsa
-SHORT_LIVED := -XX:TieredStopAtLevel=1 -XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)" -Xlog:disable
 
 ##@ Use
 
@@ -76,7 +75,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 
 .PHONY: test
 test: setup $(CLASSES) $(KAFKA_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
-	@$(WITH_JAVA) SPARK_SUBMIT_OPTS='$(SHORT_LIVED)' $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes

@@ -87,8 +87,11 @@ class Job:
 
     def report(self) -> str:
         """Return what is of use when something went wrong."""
-        members = "\n".join(f"{process.pid} {' '.join(process.cmdline())[:150]}" for process in self.members())
-        return f"\noutput:\n{self.output()[-8_000:]}\nprocesses:\n{members}"
+        members = []
+        for process in self.members():
+            with suppress(psutil.Error):
+                members.append(f"{process.pid} {' '.join(process.cmdline())[:150]}")
+        return "\n".join(["", "output:", self.output()[-8_000:], "processes:", *members])
 
     def folders_left(self) -> list[str]:
         """Return the temporary folders that the job has made and not removed."""

@@ -75,8 +75,7 @@ def test_a_job_killed_in_mid_commit_writes_each_row_once(
         assert job.finish() == -9, job.output()
         job.kill_all()
     assert 0 < assert_part(postgresql, numbers) < numbers
-    # On the local engine, as a second start of Spark is dear.
-    with running(*arguments, "--engine=local", "--parallelism=3", log=tmp_path / "log", script="database_job.py") as job:
+    with running(*arguments, "--parallelism=3", log=tmp_path / "log", script="database_job.py") as job:
         job.assert_finished()
         assert PASSWORD not in job.output()
     assert assert_part(postgresql, numbers) == numbers

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobCancelledError, UnsupportedError
@@ -19,6 +21,7 @@ from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.engine.spark.native import Arrivals
 from tests.kit.waiting import wait_until
 from tests.unit.docs.pages import PAGES, blocks
 from tests.unit.docs.test_examples import needs_spark, run
@@ -143,10 +146,13 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
     )
     client = env.execute_async("windows")
     wait_until("the first window", lambda: written.rows() == [("a", 1500)], 60)
+    assert "windows" in [query.name for query in spark_session.streams.active]
+    assert spark_session.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true"
     put(folder, "2.json", ("b", 5000))
     spark_session.createDataFrame([("a", 4000)], "key string, time long").write.format("delta").mode("append").save(str(table))
     wait_until("the second window", lambda: written.rows() == [("a", 1500), ("a", 1900), ("b", 1500)], 60)
     end(client)
+    assert "windows" not in [query.name for query in spark_session.streams.active]
 
 
 def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing_twice(
@@ -174,6 +180,26 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing
     wait_until("a new file", lambda: ("b", 1202) in written.rows(), 60)
     end(client)
     assert written.rows() == [("a", 111), ("b", 202), ("b", 1202)]
+
+
+def test_a_look_for_arrivals_takes_no_files_out_of_turn(spark_session: SparkSession, tmp_path: Path) -> None:
+    for number in range(4):
+        put(tmp_path / "files", f"{number}.json", ("a", number))
+    reader = spark_session.readStream.schema("key string, time long").option("maxFilesPerTrigger", 1)
+    batches: list[tuple[int, bool]] = []
+    started: list[StreamingQuery] = []
+    waiting = threading.Event()
+
+    def batch(df: DataFrame, batch_id: int) -> None:
+        waiting.wait(30)
+        arrivals = Arrivals(started[0], spark_session.sparkContext._jvm)
+        batches.append((df.count(), arrivals() and arrivals()))
+
+    started.append(reader.json(str(tmp_path / "files")).writeStream.foreachBatch(batch).start())
+    waiting.set()
+    started[0].processAllAvailable()
+    started[0].stop()
+    assert batches == [(1, True), (1, True), (1, True), (1, False)]
 
 
 def test_a_write_that_fails_is_repeated_with_the_same_rows_and_the_same_id(

@@ -31,7 +31,14 @@ from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
 from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
 from flinkish.engine.spark.scratch import make_scratch_folder
-from flinkish.engine.spark.session import HeldSession, hold_session, job_session, release_session, remove_socket_folder
+from flinkish.engine.spark.session import (
+    HeldSession,
+    hold_session,
+    job_session,
+    list_query,
+    release_session,
+    remove_socket_folder,
+)
 from flinkish.engine.spark.settings import SparkSettings
 from flinkish.engine.spark.watchdog import Watchdog
 from flinkish.jobmaster.epochs import EpochLoop
@@ -189,6 +196,8 @@ class _Attempt:
         self._hushed = False
         self._unhush = contextlib.ExitStack()
         self._query: StreamingQuery | None = None
+        #: Takes the query off the list of the user's session.
+        self._unlist: Callable[[], None] = lambda: None
         self._program_file = program.scratch / "program"
         self._key = key
         self._task = task
@@ -253,7 +262,8 @@ class _Attempt:
         try:
             levels = len(program.plan.levels)
             self._inputs = inputs = native_inputs(program.plan)
-            session = job_session(self._held, program.plan.slots, inputs[0].frame.sparkSession if inputs else None)
+            users = inputs[0].frame.sparkSession if inputs else None
+            session = job_session(self._held, program.plan.slots, users)
             starts = self._loop.native_starts() if inputs else {}
             if starts:
                 self._write(build(session, config, levels, idle=True)).format("noop").trigger(
@@ -261,12 +271,8 @@ class _Attempt:
                 ).start().awaitTermination()
                 seed(self._folder, inputs, starts)
             rows = build(session, config, levels, inputs)
-            self._query = (
-                self._write(rows)
-                .foreachBatch(self._turnstile)
-                .queryName(f"{program.job_name} ({program.attempt_id[:8]})")
-                .start()
-            )
+            self._query = self._write(rows).foreachBatch(self._turnstile).queryName(program.job_name).start()
+            self._unlist = list_query(users or self._held.session, self._query)
             if inputs:
                 arrivals = Arrivals(self._query, session.sparkContext._jvm)
                 self._turnstile.look = partial(quiet_arrivals, arrivals), self._loop.native_arrived
@@ -424,6 +430,7 @@ class _Attempt:
         finally:
             self._turnstile.release()
         stopper.join(_STOP_TIMEOUT_MS / 1000)
+        self._unlist()
         if stopper.is_alive():
             _log.warning("The Spark query %s has not ended %d ms after it was stopped.", query.name, _STOP_TIMEOUT_MS)
 

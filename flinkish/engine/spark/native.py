@@ -36,6 +36,8 @@ _ADMISSION = "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionCon
 #: Of so many looks one asks every source; for Delta tables the others only look into the log's folder.
 _FULL_LOOK = 10
 _V1 = "org.apache.spark.sql.execution.streaming.Source"
+#: What maxFilesPerTrigger and maxBytesPerTrigger become.
+_LIMITS = ("ReadMaxFiles", "ReadMaxBytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,9 @@ def _offset_lines(folder: Path, batch_id: int) -> list[str]:
 class Arrivals:
     """Looks for what has arrived at the sources of a query while its micro-batch waits, by asking them as Spark does.
 
-    To be called in the thread that runs the query. What a source answers counts for the next batch, as if Spark had asked.
+    To be called in the thread that runs the query. What a source answers counts for the next batch, as if Spark had asked. The
+    file source would give that batch what it answers later as well, more than maxFilesPerTrigger: it is asked for 0 files, for
+    which it looks into its folder all the same.
     """
 
     def __init__(self, query: StreamingQuery, jvm: Any) -> None:
@@ -148,6 +152,7 @@ class Arrivals:
         self._admission = classes.loadClass(_ADMISSION)
         self._v1 = classes.loadClass(_V1)
         self._path = jvm.org.apache.hadoop.fs.Path
+        self._no_files: Any = jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit.maxFiles(0)
         self._looks = 0
 
     def __call__(self) -> bool:
@@ -164,8 +169,12 @@ class Arrivals:
 
     def _has_more(self, source: Any, limit: Any, known: Any) -> bool:
         now = known.get() if known.isDefined() else None
-        if self._looks % _FULL_LOOK and now is not None and self._delta_is_quiet(source, now):
+        kind = source.getClass().getSimpleName()
+        if kind == "DeltaSource" and self._looks % _FULL_LOOK and now is not None and self._delta_is_quiet(source, now):
             return False
+        if kind == "FileStreamSource" and limit.getClass().getSimpleName() in _LIMITS and _keeps_unread(source):
+            source.latestOffset(now, self._no_files)
+            return _field(source, "unreadFiles") is not None
         if not self._admission.isInstance(source):
             latest = source.getOffset() if self._v1.isInstance(source) else source.latestOffset()
             if self._v1.isInstance(source):
@@ -178,15 +187,24 @@ class Arrivals:
         return latest is not None and (now is None or latest.json() != now.json())
 
     def _delta_is_quiet(self, source: Any, now: Any) -> bool:
-        """Return whether the log of a Delta table has no entry yet that would be read next; False for other sources.
+        """Return whether the log of a Delta table has no entry yet that would be read next.
 
         To ask Delta's source takes 0.3 s of CPU time, even if nothing has changed; to look for a file takes a millisecond.
         """
-        if source.getClass().getSimpleName() != "DeltaSource":
-            return False
         log = source.deltaLog()
         entry = self._path(log.logPath(), f"{json.loads(now.json())['reservoirVersion']:020}.json")
         return not entry.getFileSystem(log.newDeltaHadoopConf()).exists(entry)
+
+
+def _keeps_unread(source: Any) -> bool:
+    """Return whether a file source keeps files that it has found and not yet given to a batch."""
+    return bool(_field(source, "maxCachedFiles") > 0 and not _field(source, "sourceOptions").latestFirst())
+
+
+def _field(source: Any, name: str) -> Any:
+    field = source.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(source)
 
 
 def quiet_arrivals(arrivals: Arrivals) -> bool:

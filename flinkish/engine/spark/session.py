@@ -20,6 +20,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 import flinkish
@@ -201,6 +202,27 @@ def job_session(held: HeldSession, slots: int, like: SparkSession | None = None)
     for key, value in spark_settings.job_settings(slots).items():
         session.conf.set(key, value)
     return session
+
+
+def list_query(session: SparkSession, query: StreamingQuery) -> Callable[[], None]:
+    """Make `session.streams` know a query that runs in another session; return the function to call when the query has ended.
+
+    Spark lists a query only in the session that it was started in, and a job's query has a session of its own for its settings.
+    So the query is put into the private table of the user's session, without its lock, which Python cannot hold: it would have to
+    meet the microsecond in which that session starts or ends a query of its own.
+    """
+    jsession: Any = session._jsparkSession
+    manager, jquery = jsession.streams(), query._jsq
+    table = manager.getClass().getDeclaredField("activeQueries")
+    table.setAccessible(True)
+    table.get(manager).put(jquery.id(), jquery)
+
+    def ended() -> None:
+        # As Spark does for a query of that session: off the list, and awaitAnyTermination() returns.
+        with contextlib.suppress(Exception):
+            manager.notifyQueryTermination(jquery)
+
+    return ended
 
 
 def _running_context() -> SparkContext | None:
