@@ -15,6 +15,8 @@ SECTIONS: Final = {
     "execution.state-recovery.": "Starting from a checkpoint",
     "high-availability.": "Resuming after the process ended",
     "s3.": "Object stores",
+    "gs.": "Object stores",
+    "fs.azure.": "Object stores",
     "restart-strategy.": "Restarts",
     "state.": "State",
     "parallelism.": "Parallelism",

@@ -15,7 +15,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.files import store_settings
 from flinkish.datastream import StreamExecutionEnvironment
-from tests.kit import s3_server
+from tests.kit import fake_clouds, s3_server
 from tests.kit.kafka_broker import Broker, MissingJarsError, shared_broker
 
 if TYPE_CHECKING:
@@ -73,6 +73,23 @@ def s3(running_s3: s3_server.S3Server) -> Iterator[s3_server.S3Server]:
     """An S3 server, whose settings this process has during the test."""
     store_settings.use(running_s3.configuration)
     yield running_s3
+    store_settings.use(Configuration())
+
+
+@pytest.fixture(scope="session")
+def running_clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fake_clouds.Cloud]:
+    """The one stand-in for Google's and Azure's stores of a test process."""
+    with fake_clouds.running(tmp_path_factory.mktemp("clouds")) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def clouds(running_clouds: fake_clouds.Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_clouds.Cloud]:
+    """A stand-in for Google's and Azure's stores, whose settings this process has during the test."""
+    for name, value in fake_clouds.environment(running_clouds).items():
+        monkeypatch.setenv(name, value)
+    store_settings.use(running_clouds.configuration)
+    yield running_clouds
     store_settings.use(Configuration())
 
 

@@ -115,8 +115,8 @@ def local_path(text: str, *, key: str) -> Path:
     place = location(text)
     if not place.is_local:
         raise ConfigurationError(
-            f"{key} = {without_user(text)!r}: checkpoints are kept in folders and in s3:// (extra s3), "
-            f"not at {place.scheme}://{place.host.rpartition('@')[2]}",
+            f"{key} = {without_user(text)!r}: checkpoints are kept in folders and in s3:// (extra s3), gs:// (gs) and abfss:// "
+            f"(azure), not at {place.scheme}://{place.host.rpartition('@')[2]}",
             hint="give a path, or a file:/// URL, that the driver and all executors reach (a mounted share on a cluster), "
             "or s3://bucket/path.",
         )
@@ -148,7 +148,7 @@ def table_root(text: str, *, key: str) -> PurePath:
 
 
 def durable_root(text: str, *, key: str) -> PurePath:
-    """Return the root that a value names, whose files outlive the process: `s3://bucket/path`, or else as `local_path`."""
+    """Return the root that a value names, whose files outlive the process: in an object store, or else as `local_path`."""
     return _object_root(text, key=key) or local_path(text, key=key)
 
 

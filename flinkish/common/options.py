@@ -435,6 +435,32 @@ S3_PATH_STYLE = _unset(
     "fs.s3a.path.style.access",
 )
 
+GS_KEY_FILE = _unset(
+    "gs.auth.service.account.json.keyfile",
+    STRING,
+    "File with the key of a service account for gs://, on the driver and all executors. If not set: "
+    "GOOGLE_APPLICATION_CREDENTIALS, or the account of the machine.",
+    "fs.gs.auth.service.account.json.keyfile",
+    "google.cloud.auth.service.account.json.keyfile",
+)
+AZURE_ACCOUNT_KEY = _unset(
+    "fs.azure.account.key",
+    STRING,
+    "Key of the storage account for abfss://. This and the other keys of abfss:// may end with the account that they are for: "
+    "`fs.azure.account.key.<account>.dfs.core.windows.net`. If not set: AZURE_STORAGE_ACCOUNT_KEY, or the machine's identity.",
+)
+AZURE_SAS_TOKEN = _unset("fs.azure.sas.fixed.token", STRING, "Shared access signature for abfss://, instead of a key.")
+AZURE_CLIENT_ID = _unset("fs.azure.account.oauth2.client.id", STRING, "Service principal for abfss://, instead of a key: its id.")
+AZURE_CLIENT_SECRET = _unset("fs.azure.account.oauth2.client.secret", STRING, "The secret of the service principal.")
+AZURE_CLIENT_ENDPOINT = _unset(
+    "fs.azure.account.oauth2.client.endpoint",
+    STRING,
+    "Where the service principal gets tokens: https://login.microsoftonline.com/<tenant>/oauth2/token.",
+)
+
+#: Options that may be set for one account alone, by `<key>.<account>.dfs.core.windows.net`.
+OF_ACCOUNTS = (AZURE_ACCOUNT_KEY, AZURE_SAS_TOKEN, AZURE_CLIENT_ID, AZURE_CLIENT_SECRET, AZURE_CLIENT_ENDPOINT)
+
 # Restart strategy.
 
 _RESTART_NAMES = {
@@ -600,3 +626,12 @@ WITHOUT_EFFECT_PREFIXES = (
     "yarn.",
     "zookeeper.",
 )
+
+
+def is_of_account(key: str) -> bool:
+    """Return whether a key sets one of OF_ACCOUNTS for one account.
+
+    >>> is_of_account("fs.azure.account.key.mine.dfs.core.windows.net"), is_of_account("fs.azure.account.keyprovider.mine")
+    (True, False)
+    """
+    return key.startswith(tuple(f"{option.key}." for option in OF_ACCOUNTS))

@@ -53,7 +53,7 @@ def ineffective(configuration: Configuration) -> list[str]:
 
 def _is_of_flink(key: str) -> bool:
     """Tell whether an unknown key begins like Flink's keys; likely typing errors have been reported before."""
-    if key in options.OPTIONS_BY_ANY_KEY or not key.startswith(options.WITHOUT_EFFECT_PREFIXES):
+    if key in options.OPTIONS_BY_ANY_KEY or options.is_of_account(key) or not key.startswith(options.WITHOUT_EFFECT_PREFIXES):
         return False
     return resembling_key(key) is None
 

@@ -1,8 +1,9 @@
-"""Checkpoint files in an object store: `s3://bucket/...`.
+"""Checkpoint files in an object store: `s3://bucket/...`, `gs://bucket/...`, `abfss://container@account.dfs.core.windows.net/...`.
 
 There are no folders in an object store, only objects whose names share a beginning. A folder exists while an object is below it;
-`make_folder` creates an object `.folder` in it, which no list shows. An object is created only if it is absent (If-None-Match),
-so that one of several writers succeeds. A write that has returned is durable, and a list shows it at once (S3 since 2020).
+`make_folder` creates an object `.folder` in it, which no list shows. An object is created only if it is absent (If-None-Match; in
+Google's store x-goog-if-generation-match), so that one of several writers succeeds. A write that has returned is durable, and a
+list shows it at once (S3 since 2020).
 Other than in a file system, "the folder must exist" is checked before a write and not by it, and `rename` is a copy.
 
 A client repeats a request whose answer was lost, and is then told that the object exists, although it has made it itself. So what
@@ -23,15 +24,15 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
-from flinkish.common.files.store_settings import S3_SCHEMES, storage_options, without_secrets
+from flinkish.common.files.store_settings import azure_place, storage_options, without_secrets
 from flinkish.common.ids import random_id
 from flinkish.common.packages import need
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
-    from obstore.store import S3Store
+    from obstore import UpdateVersion
+    from obstore.store import ObjectStore
 
-SCHEME, *SAME_SCHEMES = S3_SCHEMES
 _MARKER = ".folder"
 #: A larger file is kept on disk until it is sent, in parts of this size; smaller ones take one request.
 _PART = 32 << 20
@@ -40,12 +41,24 @@ _READ = 8 << 20
 _LONGEST_ERROR = 300
 
 
-@functools.lru_cache(maxsize=16)
-def _store(bucket: str, options: tuple[tuple[str, str], ...], pid: int) -> S3Store:
-    # The process is part of the key, because a forked process cannot use the threads of a client.
-    from obstore.store import S3Store
+#: Extras of flinkish with the client, by scheme.
+_EXTRAS = {"s3": "s3", "gs": "gs", "abfss": "azure"}
 
-    return S3Store(bucket, config=dict(options))  # type: ignore[arg-type]
+
+@functools.lru_cache(maxsize=16)
+def _store(scheme: str, authority: str, options: tuple[tuple[str, str], ...], pid: int) -> ObjectStore:
+    # The process is part of the key, because a forked process cannot use the threads of a client.
+    from obstore import store
+
+    config = dict(options)
+    match scheme:
+        case "gs":
+            http = config.pop("allow_http", "false") == "true"
+            return store.GCSStore(authority, config=config, client_options={"allow_http": http})  # type: ignore[arg-type]
+        case "abfss":
+            return store.AzureStore(authority.partition("@")[0], config=config)  # type: ignore[arg-type]
+        case _:
+            return store.S3Store(authority, config=config)  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
@@ -66,7 +79,7 @@ def _raise_as_os_error(error: Exception, inside: str) -> NoReturn:
     code = re.search(r"<Code>(\w+)</Code>", text)
     first = without_secrets(re.sub(r"\?\S*", "", re.split(r"\n|<", text)[0])).strip(" :")[:_LONGEST_ERROR]
     said = f"{first} ({code[1]})" if code else first
-    if code is not None and code[1] == "NoSuchBucket":
+    if code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound"):
         raise OSError(errno.EIO, said, inside) from None
     if isinstance(error, FileNotFoundError):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside) from None
@@ -78,7 +91,7 @@ def _raise_as_os_error(error: Exception, inside: str) -> NoReturn:
 class _NewObject:
     """See NewFile. Readers see the written data once it is synced or closed."""
 
-    def __init__(self, files: ObjectFiles, inside: str, tag: str) -> None:
+    def __init__(self, files: ObjectFiles, inside: str, tag: UpdateVersion) -> None:
         self._files = files
         self._inside = inside
         self._tag = tag
@@ -149,9 +162,12 @@ class ObjectFiles:
     """See CheckpointFiles."""
 
     def __init__(self, root: PurePath) -> None:
-        need("obstore", str(root), "s3")
+        scheme, self._authority, *names = root.parts
+        self._scheme = scheme.removesuffix(":")
+        need("obstore", str(root), _EXTRAS[self._scheme])
+        if self._scheme == "abfss" and azure_place(self._authority) is None:
+            raise OSError(errno.EINVAL, "expected abfss://<container>@<account>.dfs.core.windows.net/path", str(root))
         self._root = root
-        _, self._bucket, *names = root.parts
         self._prefix = "/".join(names)
 
     @property
@@ -165,8 +181,8 @@ class ObjectFiles:
         return storage_options(str(self._root))
 
     @property
-    def _client(self) -> S3Store:
-        return _store(self._bucket, tuple(sorted(self.delta_options.items())), os.getpid())
+    def _client(self) -> ObjectStore:
+        return _store(self._scheme, self._authority, tuple(sorted(self.delta_options.items())), os.getpid())
 
     def _key(self, inside: str) -> str:
         names = inside.split("/") if inside else []
@@ -269,7 +285,7 @@ class ObjectFiles:
         if folder and not self._has_objects(folder, inside):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
 
-    def _put_new(self, key: str, inside: str) -> str:
+    def _put_new(self, key: str, inside: str) -> UpdateVersion:
         """Create an object with content of its own and return its tag; FileExistsError if another one has the name."""
         import obstore
         from obstore import exceptions
@@ -288,7 +304,7 @@ class ObjectFiles:
                     pass  # removed in the meantime
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), inside)
 
-    def update(self, inside: str, content: IO[bytes], tag: str) -> str:
+    def update(self, inside: str, content: IO[bytes], tag: UpdateVersion) -> UpdateVersion:
         """Replace the content of an object that has this tag, and return its new tag; do nothing if it was removed."""
         import obstore
         from obstore import exceptions
@@ -300,9 +316,9 @@ class ObjectFiles:
             try:
                 if size <= _PART:
                     data = content.read()
-                    return _tag(obstore.put(client, key, data, mode={"e_tag": tag}, use_multipart=False))
+                    return _tag(obstore.put(client, key, data, mode=tag, use_multipart=False))
                 # In parts, the store takes no condition: if it is removed right now, a later clean-up has to remove it again.
-                if obstore.head(client, key)["e_tag"] == tag:
+                if _tag(obstore.head(client, key)) == tag:
                     return _tag(obstore.put(client, key, content, chunk_size=_PART))
             except FileNotFoundError:
                 return tag
@@ -402,19 +418,32 @@ class ObjectFiles:
         with contextlib.suppress(OSError), _as_os_errors(""):
             obstore.delete(client, self._keys_below(""))
 
+    def _copy(self, key: str, to: str) -> None:
+        import obstore
+
+        client = self._client
+        if self._scheme == "abfss":
+            # Azure may answer before it has copied, and the client does not wait: so the bytes go through this process.
+            with tempfile.SpooledTemporaryFile(max_size=_PART) as content:
+                for piece in obstore.get(client, key).stream(min_chunk_size=_READ):
+                    content.write(piece)
+                content.seek(0)
+                obstore.put(client, to, content, chunk_size=_PART)
+        else:
+            obstore.copy(client, key, to)
+
     def rename(self, inside: str, to: str) -> None:
         """Copy a folder, then remove the old one.
 
         Objects are removed in the order of their names: a Delta log then has a gap at its beginning, and cannot be read as an
         older version of the table.
         """
-        import obstore
 
-        client, old, new = self._client, self._key(inside), self._key(to)
+        old, new = self._key(inside), self._key(to)
         keys = self._keys_below(inside)
         with _as_os_errors(inside):
             for key in keys:
-                obstore.copy(client, key, new + key.removeprefix(old))
+                self._copy(key, new + key.removeprefix(old))
         self._delete(keys, inside)
 
 
@@ -422,8 +451,9 @@ def _milliseconds(found: Mapping[str, Any]) -> int:
     return int(found["last_modified"].timestamp() * 1000)
 
 
-def _tag(found: Mapping[str, Any]) -> str:
-    tag = found["e_tag"]
-    if tag is None:
+def _tag(found: Mapping[str, Any]) -> UpdateVersion:
+    """Return what identifies this version of an object: the ETag, and the generation if the store has them."""
+    if found["e_tag"] is None:
         raise OSError(errno.EIO, "the store gives no ETags, by which it could tell versions of an object apart")
-    return str(tag)
+    version = found.get("version")
+    return {"e_tag": found["e_tag"]} if version is None else {"e_tag": found["e_tag"], "version": version}

@@ -6,19 +6,21 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePath
 
-from flinkish.common.files import memory, object_store
+from flinkish.common.files import memory
 from flinkish.common.files.checkpoint_files import CheckpointFiles, StoreReference
 from flinkish.common.files.local import LocalFiles
 from flinkish.common.files.memory import MemoryFiles
 from flinkish.common.files.object_store import ObjectFiles
+from flinkish.common.files.store_settings import AZURE_SCHEMES, OBJECT_STORES, azure_place
 from flinkish.common.paths import location
 
 #: Kinds of storage by the scheme of a StoreReference.
-_STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {memory.SCHEME: MemoryFiles, object_store.SCHEME: ObjectFiles}
-#: Other names of schemes.
-_SAME: dict[str, str] = dict.fromkeys(object_store.SAME_SCHEMES, object_store.SCHEME)
+_STORES: dict[str, Callable[[PurePath], CheckpointFiles]] = {
+    memory.SCHEME: MemoryFiles,
+    **dict.fromkeys(OBJECT_STORES.values(), ObjectFiles),
+}
 #: Schemes whose files outlive the process.
-DURABLE_SCHEMES = (object_store.SCHEME, *object_store.SAME_SCHEMES)
+DURABLE_SCHEMES = tuple(OBJECT_STORES)
 # Names that are the same in an object store, in a URL and for delta-rs, which read escapes differently.
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # These characters cannot form a scheme, a drive, a backslash, a NUL or a percent escape.
@@ -32,19 +34,23 @@ def is_reference(text: str) -> bool:
     (True, False, False)
     """
     scheme, found, _ = text.partition("://")
-    return bool(found) and _SAME.get(scheme, scheme) in _STORES
+    return bool(found) and OBJECT_STORES.get(scheme, scheme) in _STORES
 
 
 def root_of(text: str) -> PurePath:
     """Return the root that a reference names: a StoreReference if it has a known scheme, else a folder.
 
-    >>> str(root_of("s3a://bucket/a"))
-    's3://bucket/a'
+    >>> str(root_of("s3a://bucket/a")), str(root_of("wasbs://data@mine.blob.core.windows.net/a"))
+    ('s3://bucket/a', 'abfss://data@mine.dfs.core.windows.net/a')
     """
     if not is_reference(text):
         return Path(text)
     scheme, separator, rest = text.partition("://")
-    return StoreReference(_SAME.get(scheme, scheme) + separator + rest)
+    same = OBJECT_STORES.get(scheme, scheme)
+    if same == "abfss":
+        authority, slash, path = rest.partition("/")
+        rest = authority.replace(".blob.", ".dfs.", 1) + slash + path
+    return StoreReference(same + separator + rest)
 
 
 def is_safe(path: str) -> bool:
@@ -68,14 +74,17 @@ def object_root(text: str) -> PurePath | None:
     if place.scheme not in DURABLE_SCHEMES:
         return None
     inside = place.path.strip("/")
-    if _BUCKET.fullmatch(place.host) is None or (inside and not is_safe(inside)):
-        raise ValueError(f"{without_user(text)!r}: expected {place.scheme}://bucket/path")
+    azure = place.scheme in AZURE_SCHEMES
+    known = azure_place(place.host) if azure else _BUCKET.fullmatch(place.host)
+    if known is None or (inside and not is_safe(inside)):
+        bucket = "<container>@<account>.dfs.core.windows.net" if azure else "bucket"
+        raise ValueError(f"{without_user(text)!r}: expected {place.scheme}://{bucket}/path")
     return root_of(f"{place.scheme}://{place.host}/{inside}")
 
 
 #: What a name in an object store must be like: the hint of the error to raise after `object_root` fails.
 OBJECT_NAMES = (
-    "with letters, digits, '.', '_', '=' and '-' in the names, and no credentials: s3.access-key and s3.secret-key set them."
+    "with letters, digits, '.', '_', '=' and '-' in the names, and no credentials: keys such as s3.access-key set them."
 )
 
 

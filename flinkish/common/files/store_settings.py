@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,37 @@ _OPTIONS: tuple[ConfigOption[Any], ...] = (
     options.S3_ENDPOINT,
     options.S3_REGION,
     options.S3_PATH_STYLE,
+    options.GS_KEY_FILE,
+    *options.OF_ACCOUNTS,
 )
 #: Schemes of S3: the first one is used inside, the others are Flink's and Hadoop's names for the same store.
 S3_SCHEMES = ("s3", "s3a", "s3p")
+#: Schemes of Google Cloud Storage and of Azure's storage accounts; of wasb:// and wasbs:// the host has another name.
+GS_SCHEMES = ("gs",)
+AZURE_SCHEMES = ("abfss", "abfs", "wasbs", "wasb")
+#: The scheme that is used inside, by all schemes of object stores.
+OBJECT_STORES = {each: names[0] for names in (S3_SCHEMES, GS_SCHEMES, AZURE_SCHEMES) for each in names}
+#: Variables of the environment with a key of a storage account: the client libraries prefer it to other credentials.
+_ACCOUNT_KEY_VARIABLES = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY")
 #: Variables of the environment with credentials, which the client libraries read themselves.
-_SECRET_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_SECRET_VARIABLES = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    *_ACCOUNT_KEY_VARIABLES,
+    "AZURE_STORAGE_SAS_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_TOKEN",
+    "AZURE_STORAGE_CLIENT_SECRET",
+    "AZURE_CLIENT_SECRET",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "GOOGLE_BEARER_TOKEN",
+)
+#: `container@account.dfs.core.windows.net`; the host of wasb:// has "blob" for "dfs".
+_AZURE_PLACE = re.compile(r"([a-z0-9$][a-z0-9-]*)@([a-z0-9]+)\.(?:dfs|blob)\.([a-z0-9.-]+)")
+#: The secret part of a shared access signature in the query of a URL.
+_SIGNATURE = re.compile(r"((?:^|[?&])sig=)[^&\s\"'<>)]+")
+_TOKEN_ENDPOINT = re.compile(r"(https?://[^/]+)/([^/]+)(?:/.*)?")
 _ENDPOINT = re.compile(r"(?:(https?)://)?([A-Za-z0-9.\[\]:_-]+)/?")
 
 
@@ -74,15 +101,107 @@ def _parts(endpoint: str) -> tuple[str, str]:
     return match[1] or "https", match[2]
 
 
+@dataclass(frozen=True, slots=True)
+class GoogleSettings:
+    """What the configuration says about gs://."""
+
+    key_file: str | None = None
+    #: Whether the key file names a server without TLS, such as an emulator.
+    allow_http: bool = False
+
+    def client_options(self) -> dict[str, str]:
+        """Return the options by the names that obstore and delta-rs share."""
+        found = {} if self.key_file is None else {"google_service_account": self.key_file}
+        return found | ({"allow_http": "true"} if self.allow_http else {})
+
+
+@dataclass(frozen=True, slots=True)
+class AzurePlace:
+    """A container of a storage account."""
+
+    container: str
+    account: str
+    #: The cloud's domain, such as core.windows.net.
+    domain: str
+
+
+def azure_place(authority: str) -> AzurePlace | None:
+    """Return the place that stands before the path in a URI of abfss://; None if it is none.
+
+    >>> azure_place("data@mine.dfs.core.windows.net")
+    AzurePlace(container='data', account='mine', domain='core.windows.net')
+    >>> azure_place("data")
+    """
+    match = _AZURE_PLACE.fullmatch(authority)
+    return None if match is None else AzurePlace(*match.groups())
+
+
+@dataclass(frozen=True, slots=True)
+class AzureSettings:
+    """What the configuration says about abfss://: values by key, some for one account. They are not part of its printed form."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def client_options(self, place: AzurePlace) -> dict[str, str]:
+        """Return the options for an account, by the names that obstore and delta-rs share; they may hold secrets."""
+        found = {"azure_storage_account_name": place.account}
+        key = self._value(options.AZURE_ACCOUNT_KEY, place)
+        token = self._value(options.AZURE_SAS_TOKEN, place)
+        client = self._value(options.AZURE_CLIENT_ID, place)
+        if key is not None:
+            found["azure_storage_account_key"] = key
+        elif token is not None:
+            found["azure_storage_sas_key"] = token.removeprefix("?")
+        elif client is not None:
+            found |= self._of_client(client, place)
+        endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+        if endpoint is None and place.domain != "core.windows.net":
+            endpoint = f"https://{place.account}.blob.{place.domain}"
+        if endpoint is not None:
+            found |= {"azure_storage_endpoint": endpoint, "azure_allow_http": str(endpoint.startswith("http:")).lower()}
+        return found
+
+    def _of_client(self, client: str, place: AzurePlace) -> dict[str, str]:
+        secret, endpoint = self._value(options.AZURE_CLIENT_SECRET, place), self._value(options.AZURE_CLIENT_ENDPOINT, place)
+        match = _TOKEN_ENDPOINT.fullmatch(endpoint or "")
+        if secret is None or match is None:
+            raise ConfigurationError(
+                f"{options.AZURE_CLIENT_ID.key} is set for the storage account {place.account} without a secret, or without the "
+                "address that gives tokens",
+                hint=f"set {options.AZURE_CLIENT_SECRET.key}, and {options.AZURE_CLIENT_ENDPOINT.key} as "
+                "https://login.microsoftonline.com/<tenant>/oauth2/token.",
+            )
+        return {
+            "azure_storage_client_id": client,
+            "azure_storage_client_secret": secret,
+            "azure_storage_tenant_id": match[2],
+            "azure_storage_authority_host": match[1],
+        }
+
+    def _value(self, option: ConfigOption[Any], place: AzurePlace) -> str | None:
+        hosts = (f"{place.account}.{kind}.{place.domain}" for kind in ("dfs", "blob"))
+        keys = (*(f"{option.key}.{host}" for host in hosts), option.key)
+        return next((self.values[key] for key in keys if key in self.values), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What the configuration says about all object stores."""
+
+    s3: S3Settings = S3Settings()
+    google: GoogleSettings = GoogleSettings()
+    azure: AzureSettings = AzureSettings()
+
+
 _lock = threading.Lock()
-_current = S3Settings()
+_current = StoreSettings()
 #: Whether jobs run in this process, which rely on the settings. The launcher of jobs replaces it.
 _in_use: Callable[[], bool] = lambda: False  # noqa: E731
 
 
 def s3_settings() -> S3Settings:
-    """Return the settings of this process."""
-    return _current
+    """Return the settings of this process for S3."""
+    return _current.s3
 
 
 def storage_options(uri: str) -> dict[str, str]:
@@ -95,12 +214,24 @@ def storage_options(uri: str) -> dict[str, str]:
     {}
     """
     scheme, found, rest = uri.partition("://")
-    if found and scheme in S3_SCHEMES:
-        return s3_settings().client_options(rest.partition("/")[0])
-    return {}
+    authority = rest.partition("/")[0]
+    match OBJECT_STORES.get(scheme) if found else None:
+        case "s3":
+            return _current.s3.client_options(authority)
+        case "gs":
+            return _current.google.client_options()
+        case "abfss":
+            place = azure_place(authority)
+            return {} if place is None else _current.azure.client_options(place)
+        case _:
+            return {}
 
 
-def _read(configuration: Configuration) -> S3Settings:
+def _read(configuration: Configuration) -> StoreSettings:
+    return StoreSettings(_read_s3(configuration), _read_google(configuration), _read_azure(configuration))
+
+
+def _read_s3(configuration: Configuration) -> S3Settings:
     found = S3Settings(
         access_key=configuration.get(options.S3_ACCESS_KEY),
         secret_key=configuration.get(options.S3_SECRET_KEY),
@@ -125,8 +256,38 @@ def _read(configuration: Configuration) -> S3Settings:
     return found
 
 
+def _read_google(configuration: Configuration) -> GoogleSettings:
+    path = configuration.get(options.GS_KEY_FILE)
+    if path is None:
+        return GoogleSettings()
+    try:
+        with open(path, encoding="utf-8") as file:
+            server = json.load(file).get("gcs_base_url", "")
+    except (OSError, ValueError, AttributeError) as error:
+        why = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else "is not a key in JSON"
+        raise ConfigurationError(
+            f"{options.GS_KEY_FILE.key}: {path} {why}", hint="the file must be on the driver and on all executors."
+        ) from None
+    return GoogleSettings(path, str(server).startswith("http:"))
+
+
+def _read_azure(configuration: Configuration) -> AzureSettings:
+    keys = {option.key for option in options.OF_ACCOUNTS}
+    names = [key for key in configuration.key_set() if key in keys or options.is_of_account(key)]
+    given = {key: configuration.get_string(key, "") for key in names}
+    other = next((key for key in sorted(given) if not key.startswith(options.AZURE_ACCOUNT_KEY.key)), None)
+    variable = next((name for name in _ACCOUNT_KEY_VARIABLES if os.environ.get(name)), None)
+    if other is not None and variable is not None:
+        raise ConfigurationError(
+            f"{other} is set, and {variable} in the environment would be used instead of it",
+            hint=f"remove that variable, or set {options.AZURE_ACCOUNT_KEY.key}.",
+        )
+    return AzureSettings(given)
+
+
 def _keys(configuration: Configuration) -> str:
-    return ", ".join(option.key for option in _OPTIONS if configuration.contains(option))
+    found = [option.key for option in _OPTIONS if configuration.contains(option)]
+    return ", ".join([*found, *sorted(filter(options.is_of_account, configuration.key_set()))])
 
 
 def watch_jobs(in_use: Callable[[], bool]) -> None:
@@ -147,7 +308,7 @@ def use_to_build(configuration: Configuration) -> None:
     except ConfigurationError:
         return
     with _lock:
-        if wanted != S3Settings() and not _in_use():
+        if wanted != StoreSettings() and not _in_use():
             _current = wanted
 
 
@@ -161,10 +322,10 @@ def use(configuration: Configuration, *, alone: bool = True) -> None:
     wanted = _read(configuration)
     with _lock:
         if not alone:
-            if wanted in (S3Settings(), _current):
+            if wanted in (StoreSettings(), _current):
                 return
             raise ConfigurationError(
-                f"another job in this process uses other settings of S3 than this one ({_keys(configuration)})",
+                f"another job in this process uses other settings of object stores than this one ({_keys(configuration)})",
                 hint="jobs of one process share them, as in Flink; run this job in a process of its own, or give it the same.",
             )
         _current = wanted
@@ -173,7 +334,8 @@ def use(configuration: Configuration, *, alone: bool = True) -> None:
 def secrets() -> set[str]:
     """Return the credentials that this process knows."""
     found = {os.environ.get(name) for name in _SECRET_VARIABLES}
-    found |= {_current.access_key, _current.secret_key, _current.session_token}
+    found |= {_current.s3.access_key, _current.s3.secret_key, _current.s3.session_token}
+    found |= {value for key, value in _current.azure.values.items() if not key.startswith(options.AZURE_CLIENT_ENDPOINT.key)}
     return {secret for secret in found if secret}
 
 
@@ -181,4 +343,4 @@ def without_secrets(text: str) -> str:
     """Return a text, such as an answer of a server, in which known credentials are replaced by ***."""
     for secret in sorted(secrets(), key=len, reverse=True):
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", "***", text)
-    return text
+    return _SIGNATURE.sub(r"\1***", text)

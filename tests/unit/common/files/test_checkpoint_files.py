@@ -20,16 +20,18 @@ from flinkish.common.files.schemes import files_at, is_reference, root_of
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
+@pytest.fixture(params=["folder", "memory", "s3", "gs", "abfss"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointFiles]:
     """Return the files below a root that is made, in a folder that others may use as well."""
-    if request.param == "s3":
-        request.getfixturevalue("s3")
+    if request.param in ("s3", "gs", "abfss"):
+        request.getfixturevalue("s3" if request.param == "s3" else "clouds")
     number = next(_NUMBERS)
     roots = {
         "folder": str(tmp_path / "a" / "table"),
         "memory": f"memory://contract-{number}/a/table",
         "s3": f"s3://bucket/contract-{number}/a/table",
+        "gs": f"gs://bucket/contract-{number}/a/table",
+        "abfss": f"abfss://data@mine.dfs.core.windows.net/contract-{number}/a/table",
     }
     made = files_at(roots[request.param])
     made.make_root(sync=True)
