@@ -17,6 +17,7 @@ from flinkish.common.files.store_settings import without_secrets
 #: In folder names deltalake panics on brackets, ^ and |, reads %20 and backslashes as another name, and refuses the rest.
 _UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]|[\x00-\x1f\x7f]|[\ud800-\udfff]")
 _LOG: Final = "_delta_log"
+_LONGEST: Final = 300
 #: `<version>.json`, or `<version>.checkpoint...`, which summarizes the versions up to it.
 _LOG_ENTRY: Final = re.compile(r"([0-9]{20})\.(checkpoint\.)?.*")
 
@@ -38,6 +39,17 @@ def panics_as_errors() -> Iterator[None]:
             raise
         # What an object store answers to a wrong signature contains the id of the key.
         raise (type(error) if type(error).__module__.startswith(("deltalake", "_internal")) else DeltaError)(shown) from None
+
+
+def one_line(error: BaseException) -> str:
+    """Return the text of an error of deltalake without credentials; what an object store answered is shortened to one line."""
+    text = without_secrets(str(error))
+    if "\x1b" not in text and "<?xml" not in text:
+        return text
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    plain = re.sub(r"\x1b\[[0-9;]*m|↳|\?\S*", "", text.partition("<?xml")[0])
+    said = ": ".join(part for line in plain.splitlines() if (part := " ".join(line.split())))
+    return (said[:_LONGEST] + (f" ({code[1]})" if code else "")).strip()
 
 
 def unusable_name(path: str) -> tuple[str, str] | None:

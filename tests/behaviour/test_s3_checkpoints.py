@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.common.files import store_settings
 from flinkish.common.files.schemes import files_at
 from flinkish.datastream.checkpoint import CheckpointListener
+from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.functions import MapFunction
 from tests.behaviour.test_bad_checkpoints import PATH, first_result, local_env, sums
@@ -63,6 +65,13 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
     # Eight seconds of records, in which a checkpoint completes on a slow machine, too.
     source = DataGeneratorSource(lambda index: index, 4_000, records_per_second=500)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+    # A table is read, and rows are written into another one, with the settings of the environment, too.
+    in_store = store_settings.storage_options(directory)
+    write_deltalake(f"{directory}/input", pa.table({"v": range(-100, 0)}), storage_options=in_store)
+    given = DeltaSource.for_bounded_row_data(f"{directory}/input").build()
+    table = env.from_source(given, WatermarkStrategy.no_watermarks(), "table")
+    rows = numbers.map(lambda value: Row(v=value), Types.ROW_NAMED(["v"], [Types.LONG()]))
+    table.union(rows).sink_to(DeltaSink(f"{directory}/output"))
     sums = (
         numbers.map(FailsOnce(tmp_path / "failed"), Types.LONG())
         .key_by(lambda value: value % 7, key_type=Types.LONG())
@@ -78,11 +87,13 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
         (record,) = files_at(f"{directory}/records/high-availability").names()
         assert record.endswith(".json")
         history = files_at(f"{directory}/checkpoints/{job}/history")
-        table = DeltaTable(str(history.root), storage_options=dict(history.delta_options)).to_pyarrow_table()
-        events = table.column("event").to_pylist()
+        events_table = DeltaTable(str(history.root), storage_options=dict(history.delta_options)).to_pyarrow_table()
+        events = events_table.column("event").to_pylist()
         assert events.count("checkpoint completed") >= 2
         assert files_at(f"{directory}/checkpoints/{job}").names() == ["history"]  # the job has ended
-        shown = caplog.text + str(table.to_pylist())
+        output = DeltaTable(f"{directory}/output", storage_options=in_store)
+        assert sorted(output.to_pyarrow_table().column("v").to_pylist()) == list(range(-100, 4_000))
+        shown = caplog.text + str(events_table.to_pylist()) + str(output.history())
         assert SECRET_KEY not in shown
         assert ACCESS_KEY not in shown
     finally:

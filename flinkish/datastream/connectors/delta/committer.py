@@ -15,10 +15,11 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from flinkish.common.delta_calls import panics_as_errors, sync_log
+from flinkish.common.delta_calls import one_line, panics_as_errors, sync_log
 from flinkish.common.disk import make_folders, sync
-from flinkish.common.errors import ForeignCheckpointError, SinkError
-from flinkish.common.safe_files import leads_outside
+from flinkish.common.errors import ForeignCheckpointError, SinkError, SourceError
+from flinkish.common.files.store_settings import storage_options
+from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.log import DeltaLog
 from flinkish.datastream.connectors.delta.staging import (
     append,
@@ -28,15 +29,20 @@ from flinkish.datastream.connectors.delta.staging import (
     remove_leftovers,
     remove_staged,
 )
-from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table
+from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table, sink_error
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
 
 _log = logging.getLogger("flinkish.connectors.delta")
 
 #: How often to retry a commit after a conflict: another writer may commit between our read of the table and our commit.
 _COMMIT_TRIES: Final = 20
-#: Delta's own cleanup is off: we remove expired log entries only after the checkpoint that replaces them is synced to disk.
-_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+#: In a folder, Delta's own cleanup is off: we remove expired log entries only after the summary that replaces them is synced to
+#: disk. In an object store, what was written is durable, and the table's property decides.
+_FOLDER_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+_STORE_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True)
+#: Entries of a log in an object store that are summarized, as by Spark; deltalake waits for 100, each of which takes 3 requests.
+_SUMMARIZED_ENTRIES: Final = 10
+_SUMMARY_INTERVAL: Final = "delta.checkpointInterval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
 
     def __init__(self, path: str, writes: DeltaWrites) -> None:
         self._path = path
+        self._files = files_of(path)
+        self._hooks = _STORE_HOOKS if self._files.is_remote else _FOLDER_HOOKS
         self._writes = writes
         self._overwrite = writes.overwrite
         self._uncompacted = 0
@@ -153,7 +161,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             self._commit(checkpoint_id, requests)
         if self._leftovers is not None:
             # All staged files that the checkpoint names are committed now, and this attempt's writers have not begun.
-            remove_leftovers(self._path, *self._leftovers)
+            remove_leftovers(self._files, *self._leftovers)
             self._leftovers = None
 
     def _commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
@@ -215,20 +223,20 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                     table.schema() if staged or self._writes.add_columns else Schema.from_json(schema),
                     list(self._writes.partition_by),
                     commit_properties=properties,
-                    post_commithook_properties=_HOOKS,
+                    post_commithook_properties=self._hooks,
                 )
                 break
             except CommitFailedError:
                 continue  # another commit came first: read again, as it may have been this commit
             except (DeltaError, OSError) as error:
-                raise SinkError(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {error}") from error
+                raise sink_error(f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}", error) from None
         else:
             raise SinkError(
                 f"DeltaSink cannot commit checkpoint {checkpoint_id} to {self._path}: {_COMMIT_TRIES} tries met other commits"
             )
         self._make_durable(table, staged=staged)
         if staged:
-            remove_staged(self._path, [file.path for file in files])
+            remove_staged(self._files, [file.path for file in files])
         self._last = (application, checkpoint_id)
         self._overwrite = False
         self._compact(table)
@@ -238,11 +246,11 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _write_staged(
         self, table: DeltaTable, files: Sequence[DeltaFile], properties: CommitProperties, *, replace: bool
     ) -> None:
-        rows = read_staged(self._path, [file.path for file in files], self._writes.keys)
+        rows = read_staged(self._files, [file.path for file in files], self._writes.keys)
         if self._writes.keys:
-            merge(table, rows, self._writes.keys, properties, _HOOKS)
+            merge(table, rows, self._writes.keys, properties, self._hooks)
         else:
-            append(table, rows, properties, _HOOKS, replace=replace)
+            append(table, rows, properties, self._hooks, replace=replace)
         table.update_incremental()
 
     def _compact(self, table: DeltaTable) -> None:
@@ -255,12 +263,12 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             return
         try:
             table.update_incremental()
-            table.optimize.compact(target_size=size, post_commithook_properties=_HOOKS)
+            table.optimize.compact(target_size=size, post_commithook_properties=self._hooks)
         except CommitFailedError as error:
-            _log.info("The files of %s were not merged after this commit: %s", self._path, error)
+            _log.info("The files of %s were not merged after this commit: %s", self._path, one_line(error))
             return
         except (DeltaError, OSError) as error:
-            raise SinkError(f"DeltaSink cannot merge the files of {self._path}: {error}") from error
+            raise sink_error(f"DeltaSink cannot merge the files of {self._path}", error) from None
         self._uncompacted = 0
         self._make_durable(table, staged=True)
 
@@ -283,7 +291,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         if table is not None:
             return table
         try:
-            make_folders(self._path)
+            if not self._files.is_remote:
+                make_folders(self._path)
             # 'ignore', as another job may create it at the same time.
             DeltaTable.create(
                 self._path,
@@ -291,24 +300,29 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 mode="ignore",
                 partition_by=list(self._writes.partition_by) or None,
                 configuration=dict(self._writes.table_properties) or None,
+                storage_options=storage_options(self._path) or None,
             )
-            return DeltaTable(self._path)
         except (DeltaError, OSError) as error:
-            raise SinkError(f"DeltaSink cannot create the table {self._path}: {error}") from error
+            if self._files.is_remote and (table := open_table(self._path)) is not None:
+                return table  # created by another job, or by a request of ours whose answer was lost
+            raise sink_error(f"DeltaSink cannot create the table {self._path}", error) from None
+        table = open_table(self._path)
+        assert table is not None
+        return table
 
     def _check_files(self, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
         for request in requests:
             for file in request.committable.files:
-                path = os.path.join(self._path, file.path)
+                path = self._files.path(file.path)
                 ours = is_staged_path(file.path) if request.committable.staged else not file.path.startswith("_")
-                if not ours or leads_outside(path, self._path):
+                if not ours or self._files.leads_outside(file.path):
                     raise ForeignCheckpointError(
                         f"DeltaSink into {self._path}: the checkpoint names {file.path[:500]!r}, which is no data file of the "
                         "table",
                         hint="the checkpoint, or the folder of the table, was tampered with.",
                     )
                 try:
-                    size = os.stat(path).st_size
+                    size = self._files.size(file.path)
                 except FileNotFoundError as error:
                     if request.committable.table != self._path:
                         raise SinkError(
@@ -320,6 +334,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                         f"DeltaSink: {path} is gone before it was committed",
                         hint="was VACUUM run with a retention shorter than the time between two checkpoints?",
                     ) from error
+                except OSError as error:
+                    raise SinkError(f"DeltaSink cannot read {path}: {error.strerror or error}") from error
                 if size != file.size:
                     raise SinkError(f"DeltaSink: {path} has {size} bytes; {file.size} were written")
 
@@ -330,7 +346,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     def _sync_written(self, table: DeltaTable) -> None:
         """Sync the files of the versions that this commit made, as deltalake does not sync those that it writes."""
         first = table.version() if self._synced < 0 else self._synced + 1
-        log = DeltaLog(self._path)
+        log = DeltaLog(self._path, who="DeltaSink")
         for version in range(first, table.version() + 1):
             commit = log.commit(version)
             folders = set()
@@ -341,8 +357,22 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             for folder in folders:
                 sync(folder)
 
+    def _summarize(self, table: DeltaTable) -> None:
+        """Write a summary of the log in an object store if the last one is old, as each commit reads all entries after it."""
+        if _SUMMARY_INTERVAL in table.metadata().configuration:
+            return  # deltalake does it
+        try:
+            table.update_incremental()
+            if table.version() - DeltaLog(self._path, who="DeltaSink").summarized() >= _SUMMARIZED_ENTRIES:
+                table.create_checkpoint()
+        except (DeltaError, OSError, SourceError) as error:
+            _log.info("The log of %s was not summarized after this commit: %s", self._path, one_line(error))
+
     def _make_durable(self, table: DeltaTable, *, staged: bool = False) -> None:
         """Sync the log before the next checkpoint drops these requests; a commit made earlier, too, as it may not be synced."""
+        if self._files.is_remote:
+            self._summarize(table)
+            return
         try:
             if staged:
                 self._sync_written(table)

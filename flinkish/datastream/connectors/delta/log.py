@@ -8,7 +8,7 @@ times of commits.
 from __future__ import annotations
 
 import json
-import os
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,9 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceError
+from flinkish.datastream.connectors.delta.files import LOG, TableFiles, files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector
 
-LOG: Final = "_delta_log"
+#: Names the newest summary of the log.
+_LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"([0-9]{20})\.json")
 #: `<version>.checkpoint.parquet`, `.checkpoint.<part>.<parts>.parquet` or `.checkpoint.<uuid>.json|parquet`.
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint\.(?:([0-9]{10})\.([0-9]{10})\.|[0-9a-f-]{36}\.)?(json|parquet)")
@@ -107,11 +109,15 @@ class Snapshot:
 
 
 class DeltaLog:
-    """The log of the table in a folder."""
+    """The log of a table.
 
-    def __init__(self, table: str) -> None:
+    A list of files in an object store may be old: versions after the newest listed one are asked for by their names.
+    """
+
+    def __init__(self, table: str, *, who: str = "DeltaSource") -> None:
         self.table = table
-        self._folder = os.path.join(table, LOG)
+        self.files = files_of(table)
+        self._who = who
 
     def exists(self) -> bool:
         """Whether there is a table."""
@@ -119,23 +125,47 @@ class DeltaLog:
 
     def newest(self) -> int:
         """Return the newest version; raises SourceError if there is no table."""
-        versions = self._commits()
-        if not versions:
+        newest = self.newest_or_none()
+        if newest is None:
             raise SourceError(
-                f"DeltaSource: there is no Delta table at {self.table}",
+                f"{self._who}: there is no Delta table at {self.table}",
                 hint="is the path right? It is that of the folder with _delta_log.",
             )
-        return versions[-1]
+        return newest
+
+    def newest_or_none(self) -> int | None:
+        """Return the newest version; None if there is no table."""
+        newest = max(self._commits(), default=None)
+        if self.files.is_remote and (newest is None or not self.has(newest)):
+            newest = max(newest or 0, self.summarized())
+            if not self.has(newest):
+                return None
+        while newest is not None and self.has(newest + 1):
+            newest += 1
+        return newest
+
+    def has(self, version: int) -> bool:
+        """Return whether a version has an entry; asked for by its name."""
+        try:
+            return self.files.exists(_entry(version))
+        except OSError as error:
+            raise SourceError(f"{self._who} cannot read the log of {self.table}: {error.strerror or error}") from error
+
+    def summarized(self) -> int:
+        """Return the version of the newest summary that the log names, 0 if it names none."""
+        try:
+            return int(json.loads(self.files.read(_LAST_CHECKPOINT)[0])["version"])
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise SourceError(f"{self._who} cannot read {self.files.path(_LAST_CHECKPOINT)}: {error}") from error
 
     def commit(self, version: int) -> Commit | None:
         """Return what a version changed; None if it is not there. Raises SourceError if it cannot be read here."""
-        try:
-            with open(os.path.join(self._folder, f"{version:020}.json"), encoding="utf-8") as file:
-                actions = [json.loads(line) for line in file if line.strip()]
-        except FileNotFoundError:
+        found = self._read(version)
+        if found is None:
             return None
-        except (OSError, ValueError) as error:
-            raise SourceError(f"DeltaSource cannot read version {version} of {self.table}: {error}") from error
+        actions, _ = found
         infos = [action["commitInfo"] for action in actions if action.get("commitInfo") is not None]
         return Commit(
             version=version,
@@ -177,7 +207,7 @@ class DeltaLog:
                 break
             found = version
         if found is None:
-            raise SourceError(f"DeltaSource: {self.table} has no version as old as {time} ms since the epoch")
+            raise SourceError(f"{self._who}: {self.table} has no version as old as {time} ms since the epoch")
         return found
 
     def version_from(self, time: int) -> int:
@@ -189,28 +219,38 @@ class DeltaLog:
 
     def _names(self) -> list[str]:
         try:
-            return os.listdir(self._folder)
-        except FileNotFoundError:
-            return []
+            return self.files.names(LOG)
         except OSError as error:
-            raise SourceError(f"DeltaSource cannot read the log of {self.table}: {error.strerror or error}") from error
+            raise SourceError(f"{self._who} cannot read the log of {self.table}: {error.strerror or error}") from error
+
+    def _read(self, version: int) -> tuple[list[dict[str, Any]], int] | None:
+        """Return the actions of a version and the time at which they were written (ms); None if it does not exist."""
+        try:
+            content, written = self.files.read(_entry(version))
+            return _actions(content), written
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise SourceError(f"{self._who} cannot read version {version} of {self.table}: {error}") from error
 
     def _commits(self) -> list[int]:
         return sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
 
+    def _versions(self) -> list[int]:
+        """Return the versions that the log holds, with those that a list lacks."""
+        versions = self._commits()
+        newest = self.newest_or_none() if self.files.is_remote else None
+        return versions if newest is None else [*versions, *range(max(versions, default=-1) + 1, newest + 1)]
+
     def _times(self) -> Iterator[tuple[int, int]]:
         """Yield versions with their times, which rise as Delta defines it: in-commit timestamps, else times of the files."""
         last = -1
-        for version in self._commits():
-            path = os.path.join(self._folder, f"{version:020}.json")
-            try:
-                with open(path, encoding="utf-8") as file:
-                    info = json.loads(file.readline() or "{}").get("commitInfo") or {}
-                    written = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-            except FileNotFoundError:
+        for version in self._versions():
+            found = self._read(version)
+            if found is None:
                 continue  # cleaned up since it was listed
-            except (OSError, ValueError) as error:
-                raise SourceError(f"DeltaSource cannot read version {version} of {self.table}: {error}") from error
+            actions, written = found
+            info = (actions[0] if actions else {}).get("commitInfo") or {}
             last = max(last + 1, info.get("inCommitTimestamp") or written)
             yield version, last
 
@@ -218,7 +258,7 @@ class DeltaLog:
         """Yield the actions that make up a version: those of a summary of the log, then those of each later version."""
         newest = self.newest()
         if not 0 <= version <= newest:
-            raise SourceError(f"DeltaSource: {self.table} has no version {version}; the newest is {newest}")
+            raise SourceError(f"{self._who}: {self.table} has no version {version}; the newest is {newest}")
         summary, actions = self._checkpoint(version, files=files)
         yield actions
         for later in range(summary + 1, version + 1):
@@ -235,7 +275,7 @@ class DeltaLog:
 
     def _found(self, metadata: Metadata | None, version: int) -> Metadata:
         if metadata is None:
-            raise SourceError(f"DeltaSource: the log of {self.table} has no schema up to version {version}; it is damaged")
+            raise SourceError(f"{self._who}: the log of {self.table} has no schema up to version {version}; it is damaged")
         return metadata
 
     def _checkpoint(self, version: int, *, files: bool) -> tuple[int, list[dict[str, Any]]]:
@@ -257,32 +297,27 @@ class DeltaLog:
     def _read_checkpoint(self, names: Iterable[str], *, files: bool) -> list[dict[str, Any]]:
         actions: list[dict[str, Any]] = []
         for name in names:
-            path = os.path.join(self._folder, name)
+            path = f"{LOG}/{name}"
             if name.endswith(".json"):
                 try:
-                    with open(path, encoding="utf-8") as file:
-                        actions.extend(json.loads(line) for line in file if line.strip())
+                    actions.extend(_actions(self.files.read(path)[0]))
                 except (OSError, ValueError) as error:
-                    raise SourceError(f"DeltaSource cannot read {path}: {error}") from error
+                    raise SourceError(f"{self._who} cannot read {self.files.path(path)}: {error}") from error
             else:
-                actions.extend(_parquet_actions(path, files=files))
+                actions.extend(_parquet_actions(self.files, path, files=files))
         sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
         for sidecar in sidecars if files else ():
-            actions.extend(_parquet_actions(os.path.join(self._folder, "_sidecars", os.path.basename(sidecar)), files=True))
+            actions.extend(_parquet_actions(self.files, f"{LOG}/_sidecars/{posixpath.basename(sidecar)}", files=True))
         return actions
 
     def _actions_of(self, version: int) -> list[dict[str, Any]]:
-        path = os.path.join(self._folder, f"{version:020}.json")
-        try:
-            with open(path, encoding="utf-8") as file:
-                return [json.loads(line) for line in file if line.strip()]
-        except FileNotFoundError as error:
+        found = self._read(version)
+        if found is None:
             raise SourceError(
-                f"DeltaSource: the log of {self.table} does not reach back to version {version} any more",
+                f"{self._who}: the log of {self.table} does not reach back to version {version} any more",
                 hint="read a newer version, or keep the log for longer (delta.logRetentionDuration).",
-            ) from error
-        except (OSError, ValueError) as error:
-            raise SourceError(f"DeltaSource cannot read version {version} of {self.table}: {error}") from error
+            )
+        return found[0]
 
     def _check_protocol(self, protocol: dict[str, Any], version: int) -> None:
         reader = protocol.get("minReaderVersion") or 1
@@ -291,7 +326,7 @@ class DeltaLog:
             what = f"features {', '.join(unknown)}" if unknown else f"reader version {reader}"
             hints = [_INSTEAD[name] for name in unknown if name in _INSTEAD]
             raise SourceError(
-                f"DeltaSource cannot read version {version} of {self.table}: the table has {what}",
+                f"{self._who} cannot read version {version} of {self.table}: the table has {what}",
                 hint=hints[0] if hints else "let Spark write what is needed to a table without them, and read that.",
             )
 
@@ -302,7 +337,7 @@ class DeltaLog:
         path = unquote(action["path"])
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) or path.startswith("/"):
             raise SourceError(
-                f"DeltaSource cannot read {self.table}: it is a shallow clone, its files are elsewhere ({path})",
+                f"{self._who} cannot read {self.table}: it is a shallow clone, its files are elsewhere ({path})",
                 hint="read the table that it was cloned from, or make a deep copy.",
             )
         vector = action.get("deletionVector")
@@ -316,6 +351,14 @@ class DeltaLog:
             data_change=bool(action.get("dataChange", True)) or kind == "cdc",
             modification_time=action.get("modificationTime") or 0,
         )
+
+
+def _entry(version: int) -> str:
+    return f"{LOG}/{version:020}.json"
+
+
+def _actions(content: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in content.splitlines() if line.strip()]
 
 
 def _key(file: DataFile) -> tuple[str, str]:
@@ -349,16 +392,16 @@ def _metadata(action: dict[str, Any]) -> Metadata:
     )
 
 
-def _parquet_actions(path: str, *, files: bool) -> list[dict[str, Any]]:
+def _parquet_actions(of_table: TableFiles, path: str, *, files: bool) -> list[dict[str, Any]]:
     """Return the actions of a summary of the log that readers need, with the files or without."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(of_table.source(path)[0], pre_buffer=of_table.is_remote) as file:
             needed = ("protocol", "metaData", "add", "sidecar") if files else ("protocol", "metaData")
             wanted = [name for name in needed if name in file.schema_arrow.names]
             leaves = [_leaves(file.schema_arrow.field(name), name) for name in wanted]
             table = file.read(columns=[leaf for group in leaves for leaf in group])
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"DeltaSource cannot read {path}: {error}") from error
+        raise SourceError(f"DeltaSource cannot read {of_table.path(path)}: {error}") from error
     actions = []
     for name in wanted:
         for value in table.column(name).drop_null().to_pylist():

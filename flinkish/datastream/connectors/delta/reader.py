@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +25,7 @@ from flinkish.datastream.connectors.delta.columns import (
     readable,
     shown,
 )
+from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
 from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
 
@@ -121,7 +121,8 @@ class _FileReader:
     def __init__(self, plan: ReadPlan, split: DeltaSplit) -> None:
         self._plan = plan
         self._split = split
-        self._path = os.path.join(plan.table, split.path)
+        self._files = files_of(plan.table)
+        self._path = self._files.path(split.path)
         self._file = self._open()
         self._deleted = self._rows_of(split.deleted)
         self._only = self._rows_of(split.only)
@@ -142,21 +143,29 @@ class _FileReader:
     def _open(self) -> pq.ParquetFile:
         split = self._split
         try:
-            size = os.path.getsize(self._path)
+            source, size = self._files.source(split.path)
             if split.size is not None and size != split.size:
                 raise SourceError(f"DeltaSource: {self._path} has {size} bytes; the log of the table says {split.size}")
-            return pq.ParquetFile(self._path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+            return pq.ParquetFile(
+                source,
+                coerce_int96_timestamp_unit="us",
+                page_checksum_verification=True,
+                pre_buffer=self._files.is_remote,
+            )
         except FileNotFoundError as error:
-            raise SourceChangedError(
-                f"DeltaSource: {self._path} is gone, which version {split.version} of the table has",
-                hint="VACUUM removed it before the job had read it: keep removed files for longer "
-                "(delta.deletedFileRetentionDuration), and let the job start anew, from the table as it is now.",
-            ) from error
+            raise self._is_gone() from error
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"DeltaSource: {self._path} is no Parquet file, or it is damaged: {error}") from error
 
+    def _is_gone(self) -> SourceChangedError:
+        return SourceChangedError(
+            f"DeltaSource: {self._path} is gone, which version {self._split.version} of the table has",
+            hint="VACUUM removed it before the job had read it: keep removed files for longer "
+            "(delta.deletedFileRetentionDuration), and let the job start anew, from the table as it is now.",
+        )
+
     def _rows_of(self, vector: DeletionVector | None) -> Rows | None:
-        return None if vector is None else vector.rows(self._plan.table)
+        return None if vector is None else vector.rows(self._files)
 
     def _find_columns(self) -> None:
         """Find out what each column is made of: a constant (partition values, columns that the file lacks), or the file's own."""
@@ -227,6 +236,8 @@ class _FileReader:
                 if records is None:
                     return []
                 self._records, self._index = records, 0
+        except FileNotFoundError as error:  # an object in a store can be removed while it is read
+            raise self._is_gone() from error
         except (pa.ArrowException, OSError) as error:
             raise SourceError(f"DeltaSource cannot read {self._path}: {error}") from error
         except (ValueError, OverflowError) as error:

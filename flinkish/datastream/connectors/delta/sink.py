@@ -18,10 +18,12 @@ import pyarrow as pa
 from flinkish.common.configuration import Configuration
 from flinkish.common.delta_calls import panics_as_errors, unusable_name
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.files.schemes import is_reference
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import fields_of, values_of
 from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaCommitter
+from flinkish.datastream.connectors.delta.files import files_of, table_location
 from flinkish.datastream.connectors.delta.staging import DELETED
 from flinkish.datastream.connectors.delta.table import (
     DeltaWrites,
@@ -31,7 +33,6 @@ from flinkish.datastream.connectors.delta.table import (
     written_by_deltalake,
 )
 from flinkish.datastream.connectors.delta.writer import DeltaWriter, StagingWriter
-from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
 from flinkish.datastream.connectors.file_system.writer_factories import COMPRESSIONS
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
 
@@ -99,8 +100,8 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             raise InvalidArgumentError(f"row_type of DeltaSink must be a TypeInformation; got {row_type!r}")
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
-        self._path = local_path(path, "path of DeltaSink")
-        unusable = unusable_name(self._path)
+        self._path = table_location(path, "path of DeltaSink")
+        unusable = None if is_reference(self._path) else unusable_name(self._path)
         if unusable is not None:
             name, characters = unusable
             raise InvalidArgumentError(
@@ -153,9 +154,12 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
     def validate(self, input_type: TypeInformation) -> None:
         """Raise an error if the records cannot be rows of a table, or do not fit the existing table."""
         layout = self._layout(input_type)
-        if os.path.exists(self._path) and not os.path.isdir(self._path):
+        if not is_reference(self._path) and os.path.exists(self._path) and not os.path.isdir(self._path):
             raise SinkError(f"DeltaSink: {self._path} is a file; a table is a folder")
-        outer = delta_table_around(os.path.dirname(self._path))
+        try:
+            outer = files_of(self._path).outer_table()
+        except OSError as error:
+            raise SinkError(f"DeltaSink cannot open the table {self._path}: {error.strerror or error}") from error
         if outer is not None:
             raise SinkError(
                 f"DeltaSink: {self._path} is in the folder of the Delta table {outer}, whose VACUUM would delete its files",

@@ -5,21 +5,19 @@ from __future__ import annotations
 import datetime
 import decimal
 import operator
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SourceError
-from flinkish.common.safe_files import leads_outside
 from flinkish.common.time import AmountOfTime, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors._arrow import unwrap
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
 from flinkish.datastream.connectors.delta.enumerator import DeltaEnumerator, DeltaEnumeratorState, ScanSettings
+from flinkish.datastream.connectors.delta.files import files_of, is_plain, table_location
 from flinkish.datastream.connectors.delta.log import DeltaLog, Metadata
 from flinkish.datastream.connectors.delta.reader import DeltaReader, DeltaSplit, ReadPlan
-from flinkish.datastream.connectors.file_system.paths import local_path
 from flinkish.program.sources import (
     Boundedness,
     Source,
@@ -71,12 +69,12 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     @staticmethod
     def for_bounded_row_data(table_path: str) -> DeltaSourceBuilder:
         """Return a builder of a source that reads one version of the table (the newest one by default) and ends."""
-        return DeltaSourceBuilder(_Options(path=local_path(table_path, "the path of DeltaSource"), bounded=True))
+        return DeltaSourceBuilder(_Options(path=table_location(table_path, "the path of DeltaSource"), bounded=True))
 
     @staticmethod
     def for_continuous_row_data(table_path: str) -> DeltaSourceBuilder:
         """Return a builder of a source that reads a version (the newest one by default), and then all later additions."""
-        return DeltaSourceBuilder(_Options(path=local_path(table_path, "the path of DeltaSource"), bounded=False))
+        return DeltaSourceBuilder(_Options(path=table_location(table_path, "the path of DeltaSource"), bounded=False))
 
     @property
     def boundedness(self) -> Boundedness:
@@ -101,9 +99,9 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     def check_restored(self, splits: Sequence[DeltaSplit], checkpoint: DeltaEnumeratorState | None, *, trusted: bool) -> None:
         """Raise ForeignCheckpointError for a split of a file that is not in the table's folder."""
         table = self._settings.plan.table
+        files = files_of(table)
         for split in (*splits, *(() if checkpoint is None else checkpoint.returned)):
-            path = os.path.join(table, split.path)
-            if os.path.isabs(split.path) or os.path.normpath(path) != path or (not trusted and leads_outside(path, table)):
+            if not is_plain(split.path) or (not trusted and files.leads_outside(split.path)):
                 raise ForeignCheckpointError(
                     f"a split in the checkpoint is of the file {split.path!r}, which is no file of the Delta table {table}",
                     hint="the checkpoint was tampered with.",

@@ -7,17 +7,15 @@ table in one commit, and removes the files.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 
-from flinkish.common import safe_files
 from flinkish.common.errors import SinkError
+from flinkish.datastream.connectors.delta.files import TableFiles
 
 #: Hidden from readers of the table and from VACUUM, as its name begins with an underscore.
 _FOLDER: Final = "_flinkish"
@@ -36,14 +34,15 @@ def is_staged_path(path: str) -> bool:
     return path.startswith(f"{_FOLDER}/")
 
 
-def read_staged(table: str, paths: Sequence[str], keys: Sequence[str]) -> pa.Table | None:
+def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) -> pa.Table | None:
     """Return the rows of staged files; with keys the last one of each. None if there are none."""
     parts = []
     for path in paths:
         try:
-            parts.append(pq.read_table(os.path.join(table, path), partitioning=None, page_checksum_verification=True))
+            with pq.ParquetFile(files.source(path)[0], page_checksum_verification=True, pre_buffer=files.is_remote) as file:
+                parts.append(file.read())
         except (pa.ArrowException, OSError) as error:
-            raise SinkError(f"DeltaSink cannot read {os.path.join(table, path)}, which it wrote: {error}") from error
+            raise SinkError(f"DeltaSink cannot read {files.path(path)}, which it wrote: {error}") from error
     if not parts:
         return None
     rows = pa.concat_tables(parts)
@@ -91,18 +90,15 @@ def append(
     )
 
 
-def remove_staged(table: str, paths: Iterable[str]) -> None:
+def remove_staged(files: TableFiles, paths: Iterable[str]) -> None:
     """Remove staged files whose rows are in the table."""
     for path in paths:
-        with suppress(FileNotFoundError):
-            safe_files.remove_file(table, path)
+        files.remove(path)
 
 
-def remove_leftovers(table: str, lineage: str, sink_uid: str) -> None:
+def remove_leftovers(files: TableFiles, lineage: str, sink_uid: str) -> None:
     """Remove all that former attempts staged and no checkpoint names."""
-    folder = staging_folder(lineage, sink_uid)
-    with suppress(FileNotFoundError):
-        remove_staged(table, list(safe_files.files_below(table, folder)))
+    remove_staged(files, files.files_below(staging_folder(lineage, sink_uid)))
 
 
 def _quoted(name: str) -> str:

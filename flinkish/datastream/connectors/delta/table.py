@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,14 +14,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.delta_calls import one_line, panics_as_errors
 from flinkish.common.errors import InvalidProgramError, SinkError
+from flinkish.common.files.schemes import is_reference
+from flinkish.common.files.store_settings import storage_options
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import RowsToArrow
 from flinkish.datastream.connectors.delta.columns import shown
+from flinkish.datastream.connectors.delta.files import LOG
+from flinkish.datastream.connectors.delta.log import DeltaLog
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Features of newer protocols that allow appending plain files.
@@ -31,6 +36,9 @@ _HARMLESS_FEATURES: Final = frozenset(
 _FEATURES_OF_DELTALAKE: Final = frozenset({"columnMapping", "generatedColumns"})
 _GENERATED: Final = "delta.generationExpression"
 _TRANSACTIONS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
+
+#: Seconds to wait before each try to open the newest version of a table.
+_WAITS: Final = (0.0, 0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 
 #: The values of the partition columns of a file, as Delta writes them.
 Partition = tuple[str | None, ...]
@@ -194,7 +202,9 @@ def _plain(value: Any) -> Any:
 
 def open_table(path: str) -> DeltaTable | None:
     """Open a table, None if there is none at the path. Raises SinkError, including if its log is outside of its folder."""
-    log = os.path.join(path, "_delta_log")
+    if is_reference(path):
+        return _open_in_store(path)
+    log = os.path.join(path, LOG)
     if os.path.islink(log):
         raise SinkError(
             f"DeltaSink cannot open the table {path}: {log} is a link, and entries of the log would be written to where it leads",
@@ -205,6 +215,42 @@ def open_table(path: str) -> DeltaTable | None:
             return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
     except (DeltaError, OSError) as error:
         raise SinkError(f"DeltaSink cannot open the table {path}: {error}") from error
+
+
+def _open_in_store(path: str) -> DeltaTable | None:
+    """Open the newest version of a table in an object store, None if there is no table.
+
+    deltalake finds the newest version by a list. An old list would hide commits, such as our own, so the next version is asked
+    for by its name.
+    """
+    log = DeltaLog(path, who="DeltaSink")
+    for wait in _WAITS:
+        time.sleep(wait)
+        try:
+            with panics_as_errors():
+                table = DeltaTable(path, storage_options=storage_options(path))
+            version = table.version()
+        except TableNotFoundError:
+            version = -1
+        except (DeltaError, OSError) as error:
+            raise sink_error(f"DeltaSink cannot open the table {path}", error) from None
+        if version < 0 and log.newest_or_none() is None:
+            return None
+        if version >= 0 and not log.has(version + 1):
+            return table
+    raise SinkError(
+        f"DeltaSink cannot open the table {path}: a list of its log ends with version {version}, and later versions exist",
+        hint="lists of the store are slow, or others commit all the time; the job goes on from its last checkpoint.",
+    )
+
+
+def sink_error(what: str, error: Exception) -> SinkError:
+    """Return the error to raise for one of deltalake, without credentials that it may contain."""
+    said = one_line(error)
+    failure = SinkError(f"{what}: {said}")
+    if said == str(error):
+        failure.__cause__ = error
+    return failure
 
 
 def written_by_deltalake(table: DeltaTable) -> list[str]:

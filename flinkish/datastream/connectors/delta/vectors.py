@@ -5,7 +5,6 @@ Source: Delta's protocol specification, "Deletion Vector Format", and the portab
 
 from __future__ import annotations
 
-import os
 import struct
 import uuid
 import zlib
@@ -15,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from flinkish.common.errors import SourceError
+from flinkish.datastream.connectors.delta.files import TableFiles
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -44,10 +44,11 @@ class DeletionVector:
     #: How many rows are deleted.
     cardinality: int
 
-    def rows(self, table: str) -> Rows:
-        """Return the numbers of the deleted rows of the file, from 0, rising; raises SourceError if they cannot be read."""
+    def rows(self, files: TableFiles) -> Rows:
+        """Return the numbers of the deleted rows of the file, from 0, in rising order; raises SourceError."""
+        table = files.table
         try:
-            data = _base85(self.value)[: self.size] if self.storage == "i" else self._read(table)
+            data = _base85(self.value)[: self.size] if self.storage == "i" else self._read(files)
             rows = _bitmap_array(data)
         except (struct.error, IndexError, KeyError, ValueError, OverflowError) as error:
             raise SourceError(f"DeltaSource: a deletion vector of {table} is damaged: {error}") from error
@@ -57,21 +58,23 @@ class DeletionVector:
             )
         return rows
 
-    def _read(self, table: str) -> bytes:
+    def _read(self, files: TableFiles) -> bytes:
+        table = files.table
         if self.storage != "u":
             raise SourceError(f"DeltaSource cannot read {table}: a deletion vector is in another folder ({self.value})")
         prefix, name = self.value[:-_UUID], uuid.UUID(bytes=_base85(self.value[-_UUID:]))
         if ".." in prefix or prefix.startswith("/"):
             raise SourceError(f"DeltaSource cannot read {table}: a deletion vector is in the folder {prefix!r}")
-        path = os.path.join(table, prefix, f"deletion_vector_{name}.bin")
+        inside = f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin"
+        path = files.path(inside)
         try:
-            with open(path, "rb") as file:
-                file.seek(self.offset or 0)
-                (size,) = struct.unpack(">I", file.read(4))
-                if size != self.size:
-                    raise ValueError(f"it has {size} bytes, the log says {self.size}")
-                data = file.read(size)
-                (checksum,) = struct.unpack(">I", file.read(4))
+            # The length, the vector, and its checksum.
+            found = files.read_range(inside, self.offset or 0, self.size + 8)
+            (size,) = struct.unpack_from(">I", found)
+            if size != self.size:
+                raise ValueError(f"it has {size} bytes, the log says {self.size}")
+            data = found[4 : 4 + size]
+            (checksum,) = struct.unpack(">I", found[4 + size :])
         except FileNotFoundError as error:
             raise SourceError(
                 f"DeltaSource: {path} is gone, which says what rows of {table} are deleted",

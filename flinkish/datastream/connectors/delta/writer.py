@@ -8,15 +8,13 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from flinkish.common import safe_files
-from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.common.types import Row, RowKind, make_row
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaFile
+from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.staging import DELETED, staging_folder
 from flinkish.datastream.connectors.delta.table import Partition, TableLayout, partition_folder, statistics
 from flinkish.datastream.connectors.file_system.writer_factories import decode_batch, encode_batch
@@ -28,6 +26,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
 
     def __init__(self, path: str, layout: TableLayout, compression: str, context: SinkWriterContext, ids: IdSource) -> None:
         self._path = path
+        self._table_files = files_of(path)
         self._layout = layout
         self._compression = compression
         self._context = context
@@ -89,25 +88,12 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
 
     def _store(self, table: pa.Table, folder: str, name: str, partition: Partition, stats: str) -> DeltaFile:
         path = os.path.join(folder, name)
-        target = os.path.join(self._path, path)
+        files = self._table_files
         try:
-            make_folders(self._path)
-            safe_files.make_folders(self._path, folder)
-            with safe_files.create_file(self._path, path) as file:
-                pq.write_table(table, file, compression=self._compression, write_page_checksum=True)
-                file.flush()
-                os.fsync(file.fileno())
-            status = os.stat(target)
+            size, written = files.write_parquet(path, table, self._compression)
         except OSError as error:
-            raise SinkError(f"DeltaSink cannot write {target}: {error.strerror or error}") from error
-        return DeltaFile(
-            path=path,
-            size=status.st_size,
-            rows=table.num_rows,
-            partition=partition,
-            modification_time=status.st_mtime_ns // 1_000_000,
-            stats=stats,
-        )
+            raise SinkError(f"DeltaSink cannot write {files.path(path)}: {error.strerror or error}") from error
+        return DeltaFile(path=path, size=size, rows=table.num_rows, partition=partition, modification_time=written, stats=stats)
 
     def _sync_folders(self, files: Sequence[DeltaFile]) -> None:
         """Sync the names of files to disk before a checkpoint lists them, so that they survive a crash of the machine."""
@@ -118,8 +104,7 @@ class DeltaWriter(SinkWriter[Any, DeltaCommittable]):
                 folders.add(folder)
                 folder = os.path.dirname(folder)
         try:
-            for folder in folders:
-                sync(os.path.join(self._path, folder))
+            self._table_files.sync_folders(folders)
         except OSError as error:
             raise SinkError(f"DeltaSink cannot write to {self._path}: {error.strerror or error}") from error
 

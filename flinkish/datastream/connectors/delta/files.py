@@ -1,0 +1,258 @@
+"""The files of a Delta table, which is a folder or a place in an object store."""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.common import safe_files
+from flinkish.common.disk import make_folders, sync
+from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.files.object_store import ObjectFiles
+from flinkish.common.files.schemes import DURABLE_SCHEMES, OBJECT_NAMES, is_reference, object_root, root_of, without_user
+from flinkish.common.paths import location
+from flinkish.datastream.connectors.file_system.paths import delta_table_around, local_path
+
+LOG: Final = "_delta_log"
+
+
+def table_location(path: object, what: str) -> str:
+    """Return the absolute path of a table's folder, or its URI in an object store; `what` names the argument in errors.
+
+    Raises InvalidArgumentError for text that is not a path, and UnsupportedError for other schemes.
+    """
+    if isinstance(path, str):
+        try:
+            root = object_root(path)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{what} {error}", hint=OBJECT_NAMES) from None
+        if root is not None:
+            return str(root)
+        if location(path).scheme not in ("", "file"):
+            raise UnsupportedError(
+                f"{what} {without_user(path)!r}: a Delta table is a folder of the local (or a mounted) file system, or is in an "
+                f"object store ({', '.join(f'{scheme}://' for scheme in DURABLE_SCHEMES)})",
+                hint="mount the storage, or use a native Spark source.",
+            )
+    return local_path(path, what)
+
+
+class TableFiles(Protocol):
+    """The files of one table, by their paths relative to it (`inside`). All operations raise OSError."""
+
+    #: The folder of the table, or its URI.
+    table: str
+    #: Whether the table is in an object store: each call is a request, and a list may lack the newest files.
+    is_remote: bool
+
+    def path(self, inside: str) -> str:
+        """Return the full path of a file, for messages."""
+        ...
+
+    def leads_outside(self, inside: str) -> bool:
+        """Return whether a path, which need not exist, is not that of a file in the table."""
+        ...
+
+    def outer_table(self) -> str | None:
+        """Return another Delta table, in whose folder this one is; None if there is none."""
+        ...
+
+    def names(self, inside: str) -> list[str]:
+        """Return the names of the files in a folder; none if there is no folder."""
+        ...
+
+    def exists(self, inside: str) -> bool:
+        """Return whether a file exists."""
+        ...
+
+    def size(self, inside: str) -> int:
+        """Return the size of a file in bytes."""
+        ...
+
+    def read(self, inside: str) -> tuple[bytes, int]:
+        """Return the content of a file, and the milliseconds since the epoch at which it was written."""
+        ...
+
+    def read_range(self, inside: str, start: int, length: int) -> bytes:
+        """Return a range of bytes of a file."""
+        ...
+
+    def source(self, inside: str) -> tuple[Any, int]:
+        """Return what pyarrow opens to read a file, and the size of the file in bytes."""
+        ...
+
+    def write_parquet(self, inside: str, rows: pa.Table, compression: str) -> tuple[int, int]:
+        """Write a new file; return its size in bytes, and the milliseconds since the epoch at which it was written."""
+        ...
+
+    def sync_folders(self, inside: Iterable[str]) -> None:
+        """Make the names in folders survive a crash of the machine; files themselves do when they are written."""
+        ...
+
+    def remove(self, inside: str) -> None:
+        """Remove a file, unless it is gone already."""
+        ...
+
+    def files_below(self, inside: str) -> Sequence[str]:
+        """Return the paths of all files in a folder and its subfolders; none if there is no folder."""
+        ...
+
+
+def is_plain(inside: str) -> bool:
+    """Return whether a path is relative, and has no parts such as `..`.
+
+    >>> is_plain("day=1/part-0.parquet"), is_plain("../part-0.parquet"), is_plain("/data/part-0.parquet")
+    (True, False, False)
+    """
+    return posixpath.normpath(inside) == inside and inside.partition("/")[0] not in ("", ".", "..") and "\0" not in inside
+
+
+def files_of(table: str) -> TableFiles:
+    """Return the files of a table, without access to the storage; `table` is a result of `table_location`."""
+    return StoreFiles(table) if is_reference(table) else FolderFiles(table)
+
+
+class FolderFiles:
+    """See TableFiles. Links are followed when files are read, but not when they are written or removed."""
+
+    is_remote = False
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def path(self, inside: str) -> str:
+        return os.path.join(self.table, inside)
+
+    def leads_outside(self, inside: str) -> bool:
+        return os.path.isabs(inside) or safe_files.leads_outside(self.path(inside), self.table)
+
+    def outer_table(self) -> str | None:
+        return delta_table_around(os.path.dirname(self.table))
+
+    def names(self, inside: str) -> list[str]:
+        try:
+            return os.listdir(self.path(inside))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, inside: str) -> bool:
+        return os.path.exists(self.path(inside))
+
+    def size(self, inside: str) -> int:
+        return os.stat(self.path(inside)).st_size
+
+    def read(self, inside: str) -> tuple[bytes, int]:
+        with open(self.path(inside), "rb") as file:
+            return file.read(), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+
+    def read_range(self, inside: str, start: int, length: int) -> bytes:
+        with open(self.path(inside), "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def source(self, inside: str) -> tuple[Any, int]:
+        path = self.path(inside)
+        return path, os.path.getsize(path)
+
+    def write_parquet(self, inside: str, rows: pa.Table, compression: str) -> tuple[int, int]:
+        make_folders(self.table)
+        safe_files.make_folders(self.table, os.path.dirname(inside))
+        with safe_files.create_file(self.table, inside) as file:
+            pq.write_table(rows, file, compression=compression, write_page_checksum=True)
+            file.flush()
+            os.fsync(file.fileno())
+        status = os.stat(self.path(inside))
+        return status.st_size, status.st_mtime_ns // 1_000_000
+
+    def sync_folders(self, inside: Iterable[str]) -> None:
+        for folder in inside:
+            sync(self.path(folder))
+
+    def remove(self, inside: str) -> None:
+        with suppress(FileNotFoundError):
+            safe_files.remove_file(self.table, inside)
+
+    def files_below(self, inside: str) -> Sequence[str]:
+        try:
+            return list(safe_files.files_below(self.table, inside))
+        except FileNotFoundError:
+            return []
+
+
+class StoreFiles:
+    """See TableFiles. A write that has returned is durable."""
+
+    is_remote = True
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self._files = ObjectFiles(root_of(table))
+
+    def path(self, inside: str) -> str:
+        return f"{self.table}/{inside}"
+
+    def leads_outside(self, inside: str) -> bool:
+        return not is_plain(inside)
+
+    def outer_table(self) -> str | None:
+        folder = root_of(self.table).parent
+        while len(folder.parts) > 1:
+            if ObjectFiles(folder).is_folder(LOG):
+                return str(folder)
+            folder = folder.parent
+        return None
+
+    def names(self, inside: str) -> list[str]:
+        try:
+            return self._files.names(inside)
+        except FileNotFoundError:
+            return []
+
+    def exists(self, inside: str) -> bool:
+        try:
+            self._files.size(inside)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, inside: str) -> int:
+        return self._files.size(inside)
+
+    def read(self, inside: str) -> tuple[bytes, int]:
+        return self._files.read_with_time(inside)
+
+    def read_range(self, inside: str, start: int, length: int) -> bytes:
+        return self._files.read_range(inside, start, start + length)
+
+    def source(self, inside: str) -> tuple[Any, int]:
+        # Without a buffer: pyarrow knows which ranges it needs, and asks for each once.
+        reader = self._files.open(inside).detach()  # type: ignore[attr-defined]
+        size = reader.seek(0, io.SEEK_END)
+        reader.seek(0)
+        return reader, size
+
+    def write_parquet(self, inside: str, rows: pa.Table, compression: str) -> tuple[int, int]:
+        content = io.BytesIO()
+        pq.write_table(rows, content, compression=compression, write_page_checksum=True)
+        self._files.put(inside, content.getvalue())
+        return self._files.describe(inside)
+
+    def sync_folders(self, inside: Iterable[str]) -> None:
+        pass
+
+    def remove(self, inside: str) -> None:
+        with suppress(FileNotFoundError):
+            self._files.remove(inside)
+
+    def files_below(self, inside: str) -> Sequence[str]:
+        try:
+            return list(self._files.files_below(inside))
+        except FileNotFoundError:
+            return []
