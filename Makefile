@@ -57,6 +57,17 @@ CLASSES := $(VENV)/classes.jsa
 run: setup ## Run the main job, jobs/flight_delays.py, on real data
 	@$(WITH_JAVA) $(BIN)/python jobs/flight_delays.py $(ARGS)
 
+# A broker and its topics for trying things: make kafka in one terminal, make publish and make run ARGS='--kafka localhost:9092' in others.
+KAFKA ?= localhost:9092
+
+.PHONY: kafka
+kafka: setup $(KAFKA_JARS) ## Start a Kafka broker at localhost:9092 to try things with, until Ctrl-C
+	@$(WITH_JAVA) $(BIN)/python -m tests.kit.local_broker $(ARGS)
+
+.PHONY: publish
+publish: setup ## Fill a Kafka topic with flights for jobs/flight_delays.py (KAFKA=host:port, ARGS=...)
+	@$(BIN)/python jobs/publish_flights.py --kafka '$(KAFKA)' $(ARGS)
+
 .PHONY: submit
 submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spark://...] [ARGS=...]
 	@test -n "$(JOB)" || { echo "make submit needs a script: make submit JOB=jobs/socket_word_count.py" >&2; exit 2; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +19,21 @@ from flinkish.datastream import StreamExecutionEnvironment
 _PARALLELISM = 2
 
 
-class ArgumentParser(argparse.ArgumentParser):
-    """A parser that has the arguments common to all jobs, and reports an error in one line."""
+class OneLineParser(argparse.ArgumentParser):
+    """A parser that reports an error in one line."""
 
     def __init__(self, description: str | None) -> None:
         super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see --help)\n")
+
+
+class ArgumentParser(OneLineParser):
+    """A parser that has the arguments common to all jobs."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(description)
         self.add_argument("--engine", choices=["spark", "local"], help="default: execution.engine of the configuration, or spark")
         self.add_argument(
             "--parallelism",
@@ -40,15 +51,28 @@ class ArgumentParser(argparse.ArgumentParser):
             help="set a configuration key",
         )
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see --help)\n")
-
 
 def positive(text: str) -> int:
     """Read an argument that must be a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def brokers(text: str) -> str:
+    """Read an argument that must be addresses of Kafka brokers, separated by commas."""
+    for address in text.split(","):
+        host, colon, port = address.rpartition(":")
+        if not host or not colon or not port.isdecimal() or not 1 <= int(port) <= 65_535:
+            raise argparse.ArgumentTypeError(f"{address!r} is not of the form HOST:PORT, such as localhost:9092")
+    return text
+
+
+def topic(text: str) -> str:
+    """Read an argument that must be a name that Kafka allows for a topic."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", text) or text in (".", ".."):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a name of a topic: letters, digits, '.', '_' and '-'")
+    return text
 
 
 def _property(text: str) -> tuple[str, str]:

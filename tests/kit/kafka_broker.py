@@ -111,11 +111,12 @@ class Broker:
         return reach
 
     @staticmethod
-    def make(folder: Path, *, sasl: bool = False) -> Broker:
-        """Lay out the folder of a new broker."""
+    def make(folder: Path, *, sasl: bool = False, port: int | None = None) -> Broker:
+        """Lay out the folder of a new broker, at a free port unless one is given."""
         fetch_jars()
         folder.mkdir(parents=True)
-        port, controller = _free_ports(2)
+        free, controller = _free_ports(2)
+        port = port or free
         protocol = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
         text = _PROPERTIES.format(port=port, controller=controller, folder=folder, protocol=protocol)
         (folder / "server.properties").write_text(text + (_SASL if sasl else ""))
@@ -132,14 +133,21 @@ class Broker:
         deadline = time.monotonic() + _TIMEOUT
         while not self._serves():
             if os.waitpid(self._guard, os.WNOHANG)[0] or time.monotonic() > deadline:
-                log_text = (self.folder / "broker.log").read_text(errors="replace")[-3000:]
-                raise AssertionError(f"the Kafka broker did not start:\n{log_text}")
+                raise AssertionError(f"the Kafka broker did not start:\n{self.log()[-3000:]}")
             time.sleep(0.05)
 
     def _serves(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False
+
+    def log(self) -> str:
+        """Return what it logged."""
+        return (self.folder / "broker.log").read_text(errors="replace")
+
+    def runs(self) -> bool:
+        """Return whether the process that was started runs."""
+        return _alive(int((self.folder / "pid").read_text()))
 
     def kill(self) -> None:
         """End it as a crash would; its data stays."""
@@ -239,9 +247,9 @@ class Broker:
 
 
 @contextmanager
-def own_broker(folder: Path, *, sasl: bool = False) -> Iterator[Broker]:
+def own_broker(folder: Path, *, sasl: bool = False, port: int | None = None) -> Iterator[Broker]:
     """Start a broker that a test may kill."""
-    broker = Broker.make(folder, sasl=sasl)
+    broker = Broker.make(folder, sasl=sasl, port=port)
     broker.start(os.getpid())
     try:
         yield broker
