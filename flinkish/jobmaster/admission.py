@@ -7,6 +7,9 @@ The model: an epoch takes `fixed + marginal * records`. The fixed cost contains 
 if every epoch has one, the snapshot. Records get the part of the target that the fixed cost leaves. If the fixed cost exceeds
 half of the target, records get as much time as the fixed cost: then the epoch exceeds its target, but at least half of it is
 useful work. Without that rule the credit would sink further and further, because fewer records do not reduce the fixed cost.
+
+At the least credit, epochs do not differ in their records, so they do not show which of the two costs makes them long. Then the
+credit is doubled for an epoch: if the fixed cost was the reason, the difference shows it, and the credit grows.
 """
 
 from __future__ import annotations
@@ -73,6 +76,8 @@ class _Model:
     marginal_ms: float
     #: Whether the model includes special epochs, because there are too few others.
     of_all: bool
+    #: Whether epochs with different numbers of records show both costs; otherwise the fixed cost is a guess.
+    measured: bool
 
     def predict(self, records: int) -> float:
         return self.fixed_ms + self.marginal_ms * records
@@ -124,12 +129,13 @@ class Admission:
         if slopes:
             marginal = max(0.0, _weighted_median(slopes))
             fixed = median(cost.elapsed_ms - marginal * cost.records for cost in costs)
-            return _Model(max(0.0, min(fixed, shortest)), marginal, of_all)
+            return _Model(max(0.0, min(fixed, shortest)), marginal, of_all, measured=True)
         # All epochs had about the same number of records: keep the earlier estimate of the fixed cost, but at least the engine's
         # own time. The estimate decreases with each epoch, until the credit has changed enough to measure the fixed cost again.
         before = 0.0 if self._model is None else min(_TRUST * self._model.fixed_ms, shortest)
         fixed = max(before, median(max(0.0, cost.elapsed_ms - cost.busy_ms) for cost in latest))
-        return _Model(fixed, max(0.0, median((cost.elapsed_ms - fixed) / cost.records for cost in latest)), of_all)
+        marginal = max(0.0, median((cost.elapsed_ms - fixed) / cost.records for cost in latest))
+        return _Model(fixed, marginal, of_all, measured=False)
 
     def _by_time(self, cost: EpochCost, model: _Model) -> int:
         settings, credit = self._settings, self.credit
@@ -141,6 +147,8 @@ class Admission:
         wanted = settings.max_records if affordable else int(budget / model.marginal_ms)
         step = _STEP if cost.elapsed_ms < settings.target_duration / 2 else _SMALL_STEP
         bounded = max(credit // _STEP, min(credit * step, wanted))
+        if bounded <= _LEAST_CREDIT and not model.measured and len(self._seen) >= _LATEST:
+            bounded = 2 * _LEAST_CREDIT
         return max(min(_LEAST_CREDIT, settings.max_records), min(settings.max_records, bounded))
 
 

@@ -167,6 +167,29 @@ def test_what_the_engine_takes_for_each_record_is_no_fixed_cost() -> None:
     assert median(run(transported).elapsed(20)) == pytest.approx(TARGET, rel=0.1)
 
 
+@pytest.mark.parametrize("fixed", [1_200.0, 5_000.0])
+def test_a_backlog_behind_a_trickle_is_read_where_fixed_costs_exceed_the_target(fixed: float) -> None:
+    # While few records come, epochs do not show which cost makes them long, and the credit sinks to the least one.
+    for seed in range(5):
+        cost = linear(fixed, 0.05, noise=0.4, seed=seed)
+        admission = Admission(SETTINGS)
+        least, costs = admission.credit, []
+        for epoch in range(300):
+            costs.append(cost(epoch, min(admission.credit, 20 if epoch < 100 else 1_000_000)))
+            admission.observe(costs[-1])
+            least = min(least, admission.credit)
+        backlog = costs[200:]
+        rate = sum(each.records for each in backlog) / sum(each.elapsed_ms for each in backlog)
+        assert least <= 32, f"seed {seed}"
+        assert rate > 0.5 * 1 / 0.05 / 2, f"seed {seed}"
+
+
+def test_the_least_credit_is_doubled_now_and_then_where_records_are_slow() -> None:
+    slow = run(linear(ENGINE, 100.0), 100).credits[20:]
+    assert set(slow) == {16, 32}
+    assert slow.count(32) <= 10
+
+
 def test_one_epoch_that_takes_a_minute_does_not_take_the_credit_to_the_ground() -> None:
     assert after(cost(10_000, busy=60_000)) == 2_500
 
