@@ -27,17 +27,19 @@ import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, assert_never
+from typing import NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
 from flinkish.checkpoint.failure_manager import CheckpointFailureManager, FailJob, Failure, Ignore, Tolerate
 from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.listeners import CheckpointHistory, CoordinatorListener
 from flinkish.checkpoint.manifest import CheckpointKind, Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, PendingCheckpoint, Subtask
 from flinkish.checkpoint.request_decider import Request, Start, Wait
 from flinkish.checkpoint.settings import CheckpointSettings, JobEnd, deletes_checkpoints
 from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatistics, CheckpointStatus
 from flinkish.checkpoint.storage import CheckpointDraft, CheckpointLocation, CheckpointStorage, StoredCheckpoint
+from flinkish.checkpoint.uncommitted import Uncommitted
 from flinkish.common.clock import Clock
 from flinkish.common.closing import raised_by
 from flinkish.common.errors import (
@@ -57,43 +59,6 @@ _log = logging.getLogger(__name__)
 _NAMED = 5
 #: Number of aborted checkpoints whose late acknowledgements are recognized; the clean-up removes the files of even later ones.
 _REMEMBERED = 100
-
-
-class CoordinatorListener(Protocol):
-    """The job, as the coordinator sees it (jobmaster/checkpointing.py). No call is made while the coordinator's lock is held."""
-
-    def checkpoint_completed(self, checkpoint: StoredCheckpoint) -> None:
-        """Commit `checkpoint.manifest.committables` and notify the enumerators; the id is in `take_notifications()` by itself.
-
-        Called once for each recovery point (not for a savepoint of a job that continues), in the order of ids, in the thread that
-        delivered the last part. That thread's `receive_...` call raises the errors; the checkpoint stays completed.
-        """
-        ...
-
-    def checkpoint_aborted(self, checkpoint_id: CheckpointId, reason: FailureReason, detail: str) -> None:
-        """Learn that a checkpoint will not complete."""
-        ...
-
-    def stop_failed(self, checkpoint: StoredCheckpoint) -> str:
-        """Learn, after `checkpoint_completed`, that the job does not stop with this checkpoint after all.
-
-        The reason is that its savepoint could not be written. Returns a clause for the requester that says how the job continues.
-        """
-        ...
-
-    def fail_job(self, error: CheckpointError) -> None:
-        """Fail the attempt. A StaleGenerationError must end this driver process's work for good, without any restart."""
-        ...
-
-    def wake_up(self) -> None:
-        """Check `next_trigger_time()` again, because a request has arrived from another thread."""
-        ...
-
-
-class CheckpointHistory(Protocol):
-    """Records ended checkpoints for people to read; must not raise. See history.py."""
-
-    def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +127,7 @@ class CheckpointCoordinator:
         self._last_completion: int | None = None
         self._stopping = False
         self._shut_down = False
-        # Committables that no completed recovery point contains yet, by the checkpoint and subtask that delivered them. A writer
-        # forgets them once prepared, so those of an aborted checkpoint must go into the next one that completes.
-        self._uncommitted: dict[tuple[CheckpointId, Subtask], tuple[Committable, ...]] = {}
-        # The acknowledgements of this attempt whose committables were taken: a duplicate must not add them again.
-        self._seen: set[tuple[CheckpointId, Subtask]] = set()
+        self._uncommitted = Uncommitted()
         # Locations of the latest aborted checkpoints, for acknowledgements that arrive too late.
         self._aborted_locations: dict[CheckpointId, CheckpointLocation] = {}
         self._completed_notices: list[CheckpointId] = []
@@ -188,7 +149,6 @@ class CheckpointCoordinator:
             self._last_id = max(self._last_id, restored or self._last_id)
             self._subtasks = frozenset(subtasks)
             self._uncommitted.clear()
-            self._seen.clear()
             self._completed_notices.clear()
             self._aborted_notices.clear()
             self._failures.restarted()
@@ -312,7 +272,7 @@ class CheckpointCoordinator:
             subtask = Subtask(ack.vertex, ack.subtask)
             known = self._subtasks is not None and subtask in self._subtasks
             if known:
-                self._keep_committables(ack, subtask)
+                self._uncommitted.take(ack, subtask)
             pending = self._pending.get(ack.checkpoint_id)
             if pending is None:
                 result = AckResult.DISCARDED if known else AckResult.UNKNOWN
@@ -333,7 +293,7 @@ class CheckpointCoordinator:
         with self._lock:
             subtask = Subtask(decline.vertex, decline.subtask)
             if self._subtasks is not None and subtask in self._subtasks:
-                self._keep_committables(decline, subtask)
+                self._uncommitted.take(decline, subtask)
             pending = self._pending.get(decline.checkpoint_id)
             if pending is not None:
                 detail = f"subtask {decline.subtask} of vertex {decline.vertex}: {decline.reason}"
@@ -392,7 +352,7 @@ class CheckpointCoordinator:
     def uncommitted(self) -> tuple[Committable, ...]:
         """Return the committables of savepoints and aborted checkpoints that no completed recovery point contains."""
         with self._lock:
-            return tuple(committable for key in sorted(self._uncommitted) for committable in self._uncommitted[key])
+            return self._uncommitted.up_to()
 
     # -- figures -----------------------------------------------------------------------------------------------------------
 
@@ -510,19 +470,6 @@ class CheckpointCoordinator:
         )
         return Trigger(barrier=barrier, kind=request.kind, drain=request.drain)
 
-    def _keep_committables(self, message: Acknowledgement | Decline, subtask: Subtask) -> None:
-        key = (message.checkpoint_id, subtask)
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        committables = tuple(
-            Committable(operator_uid=uid, subtask=message.subtask, data=data)
-            for uid, many in message.committables.items()
-            for data in many
-        )
-        if committables:
-            self._uncommitted[key] = committables
-
     def _discard_late(self, ack: Acknowledgement, result: AckResult) -> None:
         location = self._aborted_locations.get(ack.checkpoint_id)
         if location is not None:
@@ -537,7 +484,6 @@ class CheckpointCoordinator:
             return
         assert pending.coordinator_state is not None
         faults.reach(faults.Point.ALL_ACKNOWLEDGED)
-        keys = [key for key in sorted(self._uncommitted) if key[0] <= pending.checkpoint_id]
         draft = CheckpointDraft(
             checkpoint_id=pending.checkpoint_id,
             kind=pending.kind,
@@ -545,7 +491,7 @@ class CheckpointCoordinator:
             location=pending.location,
             coordinator=pending.coordinator_state,
             files=pending.files,
-            committables=tuple(committable for key in keys for committable in self._uncommitted[key]),
+            committables=self._uncommitted.up_to(pending.checkpoint_id),
         )
         commit = self._storage.commit if pending.kind.is_recovery_point else self._storage.commit_savepoint
         try:
@@ -560,8 +506,7 @@ class CheckpointCoordinator:
             self._abort(pending, FailureReason.FINALIZE_FAILED, _text(error), on_task=False)
         else:
             if pending.kind.is_recovery_point:
-                for key in keys:
-                    del self._uncommitted[key]
+                self._uncommitted.completed(pending.checkpoint_id)
             self._completed(pending, stored)
 
     def _completed(self, pending: PendingCheckpoint, stored: StoredCheckpoint) -> None:
@@ -576,7 +521,6 @@ class CheckpointCoordinator:
                 if not older.kind.is_savepoint:
                     self._abort(older, FailureReason.SUBSUMED, f"by checkpoint {checkpoint_id}", on_task=False)
             self._completed_notices.append(checkpoint_id)
-            self._seen = {key for key in self._seen if key[0] > checkpoint_id - _REMEMBERED}
         self._outbox.calls.append(lambda: self._after_completion(pending, stored, record))
         _log.info(
             "Completed %s checkpoint %d of job %s (%d bytes, %d ms).",

@@ -14,8 +14,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from flinkish.checkpoint.coordinator import CheckpointCoordinator, CheckpointHistory, Notifications, Trigger
+from flinkish.checkpoint.coordinator import CheckpointCoordinator, Notifications, Trigger
 from flinkish.checkpoint.failure_reason import FailureReason
+from flinkish.checkpoint.listeners import CheckpointHistory
 from flinkish.checkpoint.manifest import Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, Subtask
 from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints

@@ -138,7 +138,7 @@ class Simulation:
         if completed and len(self.listener.completed) > self.committed_before:
             owed = {data for data in self.prepared if int(data.split(b"-")[0]) <= completed[-1]}
             late = owed - set(committed)
-            kept = {item.data for many in self.coordinator._uncommitted.values() for item in many}
+            kept = {item.data for item in self.coordinator.uncommitted()}
             assert late <= kept, "nothing that a writer has forgotten is lost"
 
 
