@@ -54,7 +54,7 @@ class SocketSource(DriverSource[str]):
         if not 0 < self.port < 65536:
             raise InvalidProgramError(f"port of SocketSource must be from 1 to 65535; got {self.port}")
         if self.max_retry < -1:
-            raise InvalidProgramError(f"max_retry of SocketSource must be at least 0, or -1 for ever; got {self.max_retry}")
+            raise InvalidProgramError(f"max_retry of SocketSource must be at least 0, or -1 (no limit); got {self.max_retry}")
         if not isinstance(self.delimiter, str) or not self.delimiter:
             raise InvalidArgumentError(f"delimiter of SocketSource must be text that is not empty; got {self.delimiter!r}")
         try:
