@@ -275,6 +275,11 @@ def learn_names(names: Iterable[Any]) -> None:
         _SEEN.add(name)
 
 
+def is_attribute(name: str) -> bool:
+    """Return whether `row.name` reads the field `name` of every row that has one."""
+    return name in _DESCRIPTORS
+
+
 def _descriptor(name: str) -> property:
     def get(row: Row) -> Any:
         kwargs = row._kwargs

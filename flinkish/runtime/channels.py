@@ -28,6 +28,7 @@ from flinkish.runtime.elements import (
     pack,
     unpack,
 )
+from flinkish.runtime.field_keys import field_read
 from flinkish.runtime.isolation import SCALARS, isolate
 from flinkish.runtime.key_groups import CanonicalKey, as_key, is_stored_as_given, key_group, original_key, subtask_of_group
 from flinkish.runtime.protocol import Barrier, Frame
@@ -150,15 +151,19 @@ class Channel:
 class _RowChannel(Channel):
     """Buffers rows of a declared type as columns, one list per field: no object is created per row, and pickling is faster."""
 
-    __slots__ = ("columns", "fields")
+    __slots__ = ("_key_field", "columns", "fields")
 
-    def __init__(self, index: int, fields: tuple[str, ...]) -> None:
+    def __init__(self, index: int, fields: tuple[str, ...], key_field: int | None) -> None:
         self.fields = fields
+        #: The field that is the key: its column is also the list of keys, so that it is filled and pickled once. None = no field.
+        self._key_field = key_field
         super().__init__(index, keyed=True)
 
     def _start_run(self) -> None:
         super()._start_run()
         self.columns: tuple[list[Any], ...] = tuple([[] for _ in self.fields])
+        if self._key_field is not None:
+            self.keys = self.columns[self._key_field]
 
     def pad(self) -> None:
         self.timestamps.extend([None] * (self.held() - len(self.timestamps)))
@@ -179,7 +184,8 @@ class _RowChannel(Channel):
             for column, item in zip(self.columns, value, strict=True):
                 column.append(item)
             self.timestamps.append(timestamp)
-            self.keys.append(key)  # type: ignore[union-attr]
+            if self._key_field is None:
+                self.keys.append(key)  # type: ignore[union-attr]
         else:
             self.end_run()
             self.records += 1
@@ -396,26 +402,32 @@ class _HashWriter(EdgeWriter):
             if channel.held() >= channel.limit or channel.records >= channel.full:
                 look(channel)
 
-        channels = [_RowChannel(channel.index, fields) for channel in self.channels]
+        key_field = field_read(self._select, type_info)
+        channels = [_RowChannel(channel.index, fields, key_field) for channel in self.channels]
         scope: dict[str, Any] = {"select": select, "located": located, "locate": locate, "look": look, "as_key": as_key}
         scope |= {"channels": channels, "emit_slowly": emit_slowly, "__name__": __name__}
         append = [
-            "key = select(value)",
-            # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
-            "if value._kwargs is named or value._names == names:",
-            "    try:",
-            "        channel = located[key]",
-            "    except (KeyError, TypeError):",
-            "        key = as_key(key)",
-            "        channel = located.get(key) or locate(key)",
-            f"    {''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns",
-            *[f"    c{position}.append(v{position})" for position in range(len(fields))],
-            "    keys = channel.keys",
-            "    keys.append(key)",
+            "try:",
+            "    channel = located[key]",
+            "except (KeyError, TypeError):",
+            "    key = as_key(key)",
+            "    channel = located.get(key) or locate(key)",
+            f"{''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns",
+            *[f"c{position}.append(v{position})" for position in range(len(fields))],
         ]
-        full = ["    if len(keys) >= channel.limit:", "        look(channel)"]
-        one = taking_apart(type_info, [*append, "    channel.timestamps.append(timestamp)", *full, "    return"], scope)
-        run = taking_apart(type_info, [*append, *full, "    continue"], scope)
+        full = ["if len(keys) >= channel.limit:", "    look(channel)"]
+
+        def appended(timestamp: str | None, end: str) -> list[str]:
+            lines = [*append, "keys = channel.keys", *(["keys.append(key)"] if key_field is None else [])]
+            lines += [*([f"channel.timestamps.append({timestamp})"] if timestamp else []), *full, end]
+            if key_field is not None:
+                return [f"key = v{key_field}", *lines]
+            # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
+            checked = "if value._kwargs is named or value._names == names:"
+            return ["key = select(value)", checked, *[f"    {line}" for line in lines]]
+
+        one = taking_apart(type_info, appended("timestamp", "return"), scope)
+        run = taking_apart(type_info, appended(None, "continue"), scope)
         if one is None or run is None:
             return None
         self.channels = [*channels]
