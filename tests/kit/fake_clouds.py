@@ -40,6 +40,9 @@ class Cloud:
     parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     #: (method, path, headers) of all requests, with names in small letters.
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    #: What lists do not show yet, and what they still show though it is gone.
+    unlisted: set[str] = field(default_factory=set)
+    ghosts: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -197,7 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self, bucket: str) -> None:
         prefix, delimiter = self.query.get("prefix", ""), self.query.get("delimiter", "")
         after = self.query.get("continuation-token") or self.query.get("marker") or self.query.get("start-after", "")
-        keys = sorted(name.removeprefix(f"{bucket}/") for name in self.cloud.objects if name.startswith(f"{bucket}/{prefix}"))
+        names = (self.cloud.objects.keys() - self.cloud.unlisted) | self.cloud.ghosts
+        keys = sorted(name.removeprefix(f"{bucket}/") for name in names if name.startswith(f"{bucket}/{prefix}"))
         entries: dict[str, bool] = {}
         for key in keys:
             head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
@@ -227,27 +231,30 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(201 if self.azure else 200, b"" if self.azure else answer.encode(), **version)
 
 
+def _listed(cloud: Cloud, name: str) -> tuple[int, str]:
+    """Return size and ETag of an object in a list."""
+    content, generation = cloud.objects.get(name, (b"gone", 1))
+    return len(content), f'"{generation}"'
+
+
 def _google_page(cloud: Cloud, bucket: str, page: list[tuple[str, bool]], last: str) -> str:
-    rows = "".join(
-        f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
-        if is_folder
-        else f"<Contents><Key>{escape(name)}</Key><Size>{len(cloud.objects[f'{bucket}/{name}'][0])}</Size>"
-        f'<LastModified>1970-01-01T00:00:00.000Z</LastModified><ETag>"{cloud.objects[f"{bucket}/{name}"][1]}"</ETag></Contents>'
-        for name, is_folder in page
-    )
+    rows = ""
+    for name, is_folder in page:
+        size, tag = _listed(cloud, f"{bucket}/{name}")
+        date = "<LastModified>1970-01-01T00:00:00.000Z</LastModified>"
+        whole = f"<Contents><Key>{escape(name)}</Key><Size>{size}</Size>{date}<ETag>{tag}</ETag></Contents>"
+        rows += f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>" if is_folder else whole
     token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if last else ""
     return f"<ListBucketResult>{rows}{token}</ListBucketResult>"
 
 
 def _azure_page(cloud: Cloud, bucket: str, page: list[tuple[str, bool]], last: str) -> str:
-    rows = "".join(
-        f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>"
-        if is_folder
-        else f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>{_DATE}</Last-Modified>"
-        f"<Content-Length>{len(cloud.objects[f'{bucket}/{name}'][0])}</Content-Length><Content-Type/><BlobType>BlockBlob</BlobType>"
-        f'<Etag>"{cloud.objects[f"{bucket}/{name}"][1]}"</Etag></Properties></Blob>'
-        for name, is_folder in page
-    )
+    rows = ""
+    for name, is_folder in page:
+        size, tag = _listed(cloud, f"{bucket}/{name}")
+        facts = f"<Last-Modified>{_DATE}</Last-Modified><Content-Length>{size}</Content-Length><Content-Type/><Etag>{tag}</Etag>"
+        whole = f"<Blob><Name>{escape(name)}</Name><Properties>{facts}<BlobType>BlockBlob</BlobType></Properties></Blob>"
+        rows += f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>" if is_folder else whole
     return f"<EnumerationResults><Blobs>{rows}</Blobs><NextMarker>{escape(last)}</NextMarker></EnumerationResults>"
 
 

@@ -126,12 +126,13 @@ class _NewObject:
 
 
 class _Reader(io.RawIOBase):
-    """Reads an object of a known size in ranges."""
+    """Reads an object in ranges, all of one version: if it is replaced in the meantime, the next read fails."""
 
-    def __init__(self, files: ObjectFiles, inside: str, size: int) -> None:
+    def __init__(self, files: ObjectFiles, inside: str, size: int, tag: str) -> None:
         self._files = files
         self._inside = inside
         self._size = size
+        self._tag = tag
         self._at = 0
 
     def readable(self) -> bool:
@@ -152,7 +153,7 @@ class _Reader(io.RawIOBase):
         end = min(self._at + len(view), self._size)
         if end <= self._at:
             return 0
-        data = self._files.read_range(self._inside, self._at, end)
+        data = self._files.read_range(self._inside, self._at, end, self._tag)
         view[: len(data)] = data
         self._at += len(data)
         return len(data)
@@ -230,18 +231,24 @@ class ObjectFiles:
 
     def files_below(self, inside: str) -> Iterator[str]:
         keys = self._keys_below(inside)
-        return (each.removeprefix(f"{self._prefix}/") for each in keys if each.rpartition("/")[2] != _MARKER)
+        return (self._inside(each) for each in keys if each.rpartition("/")[2] != _MARKER)
+
+    def _inside(self, key: str) -> str:
+        return key.removeprefix(f"{self._prefix}/") if self._prefix else key
 
     def _keys_below(self, inside: str) -> list[str]:
         """Return the names of all objects in a folder, markers included; FileNotFoundError if there are none."""
+        return sorted(self._below(inside))
+
+    def _below(self, inside: str) -> dict[str, int]:
         import obstore
 
         client, key = self._client, self._key(inside)
         with _as_os_errors(inside):
-            keys = sorted(each["path"] for page in obstore.list(client, key or None) for each in page)
-        if not keys:
+            found = {each["path"]: each["size"] for page in obstore.list(client, key or None) for each in page}
+        if not found:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), inside or str(self._root))
-        return keys
+        return found
 
     def size(self, inside: str) -> int:
         import obstore
@@ -260,16 +267,36 @@ class ObjectFiles:
                 return bytes(found.bytes())
         raise OSError(errno.EFBIG, f"{found.meta['size']} bytes, expected at most {limit}", inside)
 
-    def read_range(self, inside: str, start: int, end: int) -> bytes:
-        """Return the bytes from `start` to `end` of an object that has them."""
+    def read_range(self, inside: str, start: int, end: int, tag: str | None = None) -> bytes:
+        """Return the bytes from `start` to `end` of an object that has them; OSError if its ETag is not `tag` (None = any)."""
+        import obstore
+        from obstore import exceptions
+
+        client, key = self._client, self._key(inside)
+        with _as_os_errors(inside):
+            try:
+                if tag is None:
+                    return bytes(obstore.get_range(client, key, start=start, end=end))
+                return bytes(obstore.get(client, key, options={"if_match": tag, "range": (start, end)}).bytes())
+            except exceptions.PreconditionError:
+                pass
+        raise OSError(errno.EIO, "it was replaced while it was read", inside)
+
+    def open(self, inside: str, *, buffered: bool = True) -> IO[bytes]:
+        """See CheckpointFiles.open. Without `buffered` each read is one request."""
         import obstore
 
         client, key = self._client, self._key(inside)
         with _as_os_errors(inside):
-            return bytes(obstore.get_range(client, key, start=start, end=end))
+            found = obstore.head(client, key)
+            _tag(found)
+        reader = _Reader(self, inside, found["size"], str(found["e_tag"]))
+        return io.BufferedReader(reader, _READ) if buffered else reader  # type: ignore[return-value]
 
-    def open(self, inside: str) -> IO[bytes]:
-        return io.BufferedReader(_Reader(self, inside, self.size(inside)), _READ)
+    def sizes_below(self, inside: str) -> dict[str, int]:
+        """Return the sizes in bytes of all objects below a folder, by path; FileNotFoundError if there are none."""
+        found = self._below(inside)
+        return {self._inside(key): size for key, size in found.items() if key.rpartition("/")[2] != _MARKER}
 
     # -- writing -----------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.safe_files import leads_outside
+from flinkish.datastream.connectors.file_system.objects import is_object, objects_below
 from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
@@ -61,6 +62,9 @@ def visible_files(path: str) -> Iterator[str]:
 
     Raises SourceError if the path does not exist or cannot be read.
     """
+    if is_object(path):
+        yield from visible_objects(path)
+        return
     try:
         if not os.path.isdir(path):
             os.stat(path)
@@ -85,6 +89,28 @@ def visible_files(path: str) -> Iterator[str]:
             yield child.path
 
 
+def visible_objects(path: str, *, or_none: bool = False) -> dict[str, int]:
+    """Return the objects that `visible_files` yields, with their sizes in bytes; with `or_none` there need not be any."""
+    try:
+        found = objects_below(path)
+    except FileNotFoundError as error:
+        if or_none:
+            return {}
+        raise SourceError(f"FileSource: no object is at {path} or below it", hint="are bucket and path right?") from error
+    except OSError as error:
+        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
+    visible = {}
+    for each, size in found.items():
+        names = each[len(path) + 1 :].split("/")
+        hidden = next((number for number, name in enumerate(names) if name.startswith((".", "_"))), None)
+        if hidden is None or each == path:
+            visible[each] = size
+        elif names[hidden] == DELTA_LOG and len(names) > hidden + 1:
+            table = "/".join([path, *names[:hidden]])
+            raise delta_table_is_no_folder_of_files(table, table)
+    return visible
+
+
 def would_find(root: str, path: str, *, follow_links: bool) -> bool:
     """Return whether `visible_files(root)` could have yielded a path, judged by names alone.
 
@@ -92,12 +118,12 @@ def would_find(root: str, path: str, *, follow_links: bool) -> bool:
     """
     inside = path[len(root.rstrip("/")) + 1 :]
     if path != root and (
-        os.path.normpath(path) != path
+        (not {"", ".", ".."}.isdisjoint(inside.split("/")) if is_object(root) else os.path.normpath(path) != path)
         or not path.startswith(root.rstrip("/") + "/")
         or any(part.startswith((".", "_")) for part in inside.split("/"))
     ):
         return False
-    return follow_links or path == root or not leads_outside(path, root)
+    return follow_links or path == root or is_object(root) or not leads_outside(path, root)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -109,7 +135,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def refuse_delta_table(path: str) -> None:
     """Raise SourceError if a path is a Delta table, or is in one."""
-    table = delta_table_around(path)
+    try:
+        table = delta_table_around(path)
+    except OSError as error:
+        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
     if table is not None:
         raise delta_table_is_no_folder_of_files(path, table)
 
@@ -135,11 +164,20 @@ def missing_path(path: str) -> SourceError:
 CutFile = Callable[[str, int], list[FileSourceSplit]]
 
 
-def find_splits(paths: Sequence[str], cut: CutFile, known: set[str]) -> list[FileSourceSplit]:
-    """Return the splits of all files below the paths, except known files."""
+def find_splits(paths: Sequence[str], cut: CutFile, known: set[str], *, again: bool = False) -> list[FileSourceSplit]:
+    """Return the splits of all files below the paths, except known files.
+
+    A path in an object store disappears with its last object; `again` says that this is no error, as more may come.
+    """
     splits: list[FileSourceSplit] = []
     seen = set(known)
     for root in paths:
+        if is_object(root):
+            for path, size in visible_objects(root, or_none=again).items():
+                if path not in seen:
+                    seen.add(path)
+                    splits.extend(cut(path, size))
+            continue
         refuse_delta_table(root)
         for path in visible_files(root):
             if path in seen:
@@ -185,13 +223,13 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
                 self._pending.extend(find_splits(self._paths, self._cut, set()))
             return
         if not self._restored:
-            self._take(find_splits(self._paths, self._cut, set()))
+            self._take(find_splits(self._paths, self._cut, set(), again=True))
         self._context.call_async(
             self._discover, self._discovered, initial_delay=self._discovery_interval, period=self._discovery_interval
         )
 
     def _discover(self) -> list[FileSourceSplit]:
-        return find_splits(self._paths, self._cut, set(self._known))
+        return find_splits(self._paths, self._cut, set(self._known), again=True)
 
     def _discovered(self, splits: list[FileSourceSplit] | None, error: BaseException | None) -> None:
         if error is not None:

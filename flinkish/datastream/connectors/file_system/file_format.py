@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import IO, Any
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream.connectors.file_system.objects import size_of
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, is_compressed, open_bytes
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
@@ -91,7 +91,7 @@ def compressed_or_whole(format_: FileFormat, path: str, size: int, block_size: i
 def open_checked(split: FileSourceSplit) -> IO[bytes]:
     """Open the file of a split; raise SourceError if it is missing, or shorter than when it was found."""
     try:
-        size = os.stat(split.path).st_size
+        size = size_of(split.path)
         if size < split.file_size:
             raise SourceError(
                 f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has {size}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from flinkish.datastream.connectors._arrow import (
 )
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
+from flinkish.datastream.connectors.file_system.objects import is_object, open_raw, size_of
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrors
 
@@ -118,12 +118,26 @@ def _fields(type_info: TypeInformation) -> tuple[tuple[str, ...], tuple[TypeInfo
     return fields
 
 
+def _size(path: str) -> int | None:
+    """Return the size of a file; None if it is gone, which opening it says."""
+    try:
+        return size_of(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SourceError(f"FileSource cannot read {path}: {error.strerror or error}") from error
+
+
 def _open(path: str) -> pq.ParquetFile:
     try:
         # Hive, Spark and Flink write times as INT96, which Arrow reads as nanoseconds by default; these overflow after 2262.
         # A flipped bit would be a wrong value. Files of Flink, Spark and FileSink have checksums, which Arrow only verifies on
         # request.
-        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        options: dict[str, Any] = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
+        if is_object(path):
+            # Columns that lie next to each other are read by one request.
+            return pq.ParquetFile(pa.PythonFile(open_raw(path)), pre_buffer=True, **options)
+        return pq.ParquetFile(path, **options)
     except FileNotFoundError as error:
         raise SourceError(
             f"FileSource: {path} is gone; it was there when the source looked for files",
@@ -158,10 +172,10 @@ class RowGroupReader(SplitReader):
         self._split = split
         self._errors = errors
         self._batch_size = batch_size
-        if os.path.exists(split.path) and os.path.getsize(split.path) != split.file_size:
+        size = _size(split.path)
+        if size not in (None, split.file_size):
             raise SourceError(
-                f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has "
-                f"{os.path.getsize(split.path)}",
+                f"FileSource: {split.path} was {split.file_size} bytes long when it was found, and now has {size}",
                 hint="files must not change once they are in the source's folder; move them there when they are complete.",
             )
         self._file = _open(split.path)

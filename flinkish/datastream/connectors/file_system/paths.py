@@ -14,7 +14,9 @@ from typing import IO, Any, Final
 import pyarrow as pa
 
 from flinkish.common.errors import InvalidArgumentError, UnsupportedError
+from flinkish.common.files.schemes import without_user
 from flinkish.common.paths import location
+from flinkish.datastream.connectors.file_system.objects import is_folder, is_object, object_path, open_ahead
 
 #: Name of the folder that marks a Delta table.
 DELTA_LOG: Final = "_delta_log"
@@ -30,10 +32,16 @@ class DamagedFileError(ValueError):
 DECOMPRESSION_ERRORS: Final = (DamagedFileError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
-def local_path(path: object, what: str) -> str:
+def file_path(path: object, what: str) -> str:
+    """Return the URI of a path in an object store, or else the same as `local_path`, whose errors this raises, too."""
+    found = object_path(path, what) if isinstance(path, str) else None
+    return local_path(path, what, stores=True) if found is None else found
+
+
+def local_path(path: object, what: str, *, stores: bool = False) -> str:
     """Return the absolute path of `/a`, `a`, `~/a` or `file:///a`; relative paths are below the program's working folder.
 
-    Raises UnsupportedError for other schemes.
+    Raises UnsupportedError for other schemes. `stores`: whether it should say that object stores are supported.
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgumentError(f"{what} must be a path (str); got {path!r}")
@@ -43,7 +51,8 @@ def local_path(path: object, what: str) -> str:
     place = location(text)
     if place.scheme not in ("", "file"):
         raise UnsupportedError(
-            f"{what} {text!r}: only files of the local (or a mounted) file system are supported",
+            f"{what} {without_user(text)!r}: only files of the local (or a mounted) file system"
+            f"{', and of s3://, gs:// and abfss://,' if stores else ''} are supported",
             hint="mount the storage, or use a native Spark source.",
         )
     if not place.is_local:
@@ -56,6 +65,8 @@ def local_path(path: object, what: str) -> str:
 
 def delta_table_around(path: str) -> str | None:
     """Return the Delta table that a path is, or is in, else None; also None for the log of a table, which is plain files."""
+    if is_object(path):
+        return _delta_objects_around(path)
     for form in dict.fromkeys((path, os.path.realpath(path))):
         folder = form
         while os.path.basename(folder) != DELTA_LOG:
@@ -64,6 +75,17 @@ def delta_table_around(path: str) -> str | None:
             if folder == os.path.dirname(folder):
                 break
             folder = os.path.dirname(folder)
+    return None
+
+
+def _delta_objects_around(path: str) -> str | None:
+    folder = path
+    while os.path.basename(folder) != DELTA_LOG:
+        if is_folder(f"{folder}/{DELTA_LOG}"):
+            return folder
+        folder, _, name = folder.rpartition("/")
+        if not name or folder.endswith("/"):
+            break
     return None
 
 
@@ -144,7 +166,7 @@ class _Decompressed(_Forward):
     """
 
     def __init__(self, path: str, make: Callable[[], Any]) -> None:
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed in close()
+        self._file = open_ahead(path)
         self._make = make
         super().__init__()
 
@@ -200,7 +222,7 @@ class _Zstandard(_Forward):
     def _restart(self) -> None:
         self._close_stream()
         # Opened by Python, so that Python's errors are raised.
-        self._stream = pa.CompressedInputStream(pa.PythonFile(open(self._path, "rb", buffering=0)), "zstd")  # noqa: SIM115
+        self._stream = pa.CompressedInputStream(pa.PythonFile(open_ahead(self._path)), "zstd")
 
     def _next(self, size: int) -> bytes:
         try:
@@ -218,8 +240,20 @@ class _Zstandard(_Forward):
         super().close()
 
 
+class _Gzip(gzip.GzipFile):
+    """A compressed file that closes the file below it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._below = file
+        super().__init__(fileobj=file, mode="rb")
+
+    def close(self) -> None:
+        super().close()
+        self._below.close()
+
+
 def _open_gzip(path: str) -> IO[bytes]:
-    return gzip.open(path, "rb")  # type: ignore[return-value]
+    return _Gzip(open_ahead(path)) if is_object(path) else gzip.open(path, "rb")  # type: ignore[return-value]
 
 
 def _open_zstandard(path: str) -> IO[bytes]:
@@ -248,4 +282,4 @@ def is_compressed(path: str) -> bool:
 def open_bytes(path: str) -> IO[bytes]:
     """Open a file for reading, and decompress it if its name says so; `seek` is slow in a compressed file."""
     opener = _COMPRESSED.get(os.path.splitext(path)[1].lower())
-    return open(path, "rb", buffering=0) if opener is None else opener(path)
+    return open_ahead(path) if opener is None else opener(path)

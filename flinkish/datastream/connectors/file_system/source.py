@@ -18,11 +18,13 @@ from flinkish.datastream.connectors.file_system.enumerator import (
     FileSplitAssignerProvider,
     refuse_delta_table,
     visible_files,
+    visible_objects,
     would_find,
 )
 from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, compressed_or_whole
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, StreamFormat
-from flinkish.datastream.connectors.file_system.paths import local_path
+from flinkish.datastream.connectors.file_system.objects import is_object
+from flinkish.datastream.connectors.file_system.paths import file_path
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.program.sources import (
@@ -49,7 +51,9 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     Files must be complete when they appear. They must not change or be removed until they were read and a later checkpoint is
     complete.
     Records of a file are read in their order; files are started in the order of their paths.
-    Differs from Flink: only paths of the local file system, or of one that is mounted on all machines, are read.
+    In an object store (`s3://`, `gs://`, `abfss://`) the files are the objects below the path, except those without content. An
+    object that is replaced while it is read fails the job.
+    Differs from Flink: other paths than those of object stores are of the local file system, or of one that all machines mount.
     """
 
     def __init__(self, settings: FileSourceSettings) -> None:
@@ -111,7 +115,10 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
         """Raise SourceError if a path does not exist, or is in a Delta table."""
         for path in self._settings.paths:
             refuse_delta_table(path)
-            next(visible_files(path), None)
+            if is_object(path):
+                visible_objects(path, or_none=self._settings.discovery_interval is not None)
+            else:
+                next(visible_files(path), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +150,7 @@ def _settings(format_: Any, kind: Any, method: str, paths: tuple[str, ...]) -> F
         raise InvalidProgramError(f"FileSource.{method} needs at least one path")
     return FileSourceSettings(
         format=format_,
-        paths=tuple(local_path(path, "the path of FileSource") for path in paths),
+        paths=tuple(file_path(path, "the path of FileSource") for path in paths),
         record_errors=RecordErrorPolicy.fail(),
     )
 
