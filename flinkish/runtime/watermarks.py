@@ -5,6 +5,7 @@ Idleness is measured by the steady time of an attempt, so changes of the clock a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
@@ -22,6 +23,11 @@ class SplitWatermarks:
         self._last_event = now
         self._events = False
         self._combined = combined
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the split has had records or watermarks."""
+        return self._events or self.watermark != MIN_WATERMARK
 
     def emit_watermark(self, timestamp: int) -> None:
         """Take a watermark from the generator."""
@@ -118,17 +124,13 @@ class CombinedWatermarks:
         split = self._splits.get(split_id)
         if split is None:
             return
-        if last_word:
+        if last_word and split.has_begun:
             if self._periodic:
                 split.generator.on_periodic_emit(split)
-            self._ended = max(self._ended, self._least())
+            # Splits that come after this one have said nothing yet.
+            self._ended = max(self._ended, _least([other for other in self._splits.values() if other.has_begun]))
         del self._splits[split_id]
         self.changed = True
-
-    def _least(self) -> int:
-        """Return the minimum watermark of the splits that are not idle; the maximum if all are idle."""
-        active = [split.watermark for split in self._splits.values() if not split.idle]
-        return min(active) if active else max(split.watermark for split in self._splits.values())
 
     def state_of(self, split_id: str) -> Any:
         """Return the state of a split's generator; None if it has none yet."""
@@ -140,7 +142,7 @@ class CombinedWatermarks:
         self.changed = False
         if self._splits:
             idle = all(split.idle for split in self._splits.values())
-            least = self._least()
+            least = _least(self._splits.values())
         else:
             idle = self._idle_without_splits
             least = self._ended if self._drained else MIN_WATERMARK
@@ -174,3 +176,9 @@ class CombinedWatermarks:
             if held_back:
                 split.keep_from_idleness(now)
             split.check_idleness(now, timeout)
+
+
+def _least(splits: Collection[SplitWatermarks]) -> int:
+    """Return the minimum watermark of the splits that are not idle; the maximum if all are idle."""
+    active = [split.watermark for split in splits if not split.idle]
+    return min(active) if active else max(split.watermark for split in splits)

@@ -297,6 +297,8 @@ class _Open:
 class _ScriptReader(SourceReader[Any, ScriptSplit]):
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
+        #: Splits that only brought more steps for one that is open; they are to hold back no watermark.
+        self._merged: list[str] = []
         self._no_more = False
         self._said_idle = False
 
@@ -308,11 +310,14 @@ class _ScriptReader(SourceReader[Any, ScriptSplit]):
                 self._open[split.number] = _Open(split.split_id, split.position, deque(items))
             else:
                 known.items.extend(items)
+                self._merged.append(split.split_id)
 
     def notify_no_more_splits(self) -> None:
         self._no_more = True
 
     def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
+        while self._merged:
+            output.split_finished(self._merged.pop())
         while output.credit > 0:
             ready = [split for split in self._open.values() if split.items]
             if not ready:

@@ -380,10 +380,10 @@ class SourceOperator(Operator):
             self._reader.start()
         new = [state for state in command.splits if state.split_id not in self._known]
         if self.combined is not None:
-            # A split without records so far does not affect the watermark, as in Flink: its first record creates its generator.
+            # A split without records so far holds the watermark back, as in Flink (SourceOperator.createOutputForSplits): else what
+            # comes from it later would be late. A strategy with idleness lets the others go on.
             for state in new:
-                if state.generator is not None:
-                    self.combined.split(state.split_id, self.context.time.steady, state.generator)
+                self.combined.split(state.split_id, self.context.time.steady, state.generator)
         if new:
             self._reader.add_splits([decode_split(source, state) for state in new])
         return self._reader

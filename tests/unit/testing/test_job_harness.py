@@ -184,6 +184,28 @@ def test_a_strategy_with_idleness_finds_out_when_the_time_is_moved() -> None:
         sums.assert_output(("a", 1), ("b", 1), ("b", 1))
 
 
+def test_a_split_without_records_holds_back_the_watermark_until_it_is_idle() -> None:
+    idle = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(5))
+    with JobHarness(windowed(idle, splits=2)) as job:
+        source, sums = job.source("source"), job.sink("sums")
+        source.emit(("a", 1), 1, split=0)
+        source.emit(("a", 1), 20, split=0)
+        assert sums.take_output() == []
+        # It is not late.
+        source.emit(("b", 1), 2, split=1)
+        assert sums.take_output() == []
+        source.emit(("b", 1), 20, split=1)
+        sums.assert_output(("a", 1), ("b", 1))
+    with JobHarness(windowed(idle, splits=2)) as job:
+        source, sums = job.source("source"), job.sink("sums")
+        source.emit(("a", 1), 1, split=0)
+        job.advance(4_000)
+        source.emit(("a", 1), 20, split=0)
+        assert sums.take_output() == []
+        job.advance(1_000)
+        sums.assert_output(("a", 1))
+
+
 def test_an_outage_makes_no_split_idle() -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(5))
     with JobHarness(windowed(strategy, splits=2)) as job:

@@ -131,6 +131,10 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             else:
                 self._emit(progress, max(1, output.credit), output)
                 turns.rotate(-1)
+                # The order of the splits says whose turn is next, in the epochs that follow, too: however few messages each of
+                # them reads, no partition is left behind, and its watermark with it.
+                pair = progress.split.pair
+                self._progress[pair] = self._progress.pop(pair)
                 break
         if any(each.offset < each.end or each.finished for each in turns):
             return InputStatus.MORE_AVAILABLE
@@ -151,6 +155,9 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         output.select_split(progress.split.split_id)
         end, messages = progress.end, progress.messages
         while most > 0 and progress.offset < end:
+            if progress.paused and len(messages) < _MOST_WAITING // 2:
+                progress.paused = False
+                self._consumer.resume([self._kafka.TopicPartition(*progress.split.pair)])
             if not messages:
                 if progress.fetched >= end:
                     progress.offset = end  # what lies before it is no message: the end of a transaction, or was aborted
@@ -161,9 +168,6 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 progress.offset = end
                 return
             most -= self._emit_waiting(progress, most, output)
-        if progress.paused and len(messages) < _MOST_WAITING // 2:
-            progress.paused = False
-            self._consumer.resume([self._kafka.TopicPartition(*progress.split.pair)])
 
     def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
         """Emit messages that are here, and return how many were taken."""
@@ -276,7 +280,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._begin_fetching()
 
     def snapshot_state(self) -> Sequence[KafkaPartitionSplit]:
-        # Turns begin anew with each epoch, in a reader that was kept as in one that is made for it.
+        # Turns begin anew with each epoch, with the first split: in a reader that was kept as in one that is made for it.
         self._turns = None
         return [
             KafkaPartitionSplit(
