@@ -4,49 +4,35 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.common import WatermarkStrategy
+from flinkish.common import Duration, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError, SourceError
-from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.datastream.connectors.base import SourceReader
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaRecord,
     KafkaRecordDeserializationSchema,
-    KafkaSource,
-    KafkaSourceBuilder,
     KafkaTopicPartition,
     enumerator,
 )
-from flinkish.datastream.connectors.kafka.settings import KafkaPartitionSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.functions import ProcessFunction
 from tests.conftest import MakeEnvironment
 from tests.kit.kafka_broker import Broker, own_broker
+from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, reader_at, source_of, split_at
 from tests.kit.results import collect
 from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext
 
-NO_WATERMARKS = WatermarkStrategy.no_watermarks()
-LATEST = KafkaOffsetsInitializer.latest()
 LOCAL = pytest.mark.parametrize("engine", ["local"])
-
-
-def source_of(broker: Broker, *topics: str) -> KafkaSourceBuilder:
-    builder = KafkaSource.builder().set_properties(broker.client).set_value_only_deserializer(SimpleStringSchema())
-    return builder.set_topics(*topics) if topics else builder
-
-
-def read(env: StreamExecutionEnvironment, builder: KafkaSourceBuilder) -> list[Any]:
-    return collect(env.from_source(builder.build(), NO_WATERMARKS, "kafka"))
 
 
 class Everything(KafkaRecordDeserializationSchema):
@@ -87,10 +73,7 @@ def test_a_record_deserializer_sees_the_whole_message(kafka: Broker, env: Stream
         ],
     )
     builder = source_of(kafka, topic).set_deserializer(Everything()).set_bounded(LATEST)
-    assert read(env, builder) == [
-        (0, 0, b"k", b"v", 1234, (("h", b"1"), ("h", None))),
-        (0, 1, b"k", None, 1235, ()),
-    ]
+    assert read(env, builder) == [(0, 0, b"k", b"v", 1234, (("h", b"1"), ("h", None))), (0, 1, b"k", None, 1235, ())]
 
 
 @LOCAL
@@ -170,15 +153,6 @@ def test_a_running_source_finds_new_topics_and_commits_the_offsets_of_checkpoint
     assert read(make_env(1), builder) == ["for the next"]
 
 
-def committed(broker: Broker, group: str, topic: str) -> int:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    admin = broker.admin()
-    request = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]
-    (future,) = admin.list_consumer_group_offsets(request).values()
-    return int(future.result(10).topic_partitions[0].offset)
-
-
 @LOCAL
 def test_each_partition_has_a_watermark_of_its_own(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(2)
@@ -193,6 +167,100 @@ def test_each_partition_has_a_watermark_of_its_own(kafka: Broker, make_env: Make
     assert sorted(time for _, time, _ in results) == [*range(1_000, 1_050), *range(10_000, 10_050)]
     assert all(time > watermark for _, time, watermark in results)
     assert max(watermark for _, _, watermark in results) >= 1_040
+
+
+@LOCAL
+def test_a_partition_without_messages_holds_back_the_watermark_until_it_is_idle(kafka: Broker, make_env: MakeEnvironment) -> None:
+    def watermarks(strategy: WatermarkStrategy) -> Iterator[int]:
+        topic = kafka.create_topic(2)
+        env = make_env(1, {"pipeline.auto-watermark-interval": 1})
+        stream = env.from_source(source_of(kafka, topic).build(), strategy, "kafka").process(Times())
+        with stream.execute_and_collect() as results:
+            for number in itertools.count():
+                kafka.produce(topic, [{"value": "a", "partition": 0, "timestamp": 1_000 + number}])
+                yield next(results)[2]
+
+    silent = WatermarkStrategy.for_monotonous_timestamps()
+    assert set(itertools.islice(watermarks(silent), 30)) == {-(2**63)}
+    idle = silent.with_idleness(Duration.of_millis(50))
+    assert any(watermark >= 1_000 for watermark in itertools.islice(watermarks(idle), 1_000))
+
+
+@LOCAL
+def test_partitions_take_turns_however_few_messages_an_epoch_reads(kafka: Broker, make_env: MakeEnvironment) -> None:
+    topic = kafka.create_topic(3)
+    kafka.produce(topic, [f"{number}" for number in range(60)])
+    env = make_env(1, {"execution.epoch.max-records": 1})
+    results = read(env, source_of(kafka, topic).set_bounded(LATEST))
+    assert results == [f"{number}" for number in range(60)]
+
+
+@LOCAL
+def test_alignment_holds_a_reader_back_that_is_ahead_of_the_others(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    topic, group = kafka.create_topic(2), f"group-{kafka.create_topic(1)}"
+    kafka.produce(topic, [{"value": f"{n}", "partition": 0, "timestamp": 100 * n} for n in range(1, 1000)])
+    kafka.produce(topic, [{"value": "-", "partition": 1, "timestamp": n} for n in range(1, 11)])
+    settings = {"execution.checkpointing.interval": "20 ms", "execution.checkpointing.dir": tmp_path}
+    env = make_env(2, {**settings, "pipeline.auto-watermark-interval": 1, "execution.epoch.max-records": 20})
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment("all", Duration.of_seconds(2))
+    stream = env.from_source(source_of(kafka, topic).set_group_id(group).build(), strategy, "kafka")
+    with stream.execute_and_collect() as results:
+        wait_until("both were read", lambda: min(committed(kafka, group, topic, number) for number in (0, 1)) >= 10)
+        # Up to time 2,010, and the part that is read before the next look at the watermark.
+        before = [committed(kafka, group, topic)]
+        wait_until("checkpoints go on", lambda: before.append(committed(kafka, group, topic)) or len(before) > 20)
+        assert 20 <= before[-1] < 100
+        kafka.produce(topic, [{"value": "end", "partition": 1, "timestamp": 200_000}])
+        found = [next(results) for _ in range(999 + 11)]
+    assert sorted(value for value in found if value.isdigit()) == sorted(f"{number}" for number in range(1, 1000))
+
+
+@LOCAL
+def test_a_partition_that_is_added_to_a_topic_is_read_from_its_beginning(kafka: Broker, make_env: MakeEnvironment) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    topic = kafka.create_topic(1)
+    kafka.produce(topic, ["before the job"])
+    builder = source_of(kafka, topic).set_starting_offsets(LATEST).set_property("partition.discovery.interval.ms", "50")
+    with make_env(2).from_source(builder.build(), NO_WATERMARKS, "kafka").execute_and_collect() as results:
+        # Only what comes after the start is read, and when that was shows only by what is read.
+        first = threading.Event()
+        writer = threading.Thread(target=write_until, args=(first, kafka, topic))
+        writer.start()
+        assert next(results) == "first"
+        first.set()
+        writer.join()
+        admin = kafka.admin()
+        for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+            future.result(10)
+        wait_until("it is there", lambda: len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == 2)
+        kafka.produce(topic, [{"value": value, "partition": 1} for value in ("new 0", "new 1")])
+        later = (value for value in results if value != "first")
+        assert list(itertools.islice(later, 2)) == ["new 0", "new 1"]
+
+
+def write_until(over: threading.Event, broker: Broker, topic: str) -> None:
+    while not over.wait(0.02):
+        broker.produce(topic, ["first"])
+
+
+def test_metrics_tell_how_far_a_reader_is_behind(kafka: Broker) -> None:
+    topic = kafka.create_topic(2)
+    kafka.produce(topic, [f"{number}" for number in range(20)])
+    context = FakeReaderContext()
+    reader = reader_at(source_of(kafka, topic), split_at(topic, 0), split_at(topic, 4, 1), end=10, context=context)
+    gauges = context.metric_group.gauges
+    try:
+        assert (gauges["pendingRecords"](), gauges["records-lag-max"]()) == (16, 10)
+        reader.poll_next(FakeOutput(7))
+        assert (gauges["pendingRecords"](), gauges["records-lag-max"]()) == (9, 6)
+        reader.poll_next(FakeOutput(7))
+        # Of partition 1, whose gauges came last.
+        assert (gauges["pendingRecords"](), gauges["recordsLag"](), gauges["currentOffset"]()) == (3, 0, 9)
+    finally:
+        reader.close()
 
 
 @LOCAL
@@ -223,14 +291,6 @@ def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: 
         read(make_env(1), source_of(kafka, topic).set_bounded(LATEST).set_starting_offsets(begin))
 
 
-def reader_at(builder: KafkaSourceBuilder, topic: str, offset: int, end: int) -> SourceReader[Any, Any]:
-    reader = builder.build().create_reader(FakeReaderContext())  # type: ignore[arg-type]
-    reader.start()
-    reader.add_splits([KafkaPartitionSplit(split_id=f"{topic}-0", topic=topic, partition=0, offset=offset)])
-    reader.set_split_limits({f"{topic}-0": end})
-    return reader
-
-
 @pytest.mark.parametrize(("reset", "expected"), [(None, None), ("earliest", ["8", "9"]), ("latest", [])])
 def test_messages_that_are_gone_fail_the_job_unless_the_program_says_otherwise(
     kafka: Broker, reset: str | None, expected: list[str] | None
@@ -243,7 +303,7 @@ def test_messages_that_are_gone_fail_the_job_unless_the_program_says_otherwise(
     for future in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
         future.result(10)
     builder = source_of(kafka, topic)
-    reader = reader_at(builder if reset is None else builder.set_property("auto.offset.reset", reset), topic, 2, 10)
+    reader = reader_at(builder if reset is None else builder.set_property("auto.offset.reset", reset), split_at(topic, 2), end=10)
     output = FakeOutput(100)
     try:
         if expected is None:
@@ -279,16 +339,16 @@ def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
 
 
 @pytest.fixture(scope="module")
-def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that asks who one is, and that tests may kill."""
-    with own_broker(tmp_path_factory.mktemp("sasl") / "broker", sasl=True) as broker:
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that talks TLS and asks who one is, and that tests may kill."""
+    with own_broker(tmp_path_factory.mktemp("secure") / "broker", secure=True) as broker:
         yield broker
 
 
 @LOCAL
-def test_a_wrong_password_fails_the_job_and_is_not_shown(sasl: Broker, make_env: MakeEnvironment) -> None:
-    topic = sasl.create_topic(1)
-    builder = source_of(sasl, topic).set_bounded(LATEST).set_property("sasl.password", "wrong-secret")
+def test_a_wrong_password_fails_the_job_and_is_not_shown(secure: Broker, make_env: MakeEnvironment) -> None:
+    topic = secure.create_topic(1)
+    builder = source_of(secure, topic).set_bounded(LATEST).set_property("sasl.password", "wrong-secret")
     with pytest.raises(JobExecutionError, match=r"check security\.protocol") as raised:
         read(make_env(1), builder)
     assert "wrong-secret" not in str(raised.value)
@@ -299,16 +359,31 @@ def test_a_wrong_password_fails_the_job_and_is_not_shown(sasl: Broker, make_env:
 
 
 @LOCAL
-def test_a_job_survives_a_broker_that_is_killed_and_started_again(sasl: Broker, make_env: MakeEnvironment) -> None:
-    topic = sasl.create_topic(2)
-    sasl.produce(topic, [f"{number}" for number in range(500)])
+def test_a_broker_whose_certificate_is_not_trusted_is_refused_by_name(secure: Broker, make_env: MakeEnvironment) -> None:
+    topic = secure.create_topic(1)
+    secure.produce(topic, ["a"])
+    builder = source_of(secure, topic).set_bounded(LATEST)
+    certificate = builder._properties.pop("ssl.ca.location")
+    with pytest.raises(JobExecutionError, match=r"check security\.protocol, sasl\.\* and ssl\.\*"):
+        read(make_env(1), builder)
+    # Java's names, with the file and with its text.
+    builder.set_property("ssl.truststore.type", "PEM").set_property("ssl.truststore.location", certificate)
+    assert read(make_env(1), builder) == ["a"]
+    del builder._properties["ssl.truststore.location"]
+    assert read(make_env(1), builder.set_property("ssl.truststore.certificates", Path(certificate).read_text())) == ["a"]
+
+
+@LOCAL
+def test_a_job_survives_a_broker_that_is_killed_and_started_again(secure: Broker, make_env: MakeEnvironment) -> None:
+    topic = secure.create_topic(2)
+    secure.produce(topic, [f"{number}" for number in range(500)])
     env = make_env(2, {"execution.epoch.max-records": 20})
-    stream = env.from_source(source_of(sasl, topic).build(), NO_WATERMARKS, "kafka")
+    stream = env.from_source(source_of(secure, topic).build(), NO_WATERMARKS, "kafka")
     with stream.execute_and_collect() as results:
         found = [next(results) for _ in range(100)]
-        sasl.kill()
-        sasl.start(os.getpid())
-        sasl.produce(topic, [f"{number}" for number in range(500, 600)])
+        secure.kill()
+        secure.start(os.getpid())
+        secure.produce(topic, [f"{number}" for number in range(500, 600)])
         while len(found) < 600:
             found.append(next(results))
     assert sorted(found, key=int) == [f"{number}" for number in range(600)]

@@ -37,7 +37,7 @@ listeners={protocol}://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners={protocol}://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name={protocol}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 log.dirs={folder}/data
 num.partitions=4
 auto.create.topics.enable=false
@@ -51,17 +51,28 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=4194304
+log.cleaner.backoff.ms=200
 log.retention.ms=-1
 broker.session.timeout.ms=1500
 broker.heartbeat.interval.ms=300
 transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 """
-_SASL = """
+_SECURE = """
+ssl.keystore.location={folder}/broker.p12
+ssl.keystore.type=PKCS12
+ssl.keystore.password=inner-secret
+ssl.truststore.location={folder}/ca.pem
+ssl.truststore.type=PEM
 sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
-listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
 username="broker" password="inner" user_broker="inner" user_tester="right";
 """
+
+
+def _java(program: str) -> str:
+    """Return the path of a program of the Java in use."""
+    return str(Path(os.environ["JAVA_HOME"], "bin", program)) if os.environ.get("JAVA_HOME") else program
 
 
 class MissingJarsError(Exception):
@@ -91,10 +102,11 @@ def _free_ports(count: int) -> list[int]:
 class Broker:
     """A broker with its data in a folder."""
 
-    def __init__(self, folder: Path, port: int, *, sasl: bool = False) -> None:
+    def __init__(self, folder: Path, port: int, *, secure: bool = False) -> None:
         self.folder = folder
         self.port = port
-        self.sasl = sasl
+        #: Whether it talks TLS and asks for a password.
+        self.secure = secure
         self._guard: int | None = None
 
     @property
@@ -105,22 +117,25 @@ class Broker:
     def client(self) -> dict[str, str]:
         """What a client needs to reach it."""
         reach = {"bootstrap.servers": self.address}
-        if self.sasl:
-            reach |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-            reach |= {"sasl.username": "tester", "sasl.password": "right"}
+        if self.secure:
+            reach |= {"security.protocol": "SASL_SSL", "ssl.ca.location": str(self.folder / "ca.pem")}
+            reach |= {"sasl.mechanism": "PLAIN", "sasl.username": "tester", "sasl.password": "right"}
         return reach
 
     @staticmethod
-    def make(folder: Path, *, sasl: bool = False, port: int | None = None) -> Broker:
+    def make(folder: Path, *, secure: bool = False, port: int | None = None) -> Broker:
         """Lay out the folder of a new broker, at a free port unless one is given."""
         fetch_jars()
         folder.mkdir(parents=True)
         free, controller = _free_ports(2)
         port = port or free
-        protocol = "SASL_PLAINTEXT" if sasl else "PLAINTEXT"
+        protocol = "SASL_SSL" if secure else "PLAINTEXT"
         text = _PROPERTIES.format(port=port, controller=controller, folder=folder, protocol=protocol)
-        (folder / "server.properties").write_text(text + (_SASL if sasl else ""))
-        return Broker(folder, port, sasl=sasl)
+        if secure:
+            text += _SECURE.format(folder=folder)
+            _make_certificate(folder)
+        (folder / "server.properties").write_text(text)
+        return Broker(folder, port, secure=secure)
 
     def start(self, watched: int) -> None:
         """Start it, again after `kill`; it ends when the process `watched` does."""
@@ -246,10 +261,19 @@ class Broker:
         return [message.value().decode() for message in self.read(topic, committed=committed)]
 
 
+def _make_certificate(folder: Path) -> None:
+    """Make a key for a broker (broker.p12), and the certificate by which clients know it (ca.pem)."""
+    store = ["-alias", "broker", "-keystore", str(folder / "broker.p12"), "-storetype", "PKCS12", "-storepass", "inner-secret"]
+    key = ["-keyalg", "EC", "-groupname", "secp256r1", "-validity", "30", "-dname", "CN=broker", "-ext", "san=ip:127.0.0.1"]
+    for arguments in (["-genkeypair", *key, *store], ["-exportcert", "-rfc", "-file", str(folder / "ca.pem"), *store]):
+        command = [_java("keytool"), "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", *arguments]
+        subprocess.run(command, check=True, capture_output=True)
+
+
 @contextmanager
-def own_broker(folder: Path, *, sasl: bool = False, port: int | None = None) -> Iterator[Broker]:
+def own_broker(folder: Path, *, secure: bool = False, port: int | None = None) -> Iterator[Broker]:
     """Start a broker that a test may kill."""
-    broker = Broker.make(folder, sasl=sasl, port=port)
+    broker = Broker.make(folder, secure=secure, port=port)
     broker.start(os.getpid())
     try:
         yield broker
@@ -291,14 +315,13 @@ def _alive(pid: int) -> bool:
 
 
 def _guard(folder: Path, watched: int) -> None:
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else "java"
     options = ["-Xms96m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData"]
     options += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Djava.awt.headless=true", "-cp", f"{JARS}/*"]
     config = str(folder / "server.properties")
     with (folder / "broker.log").open("ab") as log:
 
         def run(*arguments: str) -> subprocess.Popen[bytes]:
-            command = [str(java), *options, *arguments]
+            command = [_java("java"), *options, *arguments]
             return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
 
         if not (folder / "data" / "meta.properties").exists():

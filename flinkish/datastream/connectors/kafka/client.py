@@ -62,6 +62,8 @@ _REFUSED_ACCESS: Final = frozenset(
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     }
 )
+#: The id of topics of brokers that have none: 16 bytes of zero, as Base64.
+_NO_ID: Final = "A" * 22
 _GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 
 
@@ -158,6 +160,14 @@ def _make(kind: Any, configuration: Mapping[str, Any], who: str) -> Any:
             f"{who}: librdkafka does not take the properties given: {text}",
             hint="names and values are those of librdkafka; most of Java's are the same.",
         ) from None
+
+
+def topic_ids(admin: Any, topics: Iterable[str], *, timeout: float) -> dict[str, str]:
+    """Return the ids of topics; brokers before 2.8 have none. Raises KafkaException. The time is in seconds."""
+    kafka = library()
+    futures: dict[str, Future[Any]] = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=timeout)
+    found = {topic: str(future.result(timeout + 1).topic_id) for topic, future in futures.items()}
+    return {topic: topic_id for topic, topic_id in found.items() if topic_id != _NO_ID}
 
 
 @dataclass(frozen=True, slots=True)

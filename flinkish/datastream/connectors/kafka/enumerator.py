@@ -38,6 +38,8 @@ _LONGEST_LOOK: Final = 100
 _LOOKS: Final = 1_000
 #: Milliseconds for which brokers may say that a partition does not exist: one that has just started says so for a moment.
 _GONE_FOR: Final = 5_000
+#: Milliseconds between two looks at whether topics are still the same ones. A look takes 1-2 ms.
+_SAME_TOPICS: Final = 10_000
 #: Milliseconds between two new clients while brokers do not answer.
 _RENEW: Final = 1_000
 #: Milliseconds between two lines in the log about brokers that do not answer.
@@ -65,13 +67,15 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     ) -> None:
         self._context = context
         self._settings = settings
-        self._brokers = _Brokers(settings, clock)
+        self._brokers = _Brokers(settings, clock, restored.topic_ids if restored else {})
         self._known: dict[str, None] = dict.fromkeys(restored.known if restored else ())
         self._discovered = restored is not None and restored.discovered
         self._pending = list(restored.pending if restored else ())
         #: Stops of the partitions that are being read; None: no stop.
         self._reading: dict[Partition, int | None] = {}
         self._limits: dict[str, int] = {}
+        #: Stops of partitions that the group has not been told to be read yet.
+        self._stops: dict[Partition, int] = {}
         #: Positions at checkpoints that are not complete yet.
         self._positions: dict[int, dict[Partition, int]] = {}
 
@@ -125,6 +129,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         for split in splits:
             self._known[split.split_id] = None
             self._reading[split.pair] = split.stop
+            if split.stop is not None:
+                self._stops[split.pair] = split.stop
             self._context.assign_split(split, self._owner(split))
 
     def _owner(self, split: KafkaPartitionSplit) -> int:
@@ -185,14 +191,20 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     def snapshot_state(self, checkpoint_id: int) -> KafkaEnumeratorState:
         if self._settings.commits_offsets:
             splits = self._context.assigned_splits()
-            self._positions[checkpoint_id] = {
-                split.pair: split.offset for split in splits if isinstance(split, KafkaPartitionSplit)
-            }
-        return KafkaEnumeratorState(known=tuple(self._known), pending=tuple(self._pending), discovered=self._discovered)
+            positions = {split.pair: split.offset for split in splits if isinstance(split, KafkaPartitionSplit)}
+            # Partitions that were read to their stops are assigned to nobody any more.
+            self._positions[checkpoint_id] = {**self._stops, **positions}
+            self._stops = {pair: stop for pair, stop in self._stops.items() if pair in positions}
+        return KafkaEnumeratorState(
+            known=tuple(self._known),
+            pending=tuple(self._pending),
+            discovered=self._discovered,
+            topic_ids=dict(self._brokers.topic_ids),
+        )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        positions = self._positions.pop(checkpoint_id, None)
-        self._positions = {other: kept for other, kept in self._positions.items() if other > checkpoint_id}
+        complete = [self._positions.pop(each) for each in sorted(self._positions) if each <= checkpoint_id]
+        positions = {pair: offset for each in complete for pair, offset in each.items()}
         if positions:
             self._brokers.commit(positions)
 
@@ -207,7 +219,7 @@ class _PassingError(SourceError):
 class _Brokers:
     """What the enumerator asks the brokers; all but `commit` and `close` in the thread of the source's background work."""
 
-    def __init__(self, settings: KafkaSourceSettings, clock: Clock) -> None:
+    def __init__(self, settings: KafkaSourceSettings, clock: Clock, topic_ids: Mapping[str, str]) -> None:
         self._settings = settings
         self._clock = clock
         self._kafka = client.library()
@@ -221,6 +233,9 @@ class _Brokers:
         self._ends: dict[Partition, int] = {}
         self._pause = _SHORTEST_LOOK
         self._gone_since: dict[Partition, int] = {}
+        self.topic_ids = dict(topic_ids)
+        #: When the ids were last found to be those of the topics; None: it is to be looked at once.
+        self._same_topics: int | None = None
         self._silent_since: int | None = None
         self._reminded = self._renewed = 0
 
@@ -237,7 +252,8 @@ class _Brokers:
 
     def _group_client(self) -> Any:
         if self._consumer is None:
-            self._consumer = client.make_consumer(self._settings.consumer("enumerator"), WHO)
+            configuration = {**self._settings.consumer("enumerator"), "on_commit": _note_commit}
+            self._consumer = client.make_consumer(configuration, WHO)
         return self._consumer
 
     def partitions(self) -> list[Partition]:
@@ -362,6 +378,10 @@ class _Brokers:
             gone = self._judge(seen.errors)
             if gone:
                 return _Ends({}, gone)
+            if seen.errors or any(end < self._ends.get(pair, 0) for pair, end in seen.offsets.items()):
+                self._same_topics = None
+            # After the ends were asked for, so that they are those of the same topics.
+            self._check_topics({topic for topic, _ in seen.offsets})
             moved = {pair: end for pair, end in seen.offsets.items() if self._ends.get(pair) != end}
             self._ends.update(moved)
             if moved:
@@ -372,6 +392,25 @@ class _Brokers:
             if self._clock.monotonic() >= until or not self._wait(self._pause):
                 return None
         return None
+
+    def _check_topics(self, topics: set[str]) -> None:
+        """Raise SourceError if a topic is not the one whose offsets are known, but another one of the same name."""
+        now = self._clock.monotonic()
+        if not topics or (self._same_topics is not None and now - self._same_topics < _SAME_TOPICS):
+            return
+        try:
+            found = client.topic_ids(self._admin_client(), topics, timeout=min(self._timeout, 10.0))
+        except self._kafka.KafkaException as error:
+            # The next look shows what is the matter.
+            client.log.debug("The ids of topics are not known: %s", client.text_of(error.args[0]))
+            return
+        for topic, topic_id in found.items():
+            if self.topic_ids.setdefault(topic, topic_id) != topic_id:
+                raise SourceError(
+                    f"{WHO}: topic {topic!r} was deleted and created again: its offsets are not those that were read",
+                    hint="start the source under another uid, so that it begins anew.",
+                )
+        self._same_topics = now
 
     def _judge(self, errors: Mapping[Partition, Any]) -> tuple[Partition, ...]:
         """Raise for errors that do not pass; return the partitions that are gone for good."""
@@ -414,6 +453,7 @@ class _Brokers:
         """Commit offsets to the group, without waiting for it: they are for others to see, recovery does not use them."""
         offsets = [self._kafka.TopicPartition(*pair, offset) for pair, offset in positions.items()]
         try:
+            self._group_client().poll(0)  # reports of earlier commits
             self._group_client().commit(offsets=offsets, asynchronous=True)
         except self._kafka.KafkaException as error:
             _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error.args[0]))
@@ -427,3 +467,9 @@ class _Brokers:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
+
+
+def _note_commit(error: Any, partitions: Any) -> None:
+    """Log why offsets were not committed to the group."""
+    if error is not None:
+        _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error))

@@ -16,6 +16,7 @@ _SECRET = re.compile(r"password|secret|jaas|token|\.key$|key\.pem|credential|sas
 #: Java's names for what librdkafka calls otherwise, with the same unit.
 _RENAMED: Final[Mapping[str, str]] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "delivery.timeout.ms": "message.timeout.ms",
     "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",

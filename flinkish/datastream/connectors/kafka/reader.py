@@ -32,7 +32,7 @@ _NO_TIMESTAMP: Final = 0
 class _Progress:
     """Where the reader is in a partition."""
 
-    __slots__ = ("end", "fetched", "messages", "offset", "paused", "split")
+    __slots__ = ("doubted", "end", "fetched", "leader_epoch", "messages", "offset", "paused", "split")
 
     def __init__(self, split: KafkaPartitionSplit) -> None:
         self.split = split
@@ -43,6 +43,23 @@ class _Progress:
         self.end = split.offset
         self.messages: deque[Any] = deque()
         self.paused = False
+        #: The leader epoch of the message before `offset`; None if there is none, such as after the end of a transaction.
+        self.leader_epoch = split.leader_epoch
+        #: The offset that brokers did not give although it is there.
+        self.doubted: int | None = None
+
+    def pass_gap(self, end: int) -> None:
+        """Go on to an offset before which there is no message."""
+        self.offset = end
+        self.leader_epoch = None
+
+    @property
+    def fetched_epoch(self) -> int | None:
+        """The leader epoch of the message before `fetched`, if it is known."""
+        if self.messages:
+            last = self.messages[-1]
+            return last.leader_epoch() if last.offset() + 1 == self.fetched else None
+        return self.leader_epoch if self.fetched == self.offset else None
 
     @property
     def finished(self) -> bool:
@@ -89,14 +106,21 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             if self._settings.partition_metrics:
                 self._register(progress)
         if self._consumer is None:
-            name = f"{self._context.subtask_index}"
-            self._consumer = client.make_consumer(self._settings.consumer(name), WHO)
+            self._connect()
         self._begin_fetching()
+
+    def _connect(self) -> None:
+        self._consumer = client.make_consumer(self._settings.consumer(f"{self._context.subtask_index}"), WHO)
 
     def _begin_fetching(self) -> None:
         """Have the client fetch all partitions from where each is; what it has fetched already it drops."""
         partition = self._kafka.TopicPartition
-        self._consumer.assign([partition(*pair, each.fetched) for pair, each in self._progress.items()])
+        self._consumer.assign(
+            [
+                partition(*pair, each.fetched, leader_epoch=-1 if each.fetched_epoch is None else each.fetched_epoch)
+                for pair, each in self._progress.items()
+            ]
+        )
         for each in self._progress.values():
             each.paused = False
 
@@ -160,28 +184,28 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._consumer.resume([self._kafka.TopicPartition(*progress.split.pair)])
             if not messages:
                 if progress.fetched >= end:
-                    progress.offset = end  # what lies before it is no message: the end of a transaction, or was aborted
+                    progress.pass_gap(end)  # what lies before it is no message: the end of a transaction, or was aborted
                     return
                 self._fetch(progress)
                 continue
             if messages[0].offset() >= end:
-                progress.offset = end
+                progress.pass_gap(end)
                 return
             most -= self._emit_waiting(progress, most, output)
 
     def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
         """Emit messages that are here, and return how many were taken."""
         messages, end = progress.messages, progress.end
-        take, collect, deserialize, whole = messages.popleft, output.collect, self._deserialize, self._whole
-        taken = 0
+        take, collect, deserialize, whole = (messages.popleft, output.collect, self._deserialize, self._whole)
+        taken, last = 0, None
         for _ in range(min(most, len(messages))):
             message = take()
             offset = message.offset()
             if offset >= end:
                 messages.appendleft(message)
-                progress.offset = end
-                break
-            taken += 1
+                progress.pass_gap(end)
+                return taken
+            taken, last = taken + 1, message
             progress.offset = offset + 1
             kind, timestamp = message.timestamp()
             time = None if kind == _NO_TIMESTAMP else timestamp
@@ -192,26 +216,23 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 record = deserialize(content)
             except ValueError as error:
                 record = self._errors.handle(
-                    path=progress.split.split_id,
-                    line=offset,
-                    reason=str(error),
-                    record=message.value() or b"",
-                    unit="offset",
+                    path=progress.split.split_id, line=offset, reason=str(error), record=message.value() or b"", unit="offset"
                 )
             if record is not None:
                 collect(record, time)
+        if last is not None:
+            progress.leader_epoch = last.leader_epoch()
         return taken
 
     def _fetch(self, progress: _Progress) -> None:
         """Take what the client has, after a wait for something, until there is more of a partition."""
-        consumer = self._consumer
         deadline = self._clock.monotonic() + self._settings.timeout
         fetched, end = progress.fetched, progress.end
         while progress.fetched == fetched and not progress.messages:
-            message = consumer.poll(_WAIT)
+            message = self._consumer.poll(_WAIT)
             if message is not None:
                 self._take([message])
-                self._take(consumer.consume(_CHUNK, 0))
+                self._take(self._consumer.consume(_CHUNK, 0))
             elif self._clock.monotonic() > deadline:
                 raise SourceError(
                     f"{WHO}: {progress.split.split_id}: offsets {fetched} to {end - 1} did not come within "
@@ -263,7 +284,14 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         except self._kafka.KafkaException as failure:
             raise client.described(SourceError, f"{WHO}: {split.split_id} at offset {wanted}", failure) from None
         if low <= wanted <= high:
-            self._begin_fetching()  # it was a passing view of the broker
+            if progress.doubted == wanted:
+                raise cut_off(split.split_id, wanted, client.text_of(error))
+            # A passing view of the broker, or the log was cut off and has grown again. A client compares leader epochs only when
+            # it learns of a partition's leader, so a new one tells.
+            progress.doubted = wanted
+            self._consumer.close()
+            self._connect()
+            self._begin_fetching()
             return
         reset = self._settings.reset
         if reset is None or wanted > high:
@@ -289,6 +317,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 partition=each.split.partition,
                 offset=each.offset,
                 stop=each.split.stop,
+                leader_epoch=each.leader_epoch,
             )
             for each in self._progress.values()
         ]
@@ -313,6 +342,15 @@ def lost_messages(split: str, wanted: int, low: int, high: int, reason: str | No
         f"{WHO}: {split}: offset {wanted} is to be read next, but the partition ends at {high}{detail}",
         hint="was the topic deleted and created again, or its log cut off (unclean leader election)? Start the source under "
         "another uid, so that it begins anew.",
+    )
+
+
+def cut_off(split: str, wanted: int, reason: str) -> SourceError:
+    """Return the error of a partition whose messages before `wanted` are not those that were read."""
+    return SourceError(
+        f"{WHO}: {split}: the messages before offset {wanted}, which is to be read next, are not those that were read ({reason})",
+        hint="its log was cut off and has grown again (unclean leader election, or a broker that lost data). Start the source "
+        "under another uid, so that it begins anew.",
     )
 
 

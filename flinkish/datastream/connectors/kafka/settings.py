@@ -41,6 +41,8 @@ class KafkaPartitionSplit(SourceSplit):
     partition: int
     offset: int
     stop: int | None = None
+    #: The leader epoch of the message before `offset`, by which brokers tell whether the log was cut off there; None: not known.
+    leader_epoch: int | None = None
 
     @property
     def pair(self) -> Partition:
@@ -57,6 +59,8 @@ class KafkaEnumeratorState:
     pending: tuple[KafkaPartitionSplit, ...]
     #: Whether the partitions that were there at the start have been found; those found later begin at their first message.
     discovered: bool
+    #: Of the topics, by name: a topic that is deleted and created again has another one.
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,15 +82,16 @@ class KafkaSinkSettings:
     def transactional(self, client: str, transactional_id: str) -> dict[str, Any]:
         """Return the configuration of a producer that makes transactions."""
         configuration = self.producer(client)
-        if "transaction.timeout.ms" in self.properties:
-            configuration["transaction.timeout.ms"] = self.properties["transaction.timeout.ms"]
-            # A message must not be waited for after the transaction has timed out.
-            configuration["message.timeout.ms"] = min(
-                (configuration["message.timeout.ms"], self.properties["transaction.timeout.ms"]), key=int
-            )
-        else:
-            configuration["message.timeout.ms"] = str(min(60_000, int(configuration["message.timeout.ms"])))
+        longest = self._milliseconds("transaction.timeout.ms", self.properties.get("transaction.timeout.ms", "60000"))
+        # A message must not be waited for after the transaction has timed out.
+        message = min(longest, self._milliseconds("message.timeout.ms", configuration["message.timeout.ms"]))
+        configuration |= {"transaction.timeout.ms": str(longest), "message.timeout.ms": str(message)}
         return {**configuration, "enable.idempotence": "true", "transactional.id": transactional_id}
+
+    def _milliseconds(self, key: str, value: str) -> int:
+        if not value.isdigit():
+            raise ConfigurationError(f"{WHO}: {key} = {value!r}: expected a whole number of milliseconds")
+        return int(value)
 
     def admin(self, client: str) -> dict[str, str]:
         """Return the configuration of an administration client."""

@@ -17,8 +17,12 @@ from flinkish.common.errors import (
     UnsupportedError,
 )
 from flinkish.common.serialization import SimpleStringSchema
+from flinkish.common.typeinfo import Types
+from flinkish.datastream.connectors.base import DeliveryGuarantee
 from flinkish.datastream.connectors.kafka import (
     KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
     KafkaSource,
     KafkaSourceBuilder,
     KafkaTopicPartition,
@@ -154,6 +158,16 @@ def test_a_source_that_stops_looks_for_no_new_partitions() -> None:
     assert builder().set_bounded(latest).build()._settings.discovery_interval is None
     assert builder().set_unbounded(latest).build()._settings.discovery_interval is None
     assert builder(partition_discovery_interval_ms="-1").build()._settings.discovery_interval is None
+
+
+@pytest.mark.parametrize("key", ["transaction.timeout.ms", "message.timeout.ms", "delivery.timeout.ms"])
+def test_a_time_that_is_no_number_is_refused_by_name(key: str) -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(SimpleStringSchema()).build()
+    sink = KafkaSink.builder().set_bootstrap_servers("nowhere:9092").set_record_serializer(schema)
+    sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix("p")
+    sink.set_property(key, "30000").build().validate(Types.STRING())
+    with pytest.raises(ConfigurationError, match=r"(transaction|message)\.timeout\.ms"):
+        sink.set_property(key, "soon").build().validate(Types.STRING())
 
 
 def test_wrong_kinds_of_arguments_are_named() -> None:
