@@ -380,8 +380,8 @@ class SourceOperator(Operator):
             self._reader.start()
         new = [state for state in command.splits if state.split_id not in self._known]
         if self.combined is not None:
-            # A split without records so far holds the watermark back, as in Flink (SourceOperator.createOutputForSplits): else what
-            # comes from it later would be late. A strategy with idleness lets the others go on.
+            # A split without records so far holds the watermark back, as in Flink (SourceOperator.createOutputForSplits):
+            # else its first records could be late. A strategy with idleness lets the others go on.
             for state in new:
                 self.combined.split(state.split_id, self.context.time.steady, state.generator)
         if new:
