@@ -27,7 +27,7 @@ from flinkish.engine.ineffective import warn_of_ineffective
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.requirements import install
-from flinkish.engine.scratch import DiskFolder, remove_made
+from flinkish.engine.scratch import DiskFolder, remove_made, temporary_folder
 from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_supported
 from flinkish.graph.chaining import build_job_graph
@@ -177,7 +177,7 @@ def acquire(checked: CheckedProgram, surroundings: Surroundings) -> Resources:
     Raises DependencyError.
     """
     configuration, dependencies = checked.configuration, checked.dependencies
-    disk = DiskFolder(configuration.get(options.TMP_DIRS), "flinkish-job")
+    disk = DiskFolder(temporary_folder(configuration), "flinkish-job")
     engine = surroundings.make_engine(configuration, surroundings.clock, surroundings.ids)
     resources = Resources(engine=engine, disk=disk, dependencies=dependencies, temporary=_TemporaryFolder(engine))
     try:
@@ -317,7 +317,7 @@ def _source_of(checkpoint: StoredCheckpoint | None) -> tuple[PurePath, str] | No
 
 def _prepare_caches(program: Program, mode: RuntimeExecutionMode) -> None:
     """Assign a folder to cached streams that are still empty; the folder is removed at the end of this process."""
-    parent = program.configuration.get(options.TMP_DIRS)
+    parent = temporary_folder(program.configuration)
     for transformation in program.transformations.values():
         if isinstance(transformation, CacheTransformation):
             if mode is RuntimeExecutionMode.BATCH:

@@ -7,7 +7,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from flinkish.common.errors import EngineError
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ConfigurationError, EngineError
+from flinkish.common.files.schemes import without_user
+from flinkish.common.paths import location
 from flinkish.engine.processes import ProcessId
 
 #: Created folders with the process that created them, because a forked process must not remove them.
@@ -26,6 +30,24 @@ def make_folder(parent: Path, prefix: str) -> Path:
     _made[:] = [(pid, made) for pid, made in _made if made.exists()]
     _made.append((owner.pid, folder))
     return folder
+
+
+def temporary_folder(configuration: Configuration) -> str | None:
+    """Return the folder of io.tmp.dirs; None = the system's folder for temporary files.
+
+    Raises ConfigurationError for a place that is no folder of the file system.
+    """
+    text = configuration.get(options.TMP_DIRS)
+    if not text:
+        return None
+    place = location(text)
+    if not place.is_local:
+        raise ConfigurationError(
+            f"{options.TMP_DIRS.key} = {without_user(text)!r}: scratch files are kept in a folder, not at {place.scheme}://",
+            hint="each epoch writes and renames several of them, which would take an object store seconds; checkpoints can be "
+            "there. On a cluster, give a folder that all machines mount.",
+        )
+    return place.file
 
 
 class DiskFolder:

@@ -445,6 +445,26 @@ class ObjectFiles:
         with contextlib.suppress(OSError), _as_os_errors(""):
             obstore.delete(client, self._keys_below(""))
 
+    def copy(self, inside: str, to: str) -> None:
+        """Copy an object; the copy appears in one step. FileNotFoundError if it does not exist."""
+        with _as_os_errors(inside):
+            self._copy(self._key(inside), self._key(to))
+
+    def remove_together(self, inside: list[str]) -> None:
+        """Remove objects that exist or not, in few requests and any order."""
+        import obstore
+
+        client, keys = self._client, [self._key(each) for each in inside]
+        with _as_os_errors(inside[0]):
+            try:
+                obstore.delete(client, keys)
+                return
+            except FileNotFoundError:
+                pass  # Google's store says so, and the others may then not have been removed
+            for key in keys:
+                with contextlib.suppress(FileNotFoundError):
+                    obstore.delete(client, key)
+
     def _copy(self, key: str, to: str) -> None:
         import obstore
 

@@ -6,7 +6,7 @@ state until a checkpoint, or until there are enough for a file. An epoch costs o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -36,17 +36,30 @@ class RowBuffer(Generic[GroupT]):
         name: str,
         group_type: Any,
         encode: Callable[[Sequence[Any]], bytes],
+        *,
+        most_rows: int | None = None,
     ) -> None:
+        self._most_rows = most_rows
         self._state = context.get_list_state(bytes_state(name))
         self._decoder: msgspec.msgpack.Decoder[tuple[GroupT, int, bytes]] = msgspec.msgpack.Decoder(tuple[group_type, int, bytes])
         self._encode = encode
         self._open: dict[GroupT, list[Any]] = {}
-        self._rows = 0
-        self._bytes = 0
+        self._count()
+
+    def _count(self) -> None:
+        self._rows = self._bytes = 0
         for item in self._state.get():
             _, rows, chunk = self._decoder.decode(item)
             self._rows += rows
             self._bytes += len(chunk)
+
+    def sizes(self) -> dict[GroupT, int]:
+        """Return the number of bytes of each sealed group."""
+        sizes: dict[GroupT, int] = {}
+        for item in self._state.get():
+            group, _, chunk = self._decoder.decode(item)
+            sizes[group] = sizes.get(group, 0) + len(chunk)
+        return sizes
 
     def group(self, group: GroupT) -> list[Any]:
         """Return the list to which rows of a group are appended in this epoch; it is valid until `seal`."""
@@ -67,16 +80,20 @@ class RowBuffer(Generic[GroupT]):
     @property
     def is_full(self) -> bool:
         """Whether the buffer is full, so that it should be written to files now."""
-        return self._rows >= BUFFER_ROWS or self._bytes >= BUFFER_BYTES
+        return self._rows >= (BUFFER_ROWS if self._most_rows is None else self._most_rows) or self._bytes >= BUFFER_BYTES
 
-    def take(self) -> dict[GroupT, list[bytes]]:
-        """Return the encoded chunks of each group in their order, and clear the buffer."""
+    def take(self, keep: Container[GroupT] = ()) -> dict[GroupT, list[bytes]]:
+        """Return the encoded chunks of each group in their order, and remove them from the buffer; groups in `keep` stay."""
         self.seal()
         groups: dict[GroupT, list[bytes]] = {}
+        kept = []
         for item in self._state.get():
             group, _, chunk = self._decoder.decode(item)
-            groups.setdefault(group, []).append(chunk)
+            if group in keep:
+                kept.append(item)
+            else:
+                groups.setdefault(group, []).append(chunk)
         if groups:
-            self._state.clear()
-        self._rows = self._bytes = 0
+            self._state.update(kept)
+            self._count()
         return groups

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from flinkish.common import options
 from flinkish.common.errors import ConfigurationError, EngineError
 from flinkish.common.paths import location
+from flinkish.engine.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -54,7 +55,7 @@ class SparkSettings:
         """Read the settings of a configuration."""
         if configuration is None:
             return cls()
-        scratch = configuration.get(options.TMP_DIRS)
+        scratch = temporary_folder(configuration)
         jars, classpaths = configuration.get(options.JARS), configuration.get(options.CLASSPATHS)
         keys = sorted(key for key in configuration.key_set() if key.startswith("spark."))
         return cls(

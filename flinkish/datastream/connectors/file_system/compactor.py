@@ -10,6 +10,8 @@ in progress. The original files are removed when the checkpoint that contains th
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.file_system.compaction import ClosedFile, FileCompactor, FileCompactStrategy
+from flinkish.datastream.connectors.file_system.objects import is_object, open_ahead
 from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
     PartFile,
@@ -31,6 +34,7 @@ from flinkish.datastream.connectors.file_system.parts import (
     check_committable,
     copy_part,
     path_inside,
+    write_part,
 )
 from flinkish.datastream.connectors.file_system.writers import FileWriterSettings
 from flinkish.program.sinks import SinkWriter, SinkWriterContext, WriteContext
@@ -91,6 +95,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
     ) -> None:
         self._settings = settings
         self._lineage = context.lineage
+        self._staging = settings.staging_for(context)
         self._ids = ids
         self._strategy = strategy
         self._compactor = compactor
@@ -120,7 +125,7 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         uid = self._ids()
         for counter, file in enumerate(waiting.files):
             if file.part is not None:
-                part = PartFile.named(folder, self._settings.output_file_config, uid, counter, self._ids())
+                part = PartFile.named(folder, self._settings.output_file_config, uid, counter, self._ids(), self._staging)
                 copy_part(base_path, file.part, file.length, part)
                 yield FileCommittable(bucket_id=waiting.bucket_id, part=part, length=file.length)
 
@@ -163,14 +168,9 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
         sources = [ClosedFile(file.part.in_progress, file.length) for file in group if file.part is not None]
         assert group[0].part is not None
         folder, name = os.path.split(group[0].part.final)
-        merged = PartFile.at(os.path.join(folder, COMPACTED_PREFIX + name), self._ids())
+        merged = PartFile.at(os.path.join(folder, COMPACTED_PREFIX + name), self._ids(), self._staging)
         try:
-            for source in sources:  # does not follow a link in its place
-                safe_files.open_file(self._settings.base_path, path_inside(self._settings.base_path, source.path)).close()
-            self._compactor.compact(sources, merged.in_progress)
-            sync(merged.in_progress)
-            sync(folder)
-            length = os.stat(merged.in_progress).st_size
+            length = self._write_merged(sources, merged)
         except FileNotFoundError as error:
             raise SinkError(
                 f"FileSink cannot merge files for {merged.final}: {error.filename} is gone",
@@ -183,6 +183,20 @@ class CompactingWriter(SinkWriter[FileCommittable, FileCommittable]):
             ) from error
         obsolete = [path for file in group for path in file.obsolete] + [source.path for source in sources]
         return FileCommittable(bucket_id=group[0].bucket_id, part=merged, length=length, obsolete=tuple(obsolete))
+
+    def _write_merged(self, sources: list[ClosedFile], merged: PartFile) -> int:
+        if not is_object(merged.final):
+            for source in sources:  # does not follow a link in its place
+                safe_files.open_file(self._settings.base_path, path_inside(self._settings.base_path, source.path)).close()
+            length = write_part(merged, lambda path: self._compactor.compact(sources, path))
+            sync(os.path.dirname(merged.final))
+            return length
+        with tempfile.TemporaryDirectory(prefix="flinkish-merge-") as folder:
+            copies = [ClosedFile(os.path.join(folder, str(number)), each.length) for number, each in enumerate(sources)]
+            for source, copy in zip(sources, copies, strict=True):
+                with open_ahead(source.path) as content, open(copy.path, "xb") as file:
+                    shutil.copyfileobj(content, file)
+            return write_part(merged, lambda path: self._compactor.compact(copies, path))
 
     def prepare_commit(self) -> Sequence[FileCommittable]:
         ready, self._ready = self._ready, []

@@ -6,6 +6,7 @@ Paths on disk are absolute and normalized, so no such path contains `://`.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import IO
 
 from flinkish.common.errors import InvalidArgumentError
@@ -75,10 +76,10 @@ def size_of(path: str) -> int:
     return os.stat(path).st_size
 
 
-def objects_below(path: str) -> dict[str, int]:
+def objects_below(path: str, *, empty: bool = False) -> dict[str, int]:
     """Return the objects below a URI, or the one object that it names, with their sizes in bytes, in the order of their paths.
 
-    Objects without content are left out: they have no records, and many tools make them to stand for folders.
+    Without `empty`, objects without content are left out: they have no records, and many tools make them to stand for folders.
     Raises OSError; FileNotFoundError if nothing is there.
     """
     files, key = store_of(path)
@@ -90,10 +91,29 @@ def objects_below(path: str) -> dict[str, int]:
             raise
         return {path: files.size(key)}
     order = sorted(found, key=lambda each: each.split("/"))
-    return {f"{bucket}/{each}": found[each] for each in order if found[each] > 0 and each != key}
+    return {f"{bucket}/{each}": found[each] for each in order if (empty or found[each] > 0) and each != key}
 
 
 def is_folder(path: str) -> bool:
     """Return whether objects are below a URI. Raises OSError."""
     files, key = store_of(path)
     return files.is_folder(key)
+
+
+def put_object(path: str, content: IO[bytes]) -> None:
+    """Write an object under a name that nobody else uses. Raises OSError."""
+    files, key = store_of(path)
+    files.put(key, content)
+
+
+def copy_object(path: str, to: str) -> None:
+    """Copy an object within a bucket; the copy appears in one step. Raises OSError; FileNotFoundError if it does not exist."""
+    files, key = store_of(path)
+    files.copy(key, store_of(to)[1])
+
+
+def remove_objects(paths: Iterable[str]) -> None:
+    """Remove objects of one bucket that exist or not. Raises OSError."""
+    keys = [store_of(path) for path in paths]
+    if keys:
+        keys[0][0].remove_together([key for _, key in keys])

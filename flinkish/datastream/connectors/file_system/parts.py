@@ -7,6 +7,11 @@ that checkpoint was complete.
 
 The names are Flink's (FileWriterBucket, LocalRecoverableWriter); older checkpoints may name files whose ids have no dashes.
 
+Object stores have no rename: a part is put as one object below the hidden folder `.inprogress/<writers>/` of the sink, and copied
+to its final name at the commit; then the hidden one is removed. A multipart upload that the commit completes, as Flink has it,
+would save the copy, but the client (obstore) does not tell the upload's id, which the checkpoint would have to contain. The name
+of the folder comes from lineage and sink, so what an attempt has left behind is found by one list.
+
 Files named by a checkpoint are checked before use: they must be hidden files of a FileSink below its path, not reached by links.
 Files of another lineage (the job was started from a savepoint) are copied, never renamed or removed, as the other job may still
 run.
@@ -15,11 +20,14 @@ run.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +37,14 @@ from flinkish.common.absent_names import JAVA_OBJECT
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, SinkError
 from flinkish.common.ids import random_uuid
+from flinkish.datastream.connectors.file_system.objects import (
+    copy_object,
+    is_object,
+    objects_below,
+    put_object,
+    remove_objects,
+    size_of,
+)
 from flinkish.datastream.connectors.file_system.paths import DELTA_LOG, delta_table_around
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint
 
@@ -36,6 +52,10 @@ _log = logging.getLogger(__name__)
 
 #: Separator of a part's name and the nonce in the name of its hidden file.
 _IN_PROGRESS: Final = ".inprogress."
+#: Folder of parts in progress in an object store, below the sink's path.
+STAGING: Final = ".inprogress"
+#: Number of objects that a commit copies at the same time.
+_COPIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +120,19 @@ class PartFile:
     final: str
 
     @staticmethod
-    def named(folder: str, config: OutputFileConfig, bucket_uid: str, counter: int, nonce: str) -> PartFile:
+    def named(
+        folder: str, config: OutputFileConfig, bucket_uid: str, counter: int, nonce: str, staging: str | None = None
+    ) -> PartFile:
         """Return the paths of a new part of a bucket."""
         name = f"{config.part_prefix}-{bucket_uid}-{counter}{config.part_suffix}"
-        return PartFile.at(os.path.join(folder, name), nonce)
+        return PartFile.at(os.path.join(folder, name), nonce, staging)
 
     @staticmethod
-    def at(final: str, nonce: str) -> PartFile:
-        """Return the paths of the part with the given final path."""
+    def at(final: str, nonce: str, staging: str | None = None) -> PartFile:
+        """Return the paths of the part with the given final path; `staging` is the folder of hidden files in an object store."""
         folder, name = os.path.split(final)
+        if staging is not None:
+            return PartFile(in_progress=f"{staging}/{name}.{nonce}", final=final)
         return PartFile(in_progress=os.path.join(folder, f".{name}{_IN_PROGRESS}{nonce}"), final=final)
 
 
@@ -123,12 +147,20 @@ class FileCommittable:
     obsolete: tuple[str, ...] = ()
 
 
+def staging_folder(base_path: str, lineage: str, sink_uid: str) -> str:
+    """Return the folder of parts in progress in an object store, which only the writers of one sink in one lineage use."""
+    writers = hashlib.sha256(f"{lineage}\0{sink_uid}".encode()).hexdigest()[:32]
+    return f"{base_path}/{STAGING}/{writers}"
+
+
 class FileCommitter(Committer[FileCommittable]):
     """Renames pending files to their final names. Files that were already renamed, by a commit before a crash, are skipped."""
 
-    def __init__(self, base_path: str) -> None:
+    def __init__(self, base_path: str, *, cleans: bool = True) -> None:
+        """Make a committer; `cleans`: whether all parts that wait for a commit are in its requests, so that others can go."""
         self._base_path = base_path
         self._restored: RestoredCheckpoint | None = None
+        self._cleans = cleans and is_object(base_path)
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         self._restored = checkpoint
@@ -136,6 +168,9 @@ class FileCommitter(Committer[FileCommittable]):
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[FileCommittable]]) -> None:
         for request in requests:
             check_committable(self._base_path, request.committable)
+        if is_object(self._base_path):
+            self._commit_objects(checkpoint_id, requests)
+            return
         folders: dict[str, None] = {}
         for request in requests:
             part = request.committable.part
@@ -150,6 +185,62 @@ class FileCommitter(Committer[FileCommittable]):
             if not self._is_foreign(request):
                 for path in request.committable.obsolete:
                     self._remove(path)
+
+    def _commit_objects(self, checkpoint_id: int, requests: Sequence[CommitRequest[FileCommittable]]) -> None:
+        again = self._is_repeated(checkpoint_id)
+        if requests:
+            with ThreadPoolExecutor(min(_COPIES, len(requests)), "flinkish-commit") as pool:
+                for _ in pool.map(lambda request: self._finish_object(request, again=again), requests):
+                    pass
+        own = [request.committable for request in requests if not self._is_foreign(request)]
+        done = [path for each in own for path in (each.part and each.part.in_progress, *each.obsolete) if path]
+        restored = self._restored
+        if self._cleans and restored is not None and checkpoint_id == restored.checkpoint_id and restored.own:
+            # The writers of this attempt have not begun, and those of earlier ones get nothing committed any more.
+            done += self._left_behind(staging_folder(self._base_path, restored.lineage, restored.sink_uid))
+        elif self._cleans and checkpoint_id == END_OF_INPUT_CHECKPOINT and own:
+            done += [path for folder in {os.path.dirname(path) for path in done} for path in self._left_behind(folder)]
+        try:
+            remove_objects(dict.fromkeys(done))
+        except OSError as error:
+            text = "FileSink could not remove hidden objects in %s, which are not needed any more: %s"
+            _log.warning(text, self._base_path, error)
+
+    @staticmethod
+    def _left_behind(folder: str) -> Sequence[str]:
+        try:
+            return list(objects_below(folder, empty=True))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            _log.warning("FileSink could not look for what earlier attempts have left in %s: %s", folder, error)
+            return ()
+
+    def _finish_object(self, request: CommitRequest[FileCommittable], *, again: bool) -> None:
+        part, length = request.committable.part, request.committable.length
+        if part is None:
+            return
+        try:
+            # A reader of the output may have moved the final object, so it is looked for only where it may exist.
+            if (again or self._is_foreign(request)) and _length_of(part.final) == length:
+                return
+            staged = _length_of(part.in_progress)
+            if staged is None:
+                if _length_of(part.final) == length:
+                    return
+                text = f"FileSink: neither {part.in_progress} nor {part.final} exists"
+                if not again:
+                    raise SinkError(
+                        f"{text}, though the {length} bytes were written for the checkpoint that has just been made",
+                        hint="something removes hidden objects below the path of the sink; the records in it are lost.",
+                    )
+                _log.warning("%s; assuming that it was committed earlier and moved since", text)
+            elif staged != length:
+                raise _too_short(part, staged, length)
+            else:
+                copy_object(part.in_progress, part.final)
+        except OSError as error:
+            raise SinkError(f"FileSink cannot finish {part.final}: {error.strerror or error}") from error
 
     def _is_foreign(self, request: CommitRequest[FileCommittable]) -> bool:
         restored = self._restored
@@ -193,6 +284,14 @@ class FileCommitter(Committer[FileCommittable]):
             pass
         except OSError as error:
             _log.warning("FileSink could not remove %s, which is not needed any more: %s", path, error)
+
+
+def _length_of(path: str) -> int | None:
+    """Return the size of an object; None if it does not exist."""
+    try:
+        return size_of(path)
+    except FileNotFoundError:
+        return None
 
 
 def _rename(folder: int, part: PartFile, length: int) -> None:
@@ -240,18 +339,33 @@ def check_committable(base_path: str, committable: FileCommittable) -> None:
     if part is not None:
         folder, name = os.path.split(part.final)
         hidden = os.path.join(folder, f".{name}{_IN_PROGRESS}")
+        if is_object(base_path):
+            folder = os.path.dirname(part.in_progress)
+            hidden = f"{folder}/{name}."
+            if not _is_staged(base_path, part.in_progress) or _is_staged(base_path, part.final):
+                raise _foreign_file(base_path, part.in_progress)
         if not name or not part.in_progress.startswith(hidden) or "/" in part.in_progress[len(hidden) :]:
             raise _foreign_file(base_path, part.in_progress)
         path_inside(base_path, part.final)
         path_inside(base_path, part.in_progress)
     for path in committable.obsolete:
+        if is_object(base_path) and _is_staged(base_path, path):
+            continue
         name = os.path.basename(path_inside(base_path, path))
         if not name.startswith(".") or _IN_PROGRESS not in name:
             raise _foreign_file(base_path, path)
 
 
+def _is_staged(base_path: str, path: str) -> bool:
+    names = path_inside(base_path, path).split("/")
+    return len(names) == 3 and names[0] == STAGING
+
+
 def bucket_folder(base_path: str, bucket_id: str) -> str:
     """Return the folder of a bucket; the path returned by the user's assigner need not be normalized."""
+    if is_object(base_path):
+        scheme, _, rest = base_path.partition("://")
+        return f"{scheme}://{os.path.normpath(os.path.join(rest, bucket_id))}"
     return os.path.normpath(os.path.join(base_path, bucket_id))
 
 
@@ -265,6 +379,8 @@ def make_bucket_folder(base_path: str, folder: str) -> None:
 
     Raises SinkError if a part of the path is a link or a file, or if it is in a Delta table.
     """
+    if is_object(base_path):
+        return  # there are no folders, and a Delta table was looked for when the sink was built
     refuse_delta_table(folder)
     try:
         make_folders(base_path)
@@ -278,7 +394,10 @@ def make_bucket_folder(base_path: str, folder: str) -> None:
 
 def refuse_delta_table(folder: str) -> None:
     """Raise SinkError if a folder is a Delta table, or is in one."""
-    table = delta_table_around(folder)
+    try:
+        table = delta_table_around(folder)
+    except OSError as error:
+        raise SinkError(f"FileSink cannot write into {folder}: {error.strerror or error}") from error
     if table is None and DELTA_LOG in folder.split("/"):
         table = folder[: folder.index(f"/{DELTA_LOG}")] or "/"
     if table is not None:
@@ -292,7 +411,8 @@ def refuse_delta_table(folder: str) -> None:
 def path_inside(base_path: str, path: str) -> str:
     """Return a path relative to the sink's path, for `safe_files`; raise ForeignCheckpointError if it is not below it."""
     base = base_path.rstrip("/") + "/"
-    if "\0" in path or os.path.normpath(path) != path or not path.startswith(base):
+    plain = path.partition("://")[2] if is_object(base_path) else path
+    if "\0" in path or os.path.normpath(plain) != plain or not path.startswith(base):
         raise _foreign_file(base_path, path)
     return path[len(base) :]
 
@@ -311,6 +431,13 @@ def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> Non
     Raises SinkError if the file is missing or too short.
     """
     try:
+        if is_object(base_path):
+            path_inside(base_path, old.in_progress)
+            size = size_of(old.in_progress)
+            if size != length:
+                raise _too_short(old, size, length)
+            copy_object(old.in_progress, part.in_progress)
+            return
         with (
             safe_files.open_file(base_path, path_inside(base_path, old.in_progress)) as source,
             safe_files.create_file(base_path, path_inside(base_path, part.in_progress)) as target,
@@ -330,6 +457,23 @@ def copy_part(base_path: str, old: PartFile, length: int, part: PartFile) -> Non
         ) from error
     except OSError as error:
         raise SinkError(f"FileSink cannot go on with {old.in_progress}: {error.strerror or error}") from error
+
+
+def write_part(part: PartFile, write: Callable[[str], None]) -> int:
+    """Have a function write the hidden file of a part to the path that it gets, make it durable, and return its length.
+
+    Raises OSError.
+    """
+    if not is_object(part.in_progress):
+        write(part.in_progress)
+        sync(part.in_progress)
+        return os.stat(part.in_progress).st_size
+    with tempfile.TemporaryDirectory(prefix="flinkish-part-") as folder:
+        path = os.path.join(folder, "part")
+        write(path)
+        with open(path, "rb") as content:
+            put_object(part.in_progress, content)
+        return os.stat(path).st_size
 
 
 def copy_bytes(source: int, target: int, length: int) -> None:

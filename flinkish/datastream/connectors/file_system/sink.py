@@ -18,11 +18,12 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.file_system.buckets import BucketAssigner
 from flinkish.datastream.connectors.file_system.compaction import FileCompactor, FileCompactStrategy
 from flinkish.datastream.connectors.file_system.compactor import PASS_ON, CompactingWriter
+from flinkish.datastream.connectors.file_system.objects import is_object
 from flinkish.datastream.connectors.file_system.parts import FileCommittable, FileCommitter, OutputFileConfig, refuse_delta_table
-from flinkish.datastream.connectors.file_system.paths import local_path
+from flinkish.datastream.connectors.file_system.paths import file_path
 from flinkish.datastream.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriterFactory
-from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, RowFileWriter
+from flinkish.datastream.connectors.file_system.writers import BulkFileWriter, FileWriterSettings, ObjectRowWriter, RowFileWriter
 from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContext
 
 #: Flink's default of the bucket check interval, in milliseconds.
@@ -46,6 +47,11 @@ class FileSink(Sink[Any, FileCommittable]):
     A part is written under a hidden name (`.part-<id>-<n>.inprogress.<nonce>`), and renamed to `part-<id>-<n>` when the
     checkpoint that contains it is complete; at the end of a bounded job even without checkpoints. An unbounded job must enable
     checkpoints, or no files ever become visible. After a failure, hidden files of the failed attempt may remain; they do no harm.
+
+    In an object store (`s3://`, `gs://`, `abfss://`) hidden parts are objects below `.inprogress/`, and the commit copies them:
+    in the store itself, in Azure through the driver. A part of a row format is kept in state until it is closed; if the parts
+    of a subtask have 64 MB together, they are closed before the rolling policy does it. Hidden objects of a failed attempt are
+    removed when the job goes on from a checkpoint and at the end of a bounded job, but not with `enable_compact`.
 
     With `enable_compact` the sink has two operators: the writers, and the compactors, which merge the closed files of each bucket
     before they become visible as `compacted-part-<id>-<n>`. The uid of the sink is the writers' uid; the compactors' uid is the
@@ -91,10 +97,12 @@ class FileSink(Sink[Any, FileCommittable]):
         if settings.writer_factory is not None:
             return BulkFileWriter(settings.writer, context, random_uuid, settings.writer_factory.create(context.input_type))
         assert settings.encoder is not None
-        return RowFileWriter(settings.writer, context, random_uuid, settings.encoder.encode_function(context.input_type))
+        kind = ObjectRowWriter if is_object(settings.writer.base_path) else RowFileWriter
+        return kind(settings.writer, context, random_uuid, settings.encoder.encode_function(context.input_type))
 
     def create_committer(self, configuration: Configuration) -> Committer[FileCommittable]:
-        return FileCommitter(self._settings.writer.base_path)
+        # Where files are merged, some wait for it in states, which the committer does not see.
+        return FileCommitter(self._settings.writer.base_path, cleans=self._settings.compaction is None)
 
     @property
     def committable_type(self) -> Any:
@@ -105,7 +113,7 @@ class FileSink(Sink[Any, FileCommittable]):
         if self._settings.compaction is not None:
             return  # this stage gets files, not records; the sink of the first stage checks the records
         writer = self._settings.writer
-        if os.path.exists(writer.base_path) and not os.path.isdir(writer.base_path):
+        if not is_object(writer.base_path) and os.path.exists(writer.base_path) and not os.path.isdir(writer.base_path):
             raise SinkError(f"FileSink: {writer.base_path} is a file; a folder is needed")
         refuse_delta_table(writer.base_path)
         check_serializable(writer.assigner, "the bucket assigner of FileSink")
@@ -248,7 +256,7 @@ def _bucket_of(closed: FileCommittable) -> str:
 
 def _base(base_path: Any, rolling_policy: RollingPolicy) -> FileWriterSettings:
     return FileWriterSettings(
-        base_path=local_path(base_path, "base_path of FileSink"),
+        base_path=file_path(base_path, "base_path of FileSink"),
         assigner=BucketAssigner.date_time_bucket_assigner(),
         rolling_policy=rolling_policy,
         output_file_config=OutputFileConfig(),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from flinkish.common.disk import sync, sync_up_to
+from flinkish.common.disk import sync_up_to
 from flinkish.common.errors import SinkError
 from flinkish.common.ids import IdSource
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
@@ -20,6 +22,7 @@ from flinkish.datastream.connectors.file_system.buckets import (
     BucketContext,
     check_bucket_id,
 )
+from flinkish.datastream.connectors.file_system.objects import is_object
 from flinkish.datastream.connectors.file_system.parts import (
     FileCommittable,
     OutputFileConfig,
@@ -29,6 +32,8 @@ from flinkish.datastream.connectors.file_system.parts import (
     check_committable,
     copy_part,
     make_bucket_folder,
+    staging_folder,
+    write_part,
 )
 from flinkish.datastream.connectors.file_system.rolling import PartFileInfo, RollingPolicy
 from flinkish.datastream.connectors.file_system.writer_factories import BulkPartWriter
@@ -48,6 +53,10 @@ class FileWriterSettings:
     output_file_config: OutputFileConfig
     #: Milliseconds between checks for files that are too old.
     bucket_check_interval: int
+
+    def staging_for(self, context: SinkWriterContext) -> str | None:
+        """Return the folder of parts in progress if the path is in an object store."""
+        return staging_folder(self.base_path, context.lineage, context.sink_uid) if is_object(self.base_path) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +89,17 @@ class BucketState:
 class _Bucket(ABC):
     """One bucket of a writer."""
 
-    def __init__(self, state: BucketState, settings: FileWriterSettings, ids: IdSource, adopted_by: str | None = None) -> None:
+    def __init__(
+        self,
+        state: BucketState,
+        settings: FileWriterSettings,
+        ids: IdSource,
+        adopted_by: str | None = None,
+        staging: str | None = None,
+    ) -> None:
         """Restore a bucket. `adopted_by` is our lineage if the files belong to another one, so that they must be copied."""
         self._settings = settings
+        self._staging = staging
         self._ids = ids
         self._state = state
         self._folder = bucket_folder(settings.base_path, state.bucket_id)
@@ -117,7 +134,7 @@ class _Bucket(ABC):
 
     def sync_names(self) -> None:
         """Sync the names of new files before a checkpoint lists them, so that they survive a crash of the machine."""
-        if self._has_new_names:
+        if self._has_new_names and self._staging is None:
             sync_up_to(self._folder, self._settings.base_path)
             self._has_new_names = False
 
@@ -133,7 +150,8 @@ class _Bucket(ABC):
 
     def _new_part(self) -> PartFile:
         state = self._state
-        part = PartFile.named(self._folder, self._settings.output_file_config, state.uid, state.counter, self._ids())
+        config = self._settings.output_file_config
+        part = PartFile.named(self._folder, config, state.uid, state.counter, self._ids(), self._staging)
         self._state = replace(state, counter=state.counter + 1)
         make_bucket_folder(self._settings.base_path, self._folder)
         self._has_new_names = True
@@ -264,6 +282,7 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
     def __init__(self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource) -> None:
         self._settings = settings
         self._context = context
+        self._staging = settings.staging_for(context)
         self._ids = ids
         self._assigner = settings.assigner
         self._single = isinstance(settings.assigner, BasePathBucketAssigner)
@@ -286,6 +305,13 @@ class FileWriter(SinkWriter[Any, FileCommittable]):
         return self._make_bucket(
             BucketState(bucket_id=bucket_id, uid=self._ids(), attempt_id=context.attempt_id, lineage=context.lineage, counter=0)
         )
+
+    def _buffered_bucket(self, bucket_id: str) -> _BufferedBucket:
+        bucket = self._buckets.get(bucket_id)
+        if bucket is None:
+            bucket = self._buckets[bucket_id] = self._new_bucket(bucket_id)
+        assert isinstance(bucket, _BufferedBucket)
+        return bucket
 
     def _check_restored(self, state: BucketState) -> None:
         """Raise ForeignCheckpointError for a state with files of other sinks, before any file is touched."""
@@ -382,11 +408,11 @@ class RowFileWriter(FileWriter):
         return _RowBucket(state, self._settings, self._ids, adopted_by, self._encode)
 
 
-class _BulkBucket(_Bucket):
+class _BufferedBucket(_Bucket):
     """Only names files; the writer's buffer contains the rows of all buckets."""
 
     def write(self, value: Any, now: int) -> None:
-        raise AssertionError("bulk records go to the writer's buffer")
+        raise AssertionError("records go to the writer's buffer")
 
     def write_out(self) -> None:
         pass
@@ -394,13 +420,11 @@ class _BulkBucket(_Bucket):
     def prepare(self, end_of_input: bool) -> None:
         pass
 
-    def write_file(self, writer: BulkPartWriter, chunks: Sequence[bytes]) -> None:
-        """Write a part, which becomes pending."""
+    def write_file(self, write: Callable[[str], None]) -> None:
+        """Have a function write a part to the path that it gets; the part becomes pending."""
         part = self._new_part()
         try:
-            writer.write_file(chunks, part.in_progress)
-            sync(part.in_progress)
-            length = os.stat(part.in_progress).st_size
+            length = write_part(part, write)
         except OSError as error:
             raise SinkError(f"FileSink cannot write {part.in_progress}: {error.strerror or error}") from error
         self._add_pending(part, length)
@@ -416,7 +440,7 @@ class BulkFileWriter(FileWriter):
         self._buffer: RowBuffer[str] = RowBuffer(context, "flinkish.file-sink.rows", str, writer.encode)
 
     def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
-        return _BulkBucket(state, self._settings, self._ids, adopted_by)
+        return _BufferedBucket(state, self._settings, self._ids, adopted_by, self._staging)
 
     def write(self, value: Any, context: WriteContext) -> None:
         bucket = self._bucket(value, context)
@@ -434,8 +458,76 @@ class BulkFileWriter(FileWriter):
 
     def _write_files(self) -> None:
         for bucket_id, chunks in self._buffer.take().items():
-            bucket = self._buckets.get(bucket_id)
-            if bucket is None:
-                bucket = self._buckets[bucket_id] = self._new_bucket(bucket_id)
-            assert isinstance(bucket, _BulkBucket)
-            bucket.write_file(self._writer, chunks)
+            self._buffered_bucket(bucket_id).write_file(partial(self._writer.write_file, chunks))
+
+
+#: A part in the buffer of an ObjectRowWriter: its bucket, the processing time in milliseconds at which it was begun, and a number
+#: that tells parts of the same time apart.
+_WaitingPart = tuple[str, int, int]
+
+
+class ObjectRowWriter(FileWriter):
+    """Writes records of a row format as objects, which cannot be appended to.
+
+    The bytes of a part are kept in state until the rolling policy closes it, also across checkpoints, or until all parts together
+    fill the buffer; then the part is put as a whole, at the next checkpoint at the latest.
+    """
+
+    def __init__(
+        self, settings: FileWriterSettings, context: SinkWriterContext, ids: IdSource, encode: Callable[[Any], bytes]
+    ) -> None:
+        super().__init__(settings, context, ids)
+        self._encode = encode
+        self._policy = settings.rolling_policy
+        self._buffer: RowBuffer[_WaitingPart] = RowBuffer(
+            context, "flinkish.file-sink.bytes", _WaitingPart, b"".join, most_rows=sys.maxsize
+        )
+        #: The last part of each bucket, to which records are added.
+        self._open: dict[str, tuple[_WaitingPart, PartFileInfo]] = {}
+        self._number = 0
+        for part, size in sorted(self._buffer.sizes().items()):
+            bucket_id, begun, number = part
+            self._number = max(self._number, number + 1)
+            self._open[bucket_id] = (part, PartFileInfo(bucket_id, begun, self._now, size))
+
+    def _make_bucket(self, state: BucketState, adopted_by: str | None = None) -> _Bucket:
+        return _BufferedBucket(state, self._settings, self._ids, adopted_by, self._staging)
+
+    def write(self, value: Any, context: WriteContext) -> None:
+        bucket_id = self._bucket(value, context).state().bucket_id
+        found = self._open.get(bucket_id)
+        if found is None or self._policy.should_roll_on_event(found[1], value):
+            part = (bucket_id, self._now, self._number)
+            self._number += 1
+            found = self._open[bucket_id] = (part, PartFileInfo(bucket_id, self._now, self._now, 0))
+        data = self._encode(value)
+        self._buffer.group(found[0]).append(data)
+        found[1].size += len(data)
+        found[1].last_update_time = self._now
+
+    def end_epoch(self) -> None:
+        self._buffer.seal()
+        now = self._context.processing_time()
+        if now - self._last_check >= self._settings.bucket_check_interval:
+            self._close_if(lambda info: self._policy.should_roll_on_processing_time(info, now))
+        if self._buffer.is_full:
+            self._open.clear()
+            self._put_closed()
+        super().end_epoch()
+
+    def flush(self, end_of_input: bool) -> None:
+        self._close_if(lambda info: end_of_input or self._policy.should_roll_on_checkpoint(info))
+        self._put_closed()
+        super().flush(end_of_input)
+
+    def _close_if(self, rolls: Callable[[PartFileInfo], bool]) -> None:
+        self._open = {bucket_id: found for bucket_id, found in self._open.items() if not rolls(found[1])}
+
+    def _put_closed(self) -> None:
+        for part, chunks in self._buffer.take(keep={part for part, _ in self._open.values()}).items():
+            self._buffered_bucket(part[0]).write_file(partial(_write_bytes, chunks))
+
+
+def _write_bytes(chunks: Sequence[bytes], path: str) -> None:
+    with open(path, "xb") as file:
+        file.writelines(chunks)
