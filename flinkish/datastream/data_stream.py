@@ -586,10 +586,10 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         return self._one_input("Writer", operator, Types.PICKLED_BYTE_ARRAY(), keyed=False)
 
     def _collected(self) -> None:
-        """Add the sink that brings the records to the driver: one subtask, so in the order in which they come."""
+        """Add the sink that brings the records to the driver; where it can, it runs beside the operator that it reads from."""
         from flinkish.datastream.connectors.collect import CollectSink
 
-        self._sink("Data stream collect sink", CollectSink(), parallelism=1)
+        self._sink("Data stream collect sink", CollectSink(), parallelism=1, beside_input=True)
 
     def _check_other(self, stream: object, method: str) -> None:
         if not isinstance(stream, DataStream):

@@ -10,7 +10,7 @@ from typing import Any
 
 from flinkish.common.errors import FlinkishError, JobExecutionError
 from flinkish.program.sinks import COLLECT, PRINT
-from flinkish.runtime.protocol import DriverValues, EpochReport
+from flinkish.runtime.protocol import MIN_WATERMARK, DriverValues, EpochReport
 
 _log = logging.getLogger("flinkish.jobmaster.delivery")
 
@@ -145,10 +145,14 @@ class Delivery:
         self._unknown: set[str] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
-        """Print and collect the values in the order of the slots, whatever the order of the reports."""
-        for report in sorted(reports, key=lambda report: (report.level, report.slot)):
-            for values in report.driver_values:
-                self._deliver(values)
+        """Print and collect the values in the order of the slots, whatever the order of the reports.
+
+        Collected values come in the order in which one subtask that reads from all would take them: by the watermark before them.
+        """
+        ordered = sorted(reports, key=lambda report: (report.level, report.slot))
+        sent = [values for report in ordered for values in report.driver_values]
+        for values in sorted(sent, key=lambda values: MIN_WATERMARK if values.watermark is None else values.watermark):
+            self._deliver(values)
 
     def _deliver(self, values: DriverValues) -> None:
         match values.destination:

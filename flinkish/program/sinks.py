@@ -90,8 +90,11 @@ class SinkWriterContext(Protocol):
         """Return the processing time of this epoch in milliseconds."""
         ...
 
-    def emit_to_driver(self, destination: str, values: Sequence[Any]) -> None:
-        """Send values to the driver with this epoch's report; `destination`, such as PRINT, chooses their receiver there."""
+    def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
+        """Send values to the driver with this epoch's report; `destination`, such as PRINT, chooses their receiver there.
+
+        `watermark` is the one that came before the values, in milliseconds; COLLECT merges the values of all subtasks by it.
+        """
         ...
 
 

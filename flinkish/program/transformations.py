@@ -143,6 +143,8 @@ class BroadcastStateTransformation(Transformation):
 class SinkTransformation(Transformation):
     input: TransformationId
     sink: Sink[Any, Any]
+    #: Whether the sink runs where its only input runs, with that one's parallelism, unless the input is partitioned.
+    beside_input: bool = False
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:

@@ -275,6 +275,8 @@ class DriverValues:
     #: Decides what the driver does with the values; see `SinkWriterContext.emit_to_driver`.
     destination: str
     values: tuple[Any, ...]
+    #: The watermark before the values, in milliseconds, if their order among those of all subtasks depends on it.
+    watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,10 +148,11 @@ class VertexTask:
             spill=program.spill,
         )
 
-    def _to_driver(self, uid: OperatorUid, destination: str, values: list[Any]) -> None:
-        self.report.driver_values.append(
-            DriverValues(operator_uid=uid, subtask=self.subtask, destination=destination, values=tuple(values))
+    def _to_driver(self, uid: OperatorUid, destination: str, values: list[Any], watermark: int | None) -> None:
+        sent = DriverValues(
+            operator_uid=uid, subtask=self.subtask, destination=destination, values=tuple(values), watermark=watermark
         )
+        self.report.driver_values.append(sent)
 
     def _outflow(self) -> int:
         return sum(writer.outflow() for writer in self._edges) + sum(sink.buffered_bytes() for sink in self._sinks)

@@ -78,8 +78,8 @@ class OperatorContext:
     side_outputs: tuple[OutputTag, ...]
     #: Global job parameters.
     job_parameters: Mapping[str, str]
-    #: Sends values to the driver: operator, destination, values.
-    to_driver: Callable[[OperatorUid, str, list[Any]], None]
+    #: Sends values to the driver: operator, destination, values, the watermark before them.
+    to_driver: Callable[[OperatorUid, str, list[Any], int | None], None]
     #: Returns the approximate number of bytes that the task has emitted in this epoch so far: on edges, and to the driver.
     outflow: Callable[[], int]
     #: The task's event loop for asynchronous functions.

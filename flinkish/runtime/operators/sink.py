@@ -46,8 +46,8 @@ class _WriterContext(SinkWriterContext):
     def processing_time(self) -> int:
         return self._context.time.processing_time
 
-    def emit_to_driver(self, destination: str, values: Sequence[Any]) -> None:
-        self._context.to_driver(self._context.node.uid, destination, list(values))
+    def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
+        self._context.to_driver(self._context.node.uid, destination, list(values), watermark)
 
 
 def _not_open(value: Any, context: WriteContext) -> None:

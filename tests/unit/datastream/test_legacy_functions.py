@@ -184,7 +184,7 @@ class _WriterContext:
     def processing_time(self) -> int:
         return 77
 
-    def emit_to_driver(self, destination: str, values: Any) -> None:
+    def emit_to_driver(self, destination: str, values: Any, watermark: int | None = None) -> None:
         raise NotImplementedError
 
 

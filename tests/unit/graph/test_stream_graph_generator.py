@@ -34,6 +34,22 @@ def test_the_same_parallelism_is_connected_forward_and_another_by_rebalance() ->
     assert strategies(graph, second) == ["REBALANCE"]
 
 
+@pytest.mark.parametrize(("partitioned", "parallelism"), [(False, 2), (True, 1)])
+def test_a_sink_beside_its_input_has_its_parallelism_unless_that_is_partitioned(partitioned: bool, parallelism: int) -> None:
+    build = ProgramBuilder()
+    read = build.map(build.source())
+    sink = build.sink(build.partition(read, Partitioning.REBALANCE) if partitioned else read, parallelism=1, beside_input=True)
+    graph = generate(build.build(parallelism=2))
+    assert graph.nodes[NodeId(sink)].parallelism == parallelism
+    assert strategies(graph, sink) == ["REBALANCE" if partitioned else "FORWARD"]
+
+
+def test_a_sink_beside_a_union_has_its_own_parallelism() -> None:
+    build = ProgramBuilder()
+    sink = build.sink(build.union(build.map(build.source()), build.map(build.source())), parallelism=1, beside_input=True)
+    assert generate(build.build(parallelism=2)).nodes[NodeId(sink)].parallelism == 1
+
+
 def test_an_operator_that_cannot_be_parallel_runs_once() -> None:
     build = ProgramBuilder()
     source = build.source(can_be_parallel=False)

@@ -133,3 +133,17 @@ def test_further_channels_go_to_those_who_take_them() -> None:
     )
     delivered.deliver([sent(1, "own", "b"), sent(0, "own", "a", "c")])
     assert taken == [(0, ("a", "c")), (1, ("b",))]
+
+
+def test_collected_values_come_in_the_order_of_the_watermarks_before_them_then_of_the_slots() -> None:
+    def of_slot(slot: int, *runs: tuple[int | None, str]) -> EpochReport:
+        values = [
+            DriverValues(operator_uid=OperatorUid("s"), subtask=slot, destination=COLLECT, values=(value,), watermark=watermark)
+            for watermark, value in runs
+        ]
+        return EpochReport(epoch=Epoch(0), level=0, slot=slot, driver_values=tuple(values))
+
+    results = Results(checkpointed=False)
+    delivered = Delivery(results, lambda lines: None)
+    delivered.deliver([of_slot(1, (-(2**63), "b"), (20, "d"), (20, "e")), of_slot(0, (None, "a"), (10, "c"), (30, "f"))])
+    assert ended(results) == ["a", "b", "c", "d", "e", "f"]

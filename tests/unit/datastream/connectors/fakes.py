@@ -261,7 +261,7 @@ class FakeWriterContext:
     def processing_time(self) -> int:
         return self._run.now
 
-    def emit_to_driver(self, destination: str, values: Sequence[Any]) -> None:
+    def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
         self.sent.append((destination, list(values)))
 
 
