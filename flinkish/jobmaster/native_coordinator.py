@@ -1,4 +1,4 @@
-"""The driver's side of sources that the engine reads: positions, and the one watermark of each."""
+"""The driver's side of sources that the engine reads: their positions, and one watermark for each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from flinkish.runtime.protocol import MIN_WATERMARK, ReaderCommand, ReaderReport
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint holds of such a source."""
+    """The state of such a source in a checkpoint."""
 
     schema: str
     offsets: tuple[str | None, ...]
     files: dict[str, bytes]
-    #: What all subtasks have come to, in milliseconds.
+    #: The watermark of the whole source, in milliseconds.
     watermark: int | None = None
 
 
@@ -35,7 +35,7 @@ class _Subtask:
 
 @dataclass(slots=True)
 class _Reading:
-    """Positions before and after the epoch that runs, or is to run next."""
+    """Positions before and after the current or next epoch."""
 
     before: tuple[str | None, ...] | None = None
     after: NativePosition | None = None
@@ -48,8 +48,8 @@ class _Reading:
 class NativeSourceCoordinator:
     """Coordinates a source that the engine reads; see NativeSource.
 
-    Its watermark is the highest that the generators of its subtasks have come to, over all epochs before. A strategy's bound thus
-    counts against the latest record of the whole source, as in Spark's withWatermark.
+    Its watermark is the highest one that the generators of its subtasks have emitted in earlier epochs. So a strategy's bound is
+    relative to the latest record of the whole source, as in Spark's withWatermark.
     """
 
     def __init__(self, node: SourceNode) -> None:
@@ -61,7 +61,7 @@ class NativeSourceCoordinator:
         self._start: NativePosition | None = None
         self._files: Mapping[str, bytes] = {}
         self._watermark: int | None = None
-        #: What the last command said.
+        #: Watermark and idleness in the last command.
         self._told: tuple[int | None, bool] = (None, False)
 
     def start(self, restored: SourceState | None, *, trusted: bool = True) -> None:
@@ -72,17 +72,18 @@ class NativeSourceCoordinator:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise ForeignCheckpointError(
                 f"{self.node.label}: the checkpoint holds the position of another kind of source, not of a DataFrame: {error}",
-                hint="give the source another uid to start it anew.",
+                hint="give the source another uid to read from the beginning.",
             ) from error
         if stored.schema != self._schema:
             raise ForeignCheckpointError(
                 f"{self.node.label}: the DataFrame has the columns {self._schema}; in the checkpoint it had {stored.schema}",
-                hint="select the columns that it had, or give the source another uid to start it anew.",
+                hint="select the columns that it had, or give the source another uid to read from the beginning.",
             )
         if not trusted:
             raise ForeignCheckpointError(
-                f"{self.node.label}: a position of Spark's is not taken from a checkpoint that another key has signed",
-                hint="give the source another uid to start it anew, and set execution.state-recovery.ignore-unclaimed-state.",
+                f"{self.node.label}: a position in Spark's source is not taken from a checkpoint that another key has signed",
+                hint="to read from the beginning, give the source another uid, and set "
+                "execution.state-recovery.ignore-unclaimed-state.",
             )
         self._watermark = stored.watermark
         self._start = NativePosition(offsets=stored.offsets, files=lambda: stored.files)
@@ -90,15 +91,15 @@ class NativeSourceCoordinator:
 
     @property
     def start_position(self) -> NativePosition | None:
-        """From where the attempt reads; None = from the source's own beginning."""
+        """Position from which the attempt reads; None = from the beginning of the source."""
         return self._start
 
     def reads(self, position: NativePosition) -> None:
-        """Learn up to where the next epoch reads."""
+        """Set the position up to which the next epoch reads."""
         self._reading.after = position
 
     def refresh(self) -> None:
-        """Nothing to look for: the engine says what there is before each epoch."""
+        """Do nothing: the engine sets the position before each epoch."""
 
     @property
     def input_ready(self) -> bool:
@@ -138,24 +139,24 @@ class NativeSourceCoordinator:
             self._watermark = max(self._watermark if self._watermark is not None else MIN_WATERMARK, report.watermark)
 
     def after_epoch(self) -> None:
-        """Take what was read for read."""
+        """Make the end of the epoch the new start."""
         if self._reading.after is not None:
             self._reading.before = self._reading.after.offsets
 
     def prepare_snapshot(self) -> None:
-        """Take the engine's files as they are for the epoch that begins, which ends with a checkpoint."""
+        """Read the engine's files for the epoch that begins and ends with a checkpoint."""
         if self._reading.after is not None:
             self._files = self._reading.after.files()
 
     def snapshot(self, checkpoint_id: int) -> SourceState:
-        assert self._reading.after is not None, "the engine says where it reads before each epoch"
+        assert self._reading.after is not None, "the engine sets the position before each epoch"
         stored = _Stored(
             schema=self._schema, offsets=self._reading.after.offsets, files=dict(self._files), watermark=self._watermark
         )
         return SourceState(uid=self.node.uid, enumerator=msgspec.msgpack.encode(stored))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """Nobody to tell."""
+        """Do nothing: Spark needs no notification."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""

@@ -349,7 +349,7 @@ class EnumeratorCoordinator:
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise ForeignCheckpointError(
                 f"{self.node.label}: {what} in the checkpoint does not fit {wanted!r}: {error}",
-                hint="the source's class was changed since; give the source another uid to start it anew.",
+                hint="the source's class has changed since then; give the source another uid to read from the beginning.",
             ) from error
 
 

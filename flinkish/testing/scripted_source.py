@@ -1,8 +1,8 @@
 """A source that emits the records of a test when the test requests it.
 
-The script stays with the test's process. What is released of it goes to the readers as splits that they add to those they have,
-so a lost task is given the same again. The position of a split, in checkpoints, is a place in the script: a job that is started
-anew reads the script again from there.
+The script stays in the test's process. Its released part goes to the readers as splits, which they add to those they have; so a
+lost task gets the same splits again. In checkpoints, the position of a split is an index into the script, from which a restarted
+job reads the script again.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ class ScriptedFailure(SourceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSplit(SourceSplit):
-    """A split, or more of one: the same number."""
+    """A split, or a further part of the split with the same number."""
 
     number: int
-    #: Position in the script before which everything is done.
+    #: Index of the first step of the script that is not done.
     position: int
-    #: Pickled `_Items`: the released steps that are still to be done.
+    #: Pickled `_Items`: the released steps that are not done.
     items: bytes
 
 
 class ScriptedSource(Source[Any, ScriptSplit, int]):
-    """A source made by `JobHarness.source`: goes into `env.from_source`, and is what the test lets it be.
+    """A source for `env.from_source` that the test controls; made by `JobHarness.source`.
 
-    What its methods say is kept until the test looks at outputs, moves the time, takes a checkpoint or calls `settle`; then the
-    job gets all of it at once. Splits are read by subtask `number % parallelism`, in the order of the script where one subtask
-    has several. A split that has ended holds back no watermark, nor does a subtask without splits, whatever the parallelism; the
-    source ends with its last split.
+    Steps are kept until the test looks at outputs, advances the time, takes a checkpoint or calls `settle`; then the job gets all
+    of them at once. Subtask `number % parallelism` reads a split; a subtask with several splits reads them in the order of the
+    script. A split that has ended does not hold back watermarks, nor does a subtask without splits. The source ends with its last
+    split.
     """
 
     emits_watermarks = True
@@ -71,7 +71,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         self._bounded = bounded
         self._convert = None if type_info is None else lenient_converter(type_info)
         self._ended: set[int] = set()
-        #: The test's steps that have not been released yet, in order; pauses are only here.
+        #: The test's steps that have not been released yet, in order. Pauses are never released.
         self._waiting: deque[SourceStep] = deque()
         self._script: list[SourceStep | None] = []
         #: The splits whose ends the job may know of.
@@ -82,7 +82,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
         self.enumerator: ScriptEnumerator | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The script stays here.
+        # The script is not part of the pickled source.
         return ScriptedSource, (self.name, self._type_info, self.splits, self._bounded)
 
     # -- the script ----------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class ScriptedSource(Source[Any, ScriptSplit, int]):
 
 
 class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
-    """Hands out all splits at once, and then what the test releases; all calls come in the job's thread."""
+    """Assigns all splits at once, and then the steps that the test releases; all calls come from the job's thread."""
 
     def __init__(self, context: SplitEnumeratorContext[ScriptSplit], source: ScriptedSource, positions: dict[int, int]) -> None:
         self.context = context
@@ -245,7 +245,7 @@ class ScriptEnumerator(SplitEnumerator[ScriptSplit, int]):
 
     def add_splits_back(self, splits: Sequence[ScriptSplit], subtask: int) -> None:
         released = self._source.released
-        # A checkpoint of another harness says nothing about the script of this one, which is read from its start.
+        # A position from another harness has no meaning in this script, which is then read from its start.
         self._positions = {split.number: split.position if split.position <= released else 0 for split in splits}
         self._source.ended_before(set(range(self._source.splits)) - self._positions.keys())
 

@@ -1,7 +1,7 @@
-"""What can happen in a test, as data: steps that harnesses play, made by hand or by `flinkish.testing.strategies`.
+"""Events of a test as data: steps that harnesses play, made by hand or by `flinkish.testing.strategies`.
 
 `JobHarness.play` plays steps on a whole job, on either engine; `OneInputHarness.play` and `TwoInputHarness.play` on operators.
-A step that a harness cannot play is refused by it with InvalidArgumentError.
+A harness raises InvalidArgumentError for a step that it cannot play.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from typing import Any
 
 from flinkish.runtime.faults import Point
 
-#: Name of the source of steps that name none.
+#: Name of the source of steps that do not name one.
 SOURCE = "source"
 
 
 class CrashPoint(Enum):
-    """Where the process of a job's driver can be made to die; the value is the point of `flinkish.runtime.faults`.
+    """Points at which a test can kill the driver process of a job; the values are points of `flinkish.runtime.faults`.
 
     The first seven are those of one checkpoint, in their order.
     """
 
-    #: A checkpoint has begun; no task has heard of it.
+    #: A checkpoint has begun; no task knows of it.
     BEFORE_SNAPSHOT = Point.CHECKPOINT_BEGUN
     #: At least one task has written its state; nothing is acknowledged.
     AFTER_SNAPSHOT = Point.STATE_WRITTEN
-    #: All tasks have acknowledged; nothing of the checkpoint is stored as such.
+    #: All tasks have acknowledged; the checkpoint is not written yet.
     BEFORE_COMMIT = Point.ALL_ACKNOWLEDGED
-    #: The checkpoint's list of files is written, but it is not committed: it does not count.
+    #: The checkpoint's list of files is written, but not committed: the checkpoint does not count.
     DURING_COMMIT = Point.MANIFEST_WRITTEN
-    #: The checkpoint counts; nobody has learned of it, sinks have committed nothing of it.
+    #: The checkpoint counts; nobody has been notified, and sinks have committed nothing of it.
     AFTER_COMMIT = Point.CHECKPOINT_COMMITTED
     #: The same a moment later: sinks are about to commit.
     BEFORE_SINK_COMMIT = Point.SINKS_TO_COMMIT
-    #: Sinks have committed what the checkpoint holds; that is not noted anywhere.
+    #: Sinks have committed the data of the checkpoint; this is not recorded yet.
     AFTER_SINK_COMMIT = Point.SINKS_COMMITTED
-    #: The job is started anew, from the last checkpoint, and dies again before it has restored anything.
+    #: The job is restarted from the last checkpoint, and dies again before it has restored anything.
     DURING_RESTORE = Point.RESTORING
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """A record comes, with its event time in milliseconds; None: without one."""
+    """A source emits a record with its event time in milliseconds; None = no event time."""
 
     value: Any
     timestamp: int | None = None
@@ -52,7 +52,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class EmitWatermark:
-    """A source says that no record with event time <= `timestamp` (milliseconds) is to come."""
+    """A source emits a watermark: no records with event time <= `timestamp` (milliseconds) will follow."""
 
     timestamp: int
     source: str = SOURCE
@@ -61,7 +61,7 @@ class EmitWatermark:
 
 @dataclass(frozen=True, slots=True)
 class MarkIdle:
-    """A source says that nothing is to be expected for now, so that it holds back no watermark."""
+    """A source becomes idle, so that it does not hold back watermarks."""
 
     source: str = SOURCE
     split: int = 0
@@ -69,7 +69,7 @@ class MarkIdle:
 
 @dataclass(frozen=True, slots=True)
 class MarkActive:
-    """A source that was idle holds back watermarks again."""
+    """An idle source becomes active, so that it holds back watermarks again."""
 
     source: str = SOURCE
     split: int = 0
@@ -77,7 +77,7 @@ class MarkActive:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A source gives nothing more until so many milliseconds of processing time have passed; whole jobs only."""
+    """A source emits nothing until this many milliseconds of processing time have passed; only in whole jobs."""
 
     milliseconds: int
     source: str = SOURCE
@@ -85,7 +85,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Reading the source raises an error in its task, once; the job's restart strategy decides what follows. Whole jobs only."""
+    """The reader of a source raises an error once; the job's restart strategy decides what follows. Only in whole jobs."""
 
     message: str = "the script says so"
     source: str = SOURCE
@@ -94,7 +94,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A source, or one split of it, has come to its end."""
+    """A source, or one of its splits, ends."""
 
     source: str = SOURCE
     split: int | None = None
@@ -102,26 +102,26 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Processing time goes on by so many milliseconds; what is due in between happens at its time."""
+    """Processing time advances by this many milliseconds; timers in between fire at their times."""
 
     milliseconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """All that came so far is handled before what follows."""
+    """All earlier steps are processed before the next one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint:
-    """A checkpoint is taken, and completes."""
+    """A checkpoint is taken and completes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The driver's process dies, now or at a point of the checkpoint that it takes; the job goes on from its last checkpoint.
+    """The driver process dies, now or at a point of the checkpoint that it takes; the job continues from its last checkpoint.
 
-    Whole jobs only.
+    Only in whole jobs.
     """
 
     at: CrashPoint | None = None
@@ -129,9 +129,9 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Everything is stopped and started anew, perhaps at another parallelism.
+    """Everything is stopped and started again, possibly with another parallelism.
 
-    A job goes on from its last checkpoint, an operator from one that is taken for it.
+    A job continues from its last checkpoint, an operator from a checkpoint that is taken for this purpose.
     """
 
     parallelism: int | None = None
@@ -139,11 +139,11 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class LoseHeap:
-    """The processes of the tasks die and are replaced; operators only."""
+    """The processes of the tasks die and are replaced; only for operators."""
 
 
-#: What comes in at an input of an operator.
+#: Steps of an operator's input.
 InputStep = Emit | EmitWatermark | MarkIdle | MarkActive | End
-#: What a source does.
+#: Steps of a source.
 SourceStep = InputStep | Pause | Fail
 Step = SourceStep | Advance | Settle | TakeCheckpoint | Crash | Restart | LoseHeap

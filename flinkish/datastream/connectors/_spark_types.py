@@ -1,7 +1,7 @@
 """The one table between Spark SQL's types and ours, for streams of DataFrames and DataFrames of streams.
 
-Schemas are read as the plain data of `StructType.jsonValue()` and written as DDL text, so that nothing here needs pyspark. The
-values travel as Arrow's, see _arrow.py: TIMESTAMP is an Instant, TIMESTAMP_NTZ a datetime without zone.
+Schemas are read from `StructType.jsonValue()` and written as DDL, so that this module does not need pyspark. Values are passed on
+as Arrow data, see _arrow.py: TIMESTAMP is an Instant, TIMESTAMP_NTZ a datetime without zone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.datastream.connectors._arrow import fields_of, is_bytes, unwrap
 
-#: Spark's name of a simple type in JSON: our type, and its name in DDL.
+#: By Spark's name of a simple type in JSON: our type, and the name in DDL.
 SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
     "boolean": (Types.BOOLEAN, "BOOLEAN"),
     "byte": (Types.BYTE, "TINYINT"),
@@ -46,7 +46,7 @@ SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
     "timestamp_ntz": (Types.SQL_TIMESTAMP, "TIMESTAMP_NTZ"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
-#: In DDL, what further types of ours become: they come back as those of the table.
+#: The DDL of our basic types. Those that are not in `SIMPLE` are read back as other types.
 _DDL_OF_BASIC: Final[Mapping[BasicType, str]] = {
     BasicType.BOOLEAN: "BOOLEAN",
     BasicType.BYTE: "TINYINT",
@@ -64,7 +64,7 @@ _DDL_OF_BASIC: Final[Mapping[BasicType, str]] = {
 
 
 def row_type_of(schema: Mapping[str, Any]) -> RowTypeInfo:
-    """Return the row type of a schema, given as `StructType.jsonValue()` gives it.
+    """Return the row type of a schema, which is a result of `StructType.jsonValue()`.
 
     Raises UnsupportedError, which names the column and Spark's type, for a type that has no counterpart.
     """
@@ -118,7 +118,7 @@ def _unsupported(path: str, spark: str) -> UnsupportedError:
 def ddl_of(row_type: TypeInformation, what: str) -> str:
     """Return the columns of a row or tuple type as Spark's DDL.
 
-    Raises UnsupportedError, which names the column, for a type that Spark does not have; `what` says whose columns they are.
+    Raises UnsupportedError, which names the column, for a type that Spark does not have; `what` names the owner of the columns.
     """
     fields = fields_of(row_type)
     if fields is None:

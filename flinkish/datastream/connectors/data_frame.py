@@ -1,7 +1,7 @@
-"""Spark's DataFrames as sources and as what a sink hands over; see `StreamExecutionEnvironment.from_data_frame`.
+"""Spark's DataFrames as sources; see `StreamExecutionEnvironment.from_data_frame`.
 
-pyspark is never imported here: a DataFrame is known by the name of its class, and asked for its plan as Spark's own Python code
-asks. What is read in tasks comes as Arrow data or from Parquet files.
+pyspark is never imported here: a DataFrame is recognized by the name of its class, and its plan is read in the way of Spark's own
+Python code. Tasks get the rows as Arrow data or from Parquet files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BoundedDataFrameSource", "StreamingDataFrameSource", "data_frame_source"]
 
-#: What a cast of Arrow, or Python, raises for a value that Python cannot hold.
+#: Errors that a cast of Arrow, or Python, raises for a value that Python cannot hold.
 _UNREADABLE = (ValueError, OverflowError)
 #: Nodes of Spark's plans that keep state from batch to batch.
 _STATEFUL = (
@@ -54,13 +54,13 @@ _STATEFUL = (
 def data_frame_source(df: Any, *, as_tuples: bool) -> StreamingDataFrameSource | BoundedDataFrameSource:
     """Return the source of a DataFrame's rows.
 
-    Raises InvalidArgumentError for what is none, and UnsupportedError for a DataFrame of Spark Connect, one that keeps state, or
-    a column of a type that has no counterpart, which it names.
+    Raises InvalidArgumentError if `df` is not a DataFrame, and UnsupportedError for a DataFrame of Spark Connect, for one that
+    keeps state, and for a column whose type has no counterpart, which it names.
     """
     classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(df).__mro__]
     if any(name.startswith("pyspark.sql.connect.") for name in classes):
         raise UnsupportedError(
-            "from_data_frame() needs a DataFrame of classic PySpark; this one is of Spark Connect.",
+            "from_data_frame() needs a DataFrame of classic PySpark; this one belongs to Spark Connect.",
             hint="make the session with .master(...), not .remote(...).",
         )
     if not any(name.startswith("pyspark.sql.") and name.endswith(".DataFrame") for name in classes):
@@ -75,7 +75,7 @@ def data_frame_source(df: Any, *, as_tuples: bool) -> StreamingDataFrameSource |
 
 
 def _check_plan(df: Any) -> None:
-    """Raise UnsupportedError for a streaming DataFrame whose meaning is not in its rows and offsets alone."""
+    """Raise UnsupportedError for a streaming DataFrame whose result depends on more than its rows and offsets."""
     waiting = [df._jdf.queryExecution().analyzed()]
     while waiting:
         node = waiting.pop()
@@ -98,21 +98,21 @@ def _check_plan(df: Any) -> None:
 
 
 class _DataFrameSource(NeedsDataFrames):
-    """What both kinds have in common: the frame, and what its rows are like."""
+    """Base of both kinds of sources: the DataFrame and the type of its rows."""
 
-    instead = "use a source that it has, such as FileSource or from_collection()"
+    instead = "use a source of that engine, such as FileSource or from_collection()"
 
     def __init__(self, df: Any, *, as_tuples: bool) -> None:
         schema = df.schema.jsonValue()
         self._rows: RowTypeInfo = row_type_of(schema)
         self._frame = DriverObject(df, "the DataFrame of from_data_frame()")
         self._as_tuples = as_tuples
-        # Whether a column may be null, and its comment, change nothing here.
+        # Nullability and comments of columns do not matter here.
         self._schema = json.dumps([[field["name"], _bare(field["type"])] for field in schema["fields"]])
 
     @property
     def frame(self) -> Any:
-        """The DataFrame; on the driver only."""
+        """The DataFrame; only on the driver."""
         return self._frame.get()
 
     @property
@@ -127,7 +127,7 @@ class _DataFrameSource(NeedsDataFrames):
 
 
 def _bare(spark: Any) -> Any:
-    """Return a type of a schema's JSON without what says nothing of its values."""
+    """Return the parts of a type in a schema's JSON that determine its values."""
     if isinstance(spark, str):
         return spark
     match spark["type"]:
@@ -147,11 +147,11 @@ class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
 
 
 def decoder(rows: RowTypeInfo, *, as_tuples: bool) -> Callable[[bytes], Iterable[Any]]:
-    """Return the function that makes records of Arrow's stream format.
+    """Return the function that decodes records from Arrow's stream format.
 
     It raises SourceError, which names the column, for a value that Python cannot hold.
     """
-    # Arrow takes 0.1 s to import, and is needed in the tasks only.
+    # Arrow takes 0.1 s to import and is needed only in tasks.
     import pyarrow as pa
 
     from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
@@ -189,7 +189,7 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool) -> Callable[[bytes], Iterable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedDataFrameState:
-    """The enumerator's state: where the rows are, and which files no reader has yet."""
+    """The enumerator's state: the folder of the rows, and the files that no reader has yet."""
 
     schema: str
     folder: str
@@ -199,9 +199,9 @@ class BoundedDataFrameState:
 class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, BoundedDataFrameState]):
     """The rows of a DataFrame that is not streaming, each exactly once.
 
-    Spark computes them once, when a job starts that does not go on from a checkpoint, into Parquet files beside the checkpoints:
-    to compute them again might give other rows, or another order. The files are read as FileSource reads them, and removed with
-    the job's checkpoints.
+    Spark computes the rows once, when a job starts without a checkpoint, and writes them into files beside the checkpoints. A
+    second computation could return other rows or another order. The files are read as by a FileSource, and are removed with the
+    job's checkpoints.
     """
 
     @property
@@ -220,7 +220,7 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
         return super().produced_type()
 
     def _files(self, folder: str) -> FileSource:
-        from flinkish.datastream.connectors.file_system.formats import StreamFormat  # noqa: F401 - of the circle, the first
+        from flinkish.datastream.connectors.file_system.formats import StreamFormat  # noqa: F401 - first module of an import circle
         from flinkish.datastream.connectors.file_system.parquet_format import ParquetFormat
         from flinkish.datastream.connectors.file_system.source import FileSource
 
@@ -248,32 +248,33 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     def check_restored(
         self, splits: Sequence[FileSourceSplit], checkpoint: BoundedDataFrameState | None, *, trusted: bool
     ) -> None:
-        """Raise ForeignCheckpointError for rows of another schema, and for places that another key has signed."""
+        """Raise ForeignCheckpointError for rows of another schema, and for a folder that another key has signed."""
         if checkpoint is None:
             return
         if not trusted:
             raise ForeignCheckpointError(
-                "a place of rows is not taken from a checkpoint that another key has signed",
-                hint="give the source another uid to start it anew, and set execution.state-recovery.ignore-unclaimed-state.",
+                "the folder of a DataFrame's rows is not taken from a checkpoint that another key has signed",
+                hint="to read from the beginning, give the source another uid, and set "
+                "execution.state-recovery.ignore-unclaimed-state.",
             )
         if checkpoint.schema != self._schema:
             raise ForeignCheckpointError(
                 f"the DataFrame has the columns {self._schema}; in the checkpoint it had {checkpoint.schema}",
-                hint="select the columns that it had, or give the source another uid to start it anew.",
+                hint="select the columns that it had, or give the source another uid to read from the beginning.",
             )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
-        # The splits say where the files are.
+        # The splits contain the paths of the files.
         return self._files("/").create_reader(context)
 
     def validate(self) -> None:
-        """Raise InvalidProgramError for rows without columns, which no file can hold."""
+        """Raise InvalidProgramError for rows without columns, which files cannot hold."""
         if not self._rows.field_names:
             raise InvalidProgramError("from_data_frame(): the DataFrame has no columns.")
 
 
 class _Enumerator(SplitEnumerator[FileSourceSplit, BoundedDataFrameState]):
-    """Hands out the files of the rows."""
+    """Assigns the files of the rows to readers."""
 
     def __init__(
         self, source: BoundedDataFrameSource, folder: str, files: SplitEnumerator[FileSourceSplit, FileEnumeratorState]

@@ -1,4 +1,4 @@
-"""DataFrameSink: hands the rows of each completed checkpoint to a function of the program, as a DataFrame of Spark."""
+"""DataFrameSink: passes the rows of each completed checkpoint to a function of the program, as a DataFrame of Spark."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["DataFrameCommit", "DataFrameSink"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFrameCommit:
-    """Which rows a DataFrame of a DataFrameSink holds: all that came between two checkpoints."""
+    """Identifies the rows of a DataFrame: those that a DataFrameSink got between two checkpoints."""
 
     #: Rises from checkpoint to checkpoint of a job; 2**63 - 1 for the rows of a bounded job without checkpoints.
     checkpoint_id: int
-    #: Id of the course of checkpoints in which the rows were written: the same after each restart, another one in a job that
-    #: starts from nothing or from a savepoint. Within it no checkpoint id is used twice.
+    #: Id of the series of checkpoints that the rows belong to. It stays the same after a restart; a job that starts without a
+    #: checkpoint, or from a savepoint, has a new one. Within a lineage, checkpoint ids are unique.
     lineage: str
     #: Id of the job that wrote the rows.
     job_id: str
@@ -50,7 +50,7 @@ Write = Callable[[Any, int], Any] | Callable[[Any, int, DataFrameCommit], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFile:
-    """A Parquet file of rows that wait for their checkpoint."""
+    """A Parquet file with rows that wait for their checkpoint."""
 
     path: str
     rows: int
@@ -61,10 +61,10 @@ class RowFile:
 class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     """Calls `write(df, checkpoint_id)` on the driver with the rows of each completed checkpoint.
 
-    `write`: gets a DataFrame of the user's Spark session, or of flinkish's, and the checkpoint's id; with a third parameter also
-    a DataFrameCommit. It is not called for a checkpoint without rows. After a crash it may be called again with the same id and
-    the same rows: results are exact if a second call has no effect, as with Delta's options txnAppId and txnVersion, or a MERGE
-    by key. What it raises fails the attempt, and the restarted job calls it again.
+    `write`: gets a DataFrame of the user's Spark session, or of flinkish's, and the checkpoint's id. A function with a third
+    parameter also gets a DataFrameCommit. It is not called for a checkpoint without rows. After a crash it may be called again
+    with the same id and the same rows: results are exact if a second call has no effect, as with Delta's options txnAppId and
+    txnVersion, or a MERGE by key. An error that it raises fails the attempt, and the restarted job calls it again.
     `schema`: type of the rows, as ROW_NAMED or a StructType of Spark, if the stream does not declare one.
 
     The job waits while `write` runs. Rows wait in Parquet files beside the checkpoints, which must be in a mounted folder.
@@ -74,7 +74,7 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     >>> sink = DataFrameSink(lambda df, checkpoint_id: df.show(), Types.ROW_NAMED(["word"], [Types.STRING()]))
     """
 
-    instead = "use a sink that it has, such as DeltaSink or FileSink"
+    instead = "use a sink of that engine, such as DeltaSink or FileSink"
 
     def __init__(self, write: Write, schema: Any = None) -> None:
         if not callable(write):
@@ -125,12 +125,12 @@ def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation)
     assert fields is not None, "checked by check_rows"
     rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
     table = pa.Table.from_batches([rows.batch([rows.values(record) for record in records])])
-    # By itself Spark takes a time without zone for a point in time.
+    # Without a schema, Spark takes a timestamp without zone for a point in time.
     return spark.createDataFrame(table, ddl_of(row_type, "the DataFrame"))
 
 
 def _parameters(function: Callable[..., Any]) -> int:
-    """Return how many arguments a function takes by position; raises InvalidArgumentError if it cannot take two."""
+    """Return the number of positional arguments of a function; raises InvalidArgumentError if it cannot take two."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions of libraries in C
@@ -150,7 +150,7 @@ def _parameters(function: Callable[..., Any]) -> int:
 
 
 class _Writer(SinkWriter[Any, RowFile]):
-    """Keeps rows in its state and writes them into files for checkpoints, or when there are many."""
+    """Keeps rows in its state, and writes them into files at checkpoints or when there are many."""
 
     def __init__(self, context: SinkWriterContext, row_type: TypeInformation) -> None:
         from flinkish.datastream.connectors._arrow import RowsToArrow, fields_of
@@ -201,7 +201,7 @@ class _Writer(SinkWriter[Any, RowFile]):
         schema = self._rows.schema
         for chunks in self._buffer.take().values():
             table = pa.Table.from_batches([decode_batch(chunk, schema) for chunk in chunks], schema)
-            # A name of its own for each try: only files that a checkpoint lists are ever read.
+            # Each try has its own file name, because only files that a checkpoint lists are read.
             name = f"rows-{self._subtask:05}-{random_id()}.parquet"
             path = os.path.join(self._folder, name)
             try:
@@ -224,14 +224,14 @@ class _Writer(SinkWriter[Any, RowFile]):
 
 
 class _Committer(Committer[RowFile]):
-    """Calls the program's function, and removes the files of checkpoints that are not retained any more."""
+    """Calls the program's function, and removes the files of checkpoints that are no longer retained."""
 
     def __init__(self, write: Callable[..., Any], configuration: Configuration, *, with_commit: bool) -> None:
         self._write = write
         self._configuration = configuration
         self._with_commit = with_commit
         self._retained = max(1, configuration.get(options.MAX_RETAINED_CHECKPOINTS))
-        #: Files of each commit, the oldest first.
+        #: Files of the commits, oldest commit first.
         self._committed: deque[list[str]] = deque()
         self._session: Any = None
         self._release: Callable[[], None] = lambda: None

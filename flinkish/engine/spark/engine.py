@@ -411,9 +411,10 @@ class _Attempt:
         return of_ended_jvm(what, self._held.jvm.pid, self._held.await_end(_JVM_END_MS))
 
     def _stop(self) -> None:
-        """Stop the query without a word. If the callback waits, or comes to wait, it is released when the query is over.
+        """Stop the query without messages; release a waiting callback once the query has ended.
 
-        `query.stop()` while an action runs, or a callback released into an action while stopping, ends in a StackOverflowError.
+        Spark fails with a StackOverflowError if `query.stop()` is called while an action runs, or if a callback is released into
+        an action while the query stops.
         """
         query = self._query
         if query is None or not self._held.jvm.is_alive():
@@ -425,7 +426,7 @@ class _Attempt:
         stopper.start()
         try:
             if not self._in_action and not self._cut_short:
-                self._end_hosts(_HOST_GRACE_MS)  # no task calls them any more: they end while the query does
+                self._end_hosts(_HOST_GRACE_MS)  # no task calls them any longer: they end at the same time as the query
             self._wait_until(lambda: not _is_active(query), _STOP_TIMEOUT_MS)
         finally:
             self._turnstile.release()

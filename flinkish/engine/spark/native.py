@@ -1,8 +1,8 @@
-"""Streaming DataFrames as sources of a job: where Spark stands in them, how a new query goes on from there, what has arrived.
+"""Streaming DataFrames as sources of a job: Spark's positions in them, the start of a query from positions, and new input.
 
 Positions are Spark's own: line i of `offsets/<batch>` in the query's checkpoint folder belongs to the i-th streaming source of
-the plan, and `sources/<i>` is what that source keeps for itself (the file source: which files it has seen). The tick source is
-the first of the plan.
+the plan. `sources/<i>` is that source's own log (the file source: the files that it has seen). The tick source is the first
+source of the plan.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from flinkish.program.operators import SourceConfig
 from flinkish.program.sources import NativeSource
 from flinkish.runtime.protocol import native_edge
 
-#: What Spark writes in the place of an offset that a source does not have yet.
+#: Spark writes this if a source has no offset yet.
 _NO_OFFSET = "-"
-#: Lines of an offset file before the first offset: its version, and settings.
+#: Number of lines of an offset file before the first offset: its version, and settings.
 _HEADER = 2
 _COMPACT = re.compile(r"(\d+)\.compact")
 _TICKS = "RatePerMicroBatchStream"
 _ADMISSION = "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl"
-#: Of so many looks one asks every source; for Delta tables the others only look into the log's folder.
+#: One of this many checks asks every source; the others only list the log folder of Delta tables.
 _FULL_LOOK = 10
 _V1 = "org.apache.spark.sql.execution.streaming.Source"
-#: What maxFilesPerTrigger and maxBytesPerTrigger become.
+#: Classes of the limits maxFilesPerTrigger and maxBytesPerTrigger.
 _LIMITS = ("ReadMaxFiles", "ReadMaxBytes")
 
 
@@ -46,16 +46,16 @@ class NativeInput:
 
     uid: OperatorUid
     frame: DataFrame
-    #: Of the frames that bring its rows.
+    #: Edge of the frames that carry its rows.
     edge: int
     #: Slots of its subtasks.
     targets: tuple[int, ...]
-    #: Which streaming sources of the query's plan are its.
+    #: Indexes of its streaming sources in the query's plan.
     sources: range
 
 
 def native_inputs(plan: ExecutionPlan) -> tuple[NativeInput, ...]:
-    """Return the streaming DataFrames of a job in the order in which its query unites them."""
+    """Return the streaming DataFrames of a job in the order of the query's union."""
     inputs: list[NativeInput] = []
     first = 1
     for vertex in plan.job_graph.vertices.values():
@@ -78,7 +78,7 @@ def native_inputs(plan: ExecutionPlan) -> tuple[NativeInput, ...]:
 
 
 def positions(folder: Path, batch_id: int, inputs: Sequence[NativeInput]) -> dict[OperatorUid, NativePosition]:
-    """Return up to where a batch reads each DataFrame; `folder` is the query's checkpoint folder."""
+    """Return the end positions of a batch in each DataFrame; `folder` is the query's checkpoint folder."""
     lines = _offset_lines(folder, batch_id)[_HEADER:]
     found = {}
     for native in inputs:
@@ -89,7 +89,7 @@ def positions(folder: Path, batch_id: int, inputs: Sequence[NativeInput]) -> dic
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """Reads what the sources of a DataFrame keep for themselves: name below `sources`, counted from 0, and compressed content."""
+    """Reads the own logs of a DataFrame's sources: names below `sources`, counted from 0, and compressed content."""
 
     folder: Path
     sources: range
@@ -104,7 +104,7 @@ class _Files:
 
 
 def _needed(paths: Sequence[Path]) -> list[Path]:
-    """Leave out what a later `<n>.compact` of the file source's log contains."""
+    """Leave out the files that a later `<n>.compact` of the file source's log contains."""
     compacted = max((int(match[1]) for path in paths if (match := _COMPACT.fullmatch(path.name))), default=None)
     if compacted is None:
         return list(paths)
@@ -117,7 +117,7 @@ def _needed(paths: Sequence[Path]) -> list[Path]:
 
 
 def seed(folder: Path, inputs: Sequence[NativeInput], starts: Mapping[OperatorUid, NativePosition]) -> None:
-    """Have the query that starts on a checkpoint folder go on from positions, after a batch 0 that only had ticks."""
+    """Make the query that will start on a checkpoint folder continue from positions, after a batch 0 that only had ticks."""
     lines = _offset_lines(folder, 0)
     for native in inputs:
         start = starts.get(native.uid)
@@ -139,11 +139,11 @@ def _offset_lines(folder: Path, batch_id: int) -> list[str]:
 
 
 class Arrivals:
-    """Looks for what has arrived at the sources of a query while its micro-batch waits, by asking them as Spark does.
+    """Checks for new input at the sources of a query while its micro-batch waits, with the calls that Spark itself makes.
 
-    To be called in the thread that runs the query. What a source answers counts for the next batch, as if Spark had asked. The
-    file source would give that batch what it answers later as well, more than maxFilesPerTrigger: it is asked for 0 files, for
-    which it looks into its folder all the same.
+    Must be called in the thread that runs the query. A source's answer counts for the next batch, as if Spark had asked. The file
+    source would add files of a later answer to that batch, which could exceed maxFilesPerTrigger. So it is asked for 0 files; it
+    lists its folder nevertheless.
     """
 
     def __init__(self, query: StreamingQuery, jvm: Any) -> None:
@@ -156,7 +156,7 @@ class Arrivals:
         self._looks = 0
 
     def __call__(self) -> bool:
-        """Return whether a source has more than the batch at hand reads."""
+        """Return whether a source has more input than the current batch reads."""
         self._looks += 1
         available = self._execution.availableOffsets()
         sources = self._execution.uniqueSources().iterator()
@@ -187,9 +187,9 @@ class Arrivals:
         return latest is not None and (now is None or latest.json() != now.json())
 
     def _delta_is_quiet(self, source: Any, now: Any) -> bool:
-        """Return whether the log of a Delta table has no entry yet that would be read next.
+        """Return whether the next entry of a Delta table's log does not exist yet.
 
-        To ask Delta's source takes 0.3 s of CPU time, even if nothing has changed; to look for a file takes a millisecond.
+        A call of Delta's source takes 0.3 s of CPU time, even if nothing has changed; a check for a file takes a millisecond.
         """
         log = source.deltaLog()
         entry = self._path(log.logPath(), f"{json.loads(now.json())['reservoirVersion']:020}.json")
@@ -197,7 +197,7 @@ class Arrivals:
 
 
 def _keeps_unread(source: Any) -> bool:
-    """Return whether a file source keeps files that it has found and not yet given to a batch."""
+    """Return whether a file source caches files that it has found but not yet added to a batch."""
     return bool(_field(source, "maxCachedFiles") > 0 and not _field(source, "sourceOptions").latestFirst())
 
 
@@ -208,7 +208,7 @@ def _field(source: Any, name: str) -> Any:
 
 
 def quiet_arrivals(arrivals: Arrivals) -> bool:
-    """Return what has arrived; True if a source fails, as the next batch then says how."""
+    """Return whether there is new input; also True if a source fails, because the next batch then reports the error."""
     with contextlib.suppress(Exception):
         return arrivals()
     return True

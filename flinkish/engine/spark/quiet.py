@@ -24,11 +24,11 @@ _before: dict[str, Any] = {}
 
 
 def silence_py4j() -> None:
-    """Stop py4j from reporting each broken connection: what matters comes as an exception."""
+    """Stop py4j from logging each broken connection: those that matter are raised as exceptions."""
     logger = logging.getLogger("py4j")
     logger.setLevel(logging.CRITICAL + 1)
     logger.propagate = False
-    # Some of it goes to the root logger. A filter there sees only what is logged at the root itself.
+    # py4j also uses the root logger. A filter of that logger does not see records of other loggers.
     logging.getLogger().addFilter(_is_not_from_py4j)
 
 
@@ -102,7 +102,7 @@ def _logging_context(jvm: Any) -> Any:
 
 
 def _java_class(jvm: Any, name: str) -> Any:
-    """Return a class by its name; to go through its packages takes a question to the JVM for each."""
+    """Return a class by its name, without a call to the JVM for each of its packages."""
     return JavaClass(name, jvm._gateway_client)
 
 

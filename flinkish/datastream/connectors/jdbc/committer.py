@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: The table of checkpoint ids, unless the program names another one.
 CHECKPOINT_TABLE: Final = "flinkish_checkpoints"
-#: What an application's name may be as a key: MySQL's indexes take no longer ones.
+#: Longest name of an application, which is a key of the table: indexes of MySQL take no longer ones.
 _LONGEST_NAME: Final = 255
 
 
@@ -31,7 +31,7 @@ _LONGEST_NAME: Final = 255
 class JdbcCommittable:
     """Rows of one writer for one checkpoint."""
 
-    #: The type of the rows, as it prints.
+    #: The printed form of the rows' type.
     fields: str
     #: Plain rows (see values.py): MessagePack, compressed by zlib.
     rows: bytes
@@ -39,21 +39,21 @@ class JdbcCommittable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommitterState:
-    """What a committer remembers from one attempt to the next."""
+    """The state of a committer, for the next attempt."""
 
     database: str
     #: The last id written, and the application it was written for; None before the first one.
     last: tuple[str, int] | None
-    #: Applications of the lineages that the job came from, whose ids do not yet show that it went on; see `commit`.
+    #: Applications of the lineages that the job was started from, whose ids have not been raised yet; see `commit`.
     origins: tuple[str, ...]
 
 
 class JdbcCommitter(Committer[JdbcCommittable]):
     """Writes the rows of each checkpoint in one transaction, together with the checkpoint's id.
 
-    The id table has one row for each application, which is a sink in a lineage of checkpoints. The transaction begins with it:
-    the id is raised, if it is lower, and that row stays locked until the end. So of two drivers that commit at the same time one
-    waits for the other, and then finds the id in place.
+    The id table has one row for each application, that is for each sink in a lineage of checkpoints. The transaction first raises
+    the id in that row, if it is lower, and thereby locks the row until the transaction ends. So if two drivers commit at the same
+    time, one waits for the other, and then finds the id.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         if not requests:
             return
         application = _application(requests[0].lineage, requests[0].sink_uid)
-        # A job that went on from another one's savepoint raises that one's id, too: a second start from the savepoint then meets
-        # a database that is ahead of it.
+        # A job that was started from another job's savepoint also raises that job's id. A second start from the same savepoint is
+        # then refused, because the database is ahead of it.
         origins = () if application in self._origins else self._origins
         digest = _digest(requests)
         self._create_table()
@@ -134,7 +134,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             self._origins = ()
 
     def _raise_id(self, connection: sqlalchemy.Connection, application: str, checkpoint_id: int, digest: int) -> bool:
-        """Raise the id of an application, and lock it; return whether it was lower."""
+        """Raise the id of an application if it is lower, and lock it; return whether it was lower."""
         table = self._table
         values = {"checkpoint_id": checkpoint_id, "digest": digest}
         lower = (table.c.application == application) & (table.c.checkpoint_id < checkpoint_id)
@@ -142,7 +142,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             return True
         if connection.execute(table.select().where(table.c.application == application)).first() is not None:
             return False
-        # If another driver has written the first id since then, this fails, and the session tries again.
+        # This fails if another driver has just written the first id; the session then tries again.
         connection.execute(table.insert().values(application=application, updated_at=_now(), **values))
         return True
 
@@ -158,7 +158,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
             connection.exec_driver_sql(self._text, self._bind(rows[begin : begin + self._batch_size]))
 
     def _check_same(self, application: str, checkpoint_id: int, digest: int) -> None:
-        """Raise SinkError unless the rows in the database are those of this very checkpoint."""
+        """Raise SinkError unless the database holds the rows of exactly this checkpoint."""
         found = self._entry(application)
         if found is None:
             raise SinkError(f"JdbcSink: the table {self._name} of {self._label} was emptied while the job was committing")
@@ -169,12 +169,12 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 f"{checkpoint_name(committed)} already",
                 hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
             )
-        # At the end of the input of a job without checkpoints it may be an attempt of our own that computed the same rows.
+        # At the end of the input of a job without checkpoints, an earlier attempt of this job may have written the same rows.
         if committed == checkpoint_id != END_OF_INPUT_CHECKPOINT and committed_digest != digest:
             raise SinkError(
                 f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: another job has committed other "
                 "rows under the same id",
-                hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
+                hint="that job was started from a copy of this job's checkpoint folder; start one of them from a savepoint.",
             )
 
     def _look_up(self, application: str) -> int | None:
@@ -182,7 +182,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         return None if entry is None else entry[0]
 
     def _entry(self, application: str) -> tuple[int, int] | None:
-        """Return id and digest of an application; None if there are none, or no table."""
+        """Return the id and digest of an application; None if the table does not have it or does not exist."""
         table = self._table
 
         def select(connection: sqlalchemy.Connection) -> tuple[int, int] | None:
@@ -202,7 +202,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         return self._exists
 
     def _create_table(self) -> None:
-        """Create the table of ids in a transaction of its own: some databases end a transaction with each such statement."""
+        """Create the table of ids in its own transaction, because in some databases CREATE TABLE ends a transaction."""
         import sqlalchemy
 
         def create(connection: sqlalchemy.Connection) -> None:
@@ -210,7 +210,7 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 connection.execute(sqlalchemy.schema.CreateTable(self._table))
 
         if not self._exists:
-            # If another driver creates it at the same moment, this fails, and the second try finds it.
+            # This fails if another driver creates it at the same moment; the second try then finds it.
             self._session.run(create, f"create the table {self._name} in {self._label}")
             self._exists = True
 
@@ -240,7 +240,7 @@ def _now() -> sqlalchemy.ColumnElement[datetime.datetime]:
 
 
 def _application(lineage: str, sink_uid: str) -> str:
-    """Return the name under which a sink's ids are kept: ids rise within a lineage, and none is used twice."""
+    """Return the key of a sink's ids in the table: within a lineage, ids rise and are unique."""
     name = f"{lineage}/{sink_uid}"
     if len(name) <= _LONGEST_NAME:
         return name
@@ -248,7 +248,7 @@ def _application(lineage: str, sink_uid: str) -> str:
 
 
 def _digest(requests: Sequence[CommitRequest[JdbcCommittable]]) -> int:
-    """Return a number that stands for the rows of a checkpoint."""
+    """Return a hash of the rows of a checkpoint."""
     digest = hashlib.sha256()
     for request in requests:
         digest.update(hashlib.sha256(request.committable.rows).digest())

@@ -1,4 +1,4 @@
-"""A database as JdbcConnectionOptions name it: its URL for SQLAlchemy, connections, errors that tell no secrets."""
+"""Connections to the database that JdbcConnectionOptions describe, and its errors without secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("flinkish.datastream.connectors.jdbc")
 
 T = TypeVar("T")
 
-#: Python drivers by database, the preferred one first: SQLAlchemy's name, the module, what pip installs.
+#: Python drivers by database, the preferred one first: SQLAlchemy's name, the module, the package for pip.
 _DRIVERS: Final = {
     "postgresql": (
         ("psycopg", "psycopg", "psycopg[binary]"),
@@ -41,7 +41,7 @@ _DRIVER_CLASSES: Final = {
     "org.mariadb.jdbc.Driver": "mariadb",
     "org.sqlite.JDBC": "sqlite",
 }
-#: Parameters of PostgreSQL's JDBC URLs that mean the same to libpq, with its names for them.
+#: Parameters of PostgreSQL's JDBC URLs that have the same meaning in libpq, with the names there.
 _POSTGRESQL_PARAMETERS: Final = {
     "sslmode": "sslmode",
     "sslrootcert": "sslrootcert",
@@ -64,8 +64,8 @@ class Database:
     def url(self) -> sqlalchemy.URL:
         """Return the URL for SQLAlchemy.
 
-        Raises InvalidProgramError, which does not show the URL, if it cannot be used, and MissingPackageError if SQLAlchemy or a
-        driver for the database is not installed.
+        Raises InvalidProgramError, whose text does not contain the URL, if the URL cannot be used, and MissingPackageError if
+        SQLAlchemy or a driver for the database is not installed.
         """
         need("sqlalchemy", self.user, "jdbc")
         text = self.options.get_db_url()
@@ -78,7 +78,7 @@ class Database:
         self._check_driver_class(dialect)
         if dialect == "sqlite" and url.database in (None, "", ":memory:"):
             raise InvalidProgramError(
-                f"{self.user} cannot use a SQLite database in memory: each task would have one of its own",
+                f"{self.user} cannot use a SQLite database in memory: each task would have its own one",
                 hint="name a file: jdbc:sqlite:/path/to/file.db.",
             )
         return url
@@ -90,12 +90,12 @@ class Database:
 
     @property
     def paramstyle(self) -> str:
-        """How the driver takes parameters (PEP 249)."""
+        """The driver's style of parameters (PEP 249)."""
         return self._engine().dialect.paramstyle
 
     @property
     def label(self) -> str:
-        """The database for messages: without password and parameters."""
+        """The URL for messages, without password and parameters."""
         import sqlalchemy
 
         url = self.url()
@@ -103,11 +103,11 @@ class Database:
         return shown.render_as_string()
 
     def connect(self) -> sqlalchemy.Connection:
-        """Open a connection; its errors are SQLAlchemy's."""
+        """Open a connection; raises SQLAlchemy's errors."""
         return self._engine().connect()
 
     def described(self, error: BaseException) -> str:
-        """Return the text of an error without the password, which some driver may have put into it."""
+        """Return the text of an error; passwords in it, which some drivers show, are replaced by ***."""
         original = getattr(error, "orig", None) or error
         text = f"{type(original).__name__}: {original}".strip()
         for secret in self._secrets():
@@ -119,7 +119,7 @@ class Database:
 
         url = self.url()
         try:
-            # Parameters are rows: they do not belong into errors. Connections are few and live long: no pool.
+            # Rows are parameters and must not be in errors. There are few connections, which live long, so there is no pool.
             engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, hide_parameters=True)
         except ImportError as error:
             raise MissingPackageError(
@@ -137,14 +137,14 @@ class Database:
         return {str(secret) for secret in found if secret}
 
     def _own(self, text: str) -> sqlalchemy.URL:
-        """Return the URL for one in SQLAlchemy's form."""
+        """Parse a URL in SQLAlchemy's form."""
         import sqlalchemy
 
         try:
             url = sqlalchemy.make_url(text)
             is_async = url.get_dialect().is_async
         except (sqlalchemy.exc.ArgumentError, ValueError):
-            # Not the original error: it may show the password.
+            # Without the original error, which may contain the password.
             raise InvalidProgramError(
                 f"{self.user}: this is not a URL of JDBC or SQLAlchemy (it is not shown, as it may hold a password)",
                 hint="jdbc:postgresql://host/database or postgresql+psycopg://host/database, for example.",
@@ -156,19 +156,19 @@ class Database:
             ) from None
         if is_async:
             raise InvalidProgramError(
-                f"{self.user}: {url.drivername} is a driver for asyncio; a sink or source needs another one",
+                f"{self.user}: {url.drivername} is a driver for asyncio, which sinks and sources cannot use",
                 hint="postgresql+psycopg:// or mysql+pymysql://, for example.",
             )
         return url
 
     def _translated(self, text: str) -> sqlalchemy.URL:
-        """Return the URL for one of JDBC."""
+        """Translate a URL of JDBC."""
         import sqlalchemy
 
         dialect, _, rest = text.removeprefix("jdbc:").partition(":")
         if dialect not in _DRIVERS:
             raise InvalidProgramError(
-                f"{self.user}: there is no translation of jdbc:{dialect}: URLs; there is one for {', '.join(sorted(_DRIVERS))}",
+                f"{self.user}: URLs of jdbc:{dialect}: cannot be translated, only those of {', '.join(sorted(_DRIVERS))}",
                 hint="give a URL of SQLAlchemy for the database, such as oracle+oracledb://host/?service_name=name.",
             )
         drivername = f"{dialect}+{self._driver(dialect)}"
@@ -228,7 +228,7 @@ class Database:
         expected = _DRIVER_CLASSES.get(name)
         if expected is None:
             raise InvalidArgumentError(
-                f"{self.user}: {name!r} is no JDBC driver that flinkish knows: {', '.join(sorted(_DRIVER_CLASSES))}",
+                f"{self.user}: {name!r} is not a JDBC driver that flinkish knows: {', '.join(sorted(_DRIVER_CLASSES))}",
                 hint="leave with_driver_name() out: the driver is a Python package, which a URL of SQLAlchemy can name.",
             )
         if {expected, dialect} not in ({dialect}, {"mysql", "mariadb"}):
@@ -247,7 +247,7 @@ def _use_utc(connection: Any, record: object) -> None:
 
 
 class Session:
-    """One connection to a database: opened when it is needed, replaced after an error."""
+    """A connection to a database that is opened on first use and replaced after an error."""
 
     def __init__(
         self,
@@ -263,10 +263,10 @@ class Session:
         self._connection: sqlalchemy.Connection | None = None
 
     def run(self, work: Callable[[sqlalchemy.Connection], T], what: str) -> T:
-        """Do some work in a transaction; `what` says in an error what the database was to do.
+        """Call `work` in a transaction; `what` describes it in errors.
 
-        If the database or its driver raises an error, the connection is replaced and the transaction tried again, after 0, 1, 2
-        ... seconds, as in Flink's JdbcOutputFormat; after `max_retries` retries the error is raised.
+        If the database or its driver raises an error, the connection is replaced and the transaction is tried again, after 0, 1,
+        2, ... seconds, as in Flink's JdbcOutputFormat. After `max_retries` retries the error is raised.
         """
         import sqlalchemy
 
@@ -284,14 +284,14 @@ class Session:
                 text = self._database.described(error)
                 if number == tries or not isinstance(error, sqlalchemy.exc.DBAPIError):
                     after = f" in {tries} tries" if number > 1 else ""
-                    # Not as the cause: the original error may show the password.
+                    # Without a cause, because the original error may contain the password.
                     raise self._error(f"{self._database.user} could not {what}{after}: {text}") from None
                 _log.warning("%s could not %s (try %d of %d): %s", self._database.user, what, number, tries, text)
                 self._wait(number - 1)
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """Close the connection; a lost one makes no error."""
+        """Close the connection; raises no error if it is lost."""
         connection, self._connection = self._connection, None
         if connection is None:
             return

@@ -1,4 +1,4 @@
-"""How to reach a database, and how rows are batched: PyFlink's classes of options."""
+"""The options of JDBC sinks and sources with PyFlink's names: the connection to the database, and the batches of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_RETRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class JdbcConnectionOptions:
-    """Where a database is and who connects to it; made by JdbcConnectionOptionsBuilder. The password is never printed."""
+    """The URL of a database, user and password; made by JdbcConnectionOptionsBuilder. The password is never printed."""
 
     _url: str = field(repr=False)
     _driver_name: str | None = None
@@ -53,7 +53,7 @@ class JdbcConnectionOptions:
             return self._with("url", url)
 
         def with_driver_name(self, driver_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Set the class name of the JDBC driver, which must fit the URL; it is not needed."""
+            """Set the class name of the JDBC driver. It is optional, and must match the URL."""
             return self._with("driver_name", driver_name)
 
         def with_user_name(self, user_name: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
@@ -83,22 +83,22 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class JdbcExecutionOptions:
-    """When rows are sent to the database, and how often a failed batch is tried again; made by `builder()` or `defaults()`."""
+    """The size and interval of batches, and the number of retries; made by `builder()` or `defaults()`."""
 
     _batch_interval_ms: int = _BATCH_INTERVAL_MS
     _batch_size: int = _BATCH_SIZE
     _max_retries: int = _MAX_RETRIES
 
     def get_batch_interval_ms(self) -> int:
-        """Return after how many milliseconds an incomplete batch is sent; 0 = only at checkpoints and at the end."""
+        """Return the milliseconds after which an incomplete batch is sent; 0 = only at checkpoints and at the end."""
         return self._batch_interval_ms
 
     def get_batch_size(self) -> int:
-        """Return how many rows are sent together."""
+        """Return the number of rows in a batch."""
         return self._batch_size
 
     def get_max_retries(self) -> int:
-        """Return how often a failed batch is tried again before the job fails."""
+        """Return the number of retries of a failed batch before the job fails."""
         return self._max_retries
 
     @staticmethod
@@ -108,7 +108,7 @@ class JdbcExecutionOptions:
 
     @staticmethod
     def builder() -> JdbcExecutionOptions.Builder:
-        """Begin options, starting from the defaults."""
+        """Return a builder that starts from the defaults."""
         return JdbcExecutionOptions.Builder()
 
     class Builder:
@@ -118,15 +118,15 @@ class JdbcExecutionOptions:
             self._options = JdbcExecutionOptions()
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
-            """Set how many rows are sent together, at least 1."""
+            """Set the number of rows in a batch, at least 1."""
             return self._with(_batch_size=_count(size, "with_batch_size", 1))
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
-            """Set after how many milliseconds an incomplete batch is sent; 0 = only at checkpoints and at the end."""
+            """Set the milliseconds after which an incomplete batch is sent; 0 = only at checkpoints and at the end."""
             return self._with(_batch_interval_ms=_count(interval_ms, "with_batch_interval_ms", 0))
 
         def with_max_retries(self, max_retries: int) -> JdbcExecutionOptions.Builder:
-            """Set how often a failed batch is tried again; before try n (from 2) the sink waits n - 2 seconds."""
+            """Set the number of retries of a failed batch; retry n, counted from 1, comes after a pause of n - 1 seconds."""
             return self._with(_max_retries=_count(max_retries, "with_max_retries", 0))
 
         def build(self) -> JdbcExecutionOptions:

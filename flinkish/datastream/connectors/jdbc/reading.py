@@ -1,4 +1,4 @@
-"""Rows of a database as records: values by the declared types."""
+"""Conversion of a database's rows to records of the declared types."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ERRORS = (TypeMismatchError, ValueError, TypeError, OverflowError, InvalidOpera
 def rows_from(
     names: tuple[str, ...], types: tuple[TypeInformation, ...], what: str
 ) -> Callable[[Sequence[Sequence[Any]]], list[Row]]:
-    """Return the function that makes records of a database's rows.
+    """Return the function that converts a database's rows to records.
 
-    It raises SourceError, which names the column and the value, where a value does not fit its declared type.
+    It raises SourceError, which names the column and the value, if a value does not have its declared type.
     """
     needed = [
         (i, _field(unwrapped(field), f"{what}: column {name!r}"))
@@ -50,7 +50,7 @@ def rows_from(
 
 
 def _field(type_info: TypeInformation, what: str) -> Convert:
-    """Return the function from what a driver gives for a column to the declared type."""
+    """Return the function that converts a driver's values of a column to the declared type."""
     first = _from_driver(type_info, plain_type(type_info, what))
     check = lenient_converter(type_info)
     if check is None:
@@ -88,7 +88,7 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> Any:
-    """Whole numbers: PostgreSQL's numeric comes as a Decimal."""
+    """Convert whole numbers: PostgreSQL's numeric values are Decimals."""
     return _integer(value) if isinstance(value, Decimal) else value
 
 
@@ -112,7 +112,7 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _bytes(value: Any) -> bytes:
-    if isinstance(value, int):  # Python would make that many zeros of it
+    if isinstance(value, int):  # bytes(n) would be n zeros
         raise TypeError("no bytes")
     return bytes(value)
 

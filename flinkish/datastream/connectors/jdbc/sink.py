@@ -21,7 +21,7 @@ from flinkish.program.sinks import Committer, Sink, SinkWriter, SinkWriterContex
 if TYPE_CHECKING:
     import sqlalchemy
 
-#: Rows that wait for their checkpoint are in the checkpoint's manifest, which the driver holds: bytes for each writer.
+#: Maximum number of bytes of rows that wait for a checkpoint in one writer: the driver holds them in the manifest.
 _MOST_WAITING_BYTES: Final = 64 << 20
 
 
@@ -73,11 +73,11 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
         `type_info`: Types.ROW, Types.ROW_NAMED or Types.TUPLE; fields are bound by position.
 
         A batch is one transaction. It is sent when it is full, after the interval, at checkpoints and at the end of the input. If
-        the database raises an error, the sink connects anew and tries the batch again, at once and then after 1, 2, ... seconds,
-        as often as the options say; then the job fails.
+        the database raises an error, the sink connects again and repeats the batch, at once and then after 1, 2, ... seconds. The
+        job fails when the retries of the options are used up.
 
-        Raises InvalidProgramError if the placeholders do not match the fields or a field fits no column, and MissingPackageError
-        without SQLAlchemy (`pip install 'flinkish[jdbc]'`) or a driver for the database.
+        Raises InvalidProgramError if the placeholders do not match the fields or no column can hold a field, and
+        MissingPackageError without SQLAlchemy (`pip install 'flinkish[jdbc]'`) or a driver for the database.
 
         Differs from Flink: a batch that was not sent is kept in the state between epochs; the interval is checked at the end of
         an epoch. Rows of the kinds DELETE and UPDATE_BEFORE fail the job, unless the statement begins with DELETE: Flink's sink
@@ -105,12 +105,12 @@ class JdbcSink(Sink[Any, JdbcCommittable]):
         """Return a sink that writes each row exactly once, when the checkpoint that covers it is complete.
 
         The first arguments are those of `sink`. Rows wait in the checkpoint. When it is complete, the driver writes them in one
-        transaction, in which it also notes the checkpoint's id in the table `checkpoint_table` (`name` or `schema.name`) of the
-        same database. The sink creates that table if it is missing. After a failure, a checkpoint whose id is there is not
-        written again. Without checkpointing a bounded job writes once, at its end.
+        transaction, which also writes the checkpoint's id into the table `checkpoint_table` (`name` or `schema.name`) of the
+        same database. The sink creates that table if it is missing. After a failure, a checkpoint whose id is in the table is
+        not written again. Without checkpointing, a bounded job writes once, at its end.
 
-        The database's tables must have transactions (for MySQL: InnoDB). Rows of one checkpoint must fit into 64 MB (compressed)
-        for each subtask of the sink; the job fails if more are waiting. `with_batch_interval_ms` is refused.
+        The database's tables must support transactions (MySQL: InnoDB). The rows of one checkpoint may take at most 64 MB
+        (compressed) in each subtask of the sink; otherwise the job fails. `with_batch_interval_ms` is refused.
 
         Differs from Flink: PyFlink has no such method. Java's `exactlyOnceSink` keeps an XA transaction open from one checkpoint
         to the next, so it needs a driver with XA and prepared transactions on the server; this one needs neither.
@@ -175,7 +175,7 @@ def _settings(
 
 
 class _RowWriter(SinkWriter[Any, JdbcCommittable]):
-    """Makes records plain and collects them."""
+    """Converts records to plain rows (see values.py) and collects them."""
 
     def __init__(self, settings: _Settings, context: SinkWriterContext) -> None:
         self._settings = settings
@@ -187,7 +187,7 @@ class _RowWriter(SinkWriter[Any, JdbcCommittable]):
 
 
 class _BatchWriter(_RowWriter):
-    """Sends batches; the one that is not full is kept in state from epoch to epoch."""
+    """Sends full batches; keeps an incomplete one in state from epoch to epoch."""
 
     def __init__(self, settings: _Settings, context: SinkWriterContext) -> None:
         super().__init__(settings, context)
@@ -202,9 +202,9 @@ class _BatchWriter(_RowWriter):
         self._state = context.get_list_state(bytes_state("flinkish.jdbc-sink.rows"))
         for chunk in self._state.get():
             self._rows.extend(self._shape.decode(chunk))
-        #: How many of the rows are in the state.
+        #: Number of rows that are in the state.
         self._kept = len(self._rows)
-        #: Processing time at which the oldest row came.
+        #: Processing time at which the oldest waiting row arrived.
         self._since = context.processing_time()
 
     def write(self, value: Any, context: WriteContext) -> None:
@@ -218,7 +218,7 @@ class _BatchWriter(_RowWriter):
             self._since = now
             return
         if not self._kept:
-            self._since = now  # it came in this epoch, which has a single processing time
+            self._since = now  # it arrived in this epoch, which has a single processing time
         if self._interval and now - self._since >= self._interval:
             self._send()
         elif len(self._rows) > self._kept:

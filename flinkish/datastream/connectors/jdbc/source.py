@@ -36,20 +36,20 @@ _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JdbcSplit(SourceSplit):
-    """The rows whose partition column is in a range, and how many of them were read.
+    """The rows whose partition column is in a range, and the position in them.
 
-    Values of the column are numbers here: of days for a date, of microseconds for a timestamp.
+    Values of the column are numbers: days for a date, microseconds for a timestamp.
     """
 
     #: Inclusive; None = no bound.
     lower: int | None = None
     #: Exclusive; None = no bound.
     upper: int | None = None
-    #: The rows without a value in the column instead of a range.
+    #: Whether the split has the rows without a value in the column, instead of a range.
     nulls: bool = False
-    #: The column's value in the last row that was read; None = none was read, or there is no column.
+    #: The column's value in the last row that was read; None = no row was read, or there is no column.
     last: int | None = None
-    #: How many of the rows with that value were read; without a column, or with `nulls`, how many rows altogether.
+    #: Number of rows with that value that were read; without a column, or with `nulls`, number of all rows that were read.
     rows: int = 0
 
 
@@ -77,17 +77,17 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
     `type_info`: Types.ROW_NAMED; the names are those of the columns to read.
     `table` ("name" or "schema.name") or `query` (a SELECT): what to read.
     `partition_column`: a column of whole numbers, dates or timestamps (on SQLite: whole numbers) by whose ranges the rows are
-    divided among `num_partitions` splits, by default one for each reader. An index on it makes this fast. Without it there is one
-    split. `lower_bound`, `upper_bound` (int, date or datetime): where the first and the last range begin and end, by default at
-    the least and the greatest value. They only decide on the ranges: rows beyond them belong to the first and last split, rows
-    without a value to a split of their own.
-    `fetch_size`: how many rows are fetched at once.
+    divided among `num_partitions` splits, by default one for each reader. An index on it makes this fast. Without a partition
+    column there is one split. `lower_bound`, `upper_bound` (int, date or datetime): where the first and the last range begin and
+    end, by default at the least and the greatest value. They filter no rows: rows beyond them belong to the first and last split,
+    and rows without a value to an additional split.
+    `fetch_size`: number of rows to fetch at once.
 
-    Rows of a split are read in the order of the column, then of all others. A checkpoint holds the column's value in the last row
-    and how many rows with it were read, so a restarted job goes on behind that row. Results are exact if rows that are in the
-    table do not change while the job runs; rows added meanwhile may be read or not.
+    The rows of a split are sorted by the column, then by all others. A checkpoint holds the column's value in the last row and
+    the number of rows with that value that were read, so a restarted job continues after that row. Results are exact if the rows
+    of the table do not change while the job runs; rows that are added in the meantime may be read or not.
 
-    Differs from Flink: PyFlink has no such class; names and meaning of the bounds are those of Spark's JDBC source.
+    Differs from Flink: PyFlink has no such class; the bounds have the names and the meaning of Spark's JDBC source.
 
     >>> from flinkish.common.typeinfo import Types
     >>> source = JdbcSource(
@@ -198,7 +198,7 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
 
 
 class _Column:
-    """The partition column: its values as whole numbers, and back."""
+    """The partition column: converts its values to whole numbers, and back."""
 
     def __init__(self, name: str, type_info: TypeInformation, dialect: str) -> None:
         type_info = unwrapped(type_info)
@@ -216,7 +216,7 @@ class _Column:
             )
 
     def number(self, value: Any) -> int:
-        """Return a value of the column, as the driver gives it or as a bound, as a number."""
+        """Return the number for a value of the column, which a driver returned or which is a bound."""
         if self._is_time:
             if isinstance(value, Instant):
                 value = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(milliseconds=value.to_epoch_milli())
@@ -236,7 +236,7 @@ class _Column:
         )
 
     def literal(self, number: int) -> sqlalchemy.ColumnElement[Any]:
-        """Return the value for a number, for a statement; with its type, which some drivers tell the database."""
+        """Return the value for a number as a literal of a statement, with its type, which some drivers send to the database."""
         import sqlalchemy
 
         if self._is_date:
@@ -264,7 +264,7 @@ class _Query:
             source = sqlalchemy.table(table, *columns, schema=schema or None)
         else:
             assert settings.query is not None
-            # Names behind a colon would be parameters.
+            # A name after a colon would be a parameter.
             text = sqlalchemy.text(settings.query.rstrip().rstrip(";").replace(":", "\\:"))
             source = text.columns(*columns).subquery("records")
         self._columns = list(source.columns)
@@ -274,7 +274,7 @@ class _Query:
         )
 
     def extremes(self) -> tuple[int | None, int | None]:
-        """Return the least and the greatest value of the partition column; None if it has none."""
+        """Return the least and the greatest value of the partition column; None if it has no values."""
         import sqlalchemy
 
         assert self._index is not None
@@ -299,9 +299,9 @@ class _Query:
         return self._partition.number(row[self._index])
 
     def rest_of(self, split: JdbcSplit) -> sqlalchemy.Select[Any]:
-        """Return the statement for the rows of a split, from its position on.
+        """Return the statement for the rows of a split, starting at its position.
 
-        Rows with the value `last` are among them, also those that were read.
+        They include all rows with the value `last`, also those that were read.
         """
         import sqlalchemy
 
@@ -319,7 +319,7 @@ class _Query:
         return query
 
     def _order(self) -> list[Any]:
-        """Return all columns, that of the partitions first: with the same rows, the order is always the same."""
+        """Return all columns, the partition column first, so that the order of the same rows is always the same."""
         import sqlalchemy
 
         order = [column for i, column in enumerate(self._columns) if i == self._index]
@@ -327,7 +327,7 @@ class _Query:
             if i == self._index:
                 continue
             text = is_basic(unwrapped(self.types[i]), BasicType.STRING, BasicType.CHAR)
-            # There, texts that differ in case only may be equal.
+            # In these databases, texts that differ only in case may be equal.
             if text and self._dialect in ("mysql", "mariadb", "sqlite"):
                 order.append(sqlalchemy.cast(column, sqlalchemy.LargeBinary))  # type: ignore[arg-type]
             else:
@@ -335,7 +335,7 @@ class _Query:
         return order
 
     def failed(self, error: BaseException) -> SourceError:
-        """Return the error that says what could not be read."""
+        """Return the error for a failed read."""
         database = self._settings.database
         text = database.described(error)
         hint = None
@@ -355,7 +355,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         self._query = _Query(settings)
         dialect = settings.database.dialect
         self._rows: Callable[[Sequence[Any]], list[Row]] = rows_from(self._query.names, self._query.types, settings.name)
-        #: An open cursor of SQLite locks all writers out, such as a sink of the same job, so it is closed after each epoch.
+        #: An open cursor of SQLite blocks all writers, such as a sink of the same job, so it is closed after each epoch.
         self._keeps_cursor = dialect != "sqlite"
         self._connection: sqlalchemy.Connection | None = None
         self._result: sqlalchemy.CursorResult[Any] | None = None
@@ -385,7 +385,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         if split.last is None:
             rows = self._result.fetchmany(limit)
             return rows, len(rows) < limit
-        # The first rows may have been read; fewer of them are there if some were deleted since.
+        # The first rows were read before; some of them may have been deleted since.
         limit += split.rows
         rows = self._result.fetchmany(limit)
         read = 0
@@ -400,7 +400,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         return self._connection.execute(self._query.rest_of(split))
 
     def _advanced(self, split: JdbcSplit, fetched: Sequence[Any]) -> JdbcSplit:
-        """Return the split with the position behind rows that were read."""
+        """Return the split with its position after the fetched rows."""
         number = self._query.number_in(fetched[-1]) if fetched else None
         if number is None:
             return replace(split, rows=split.rows + len(fetched))
@@ -420,7 +420,7 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
         return super().snapshot_state()
 
     def _close_cursor(self) -> None:
-        """Close cursor and transaction; the next call begins at the split's position."""
+        """Close the cursor and its transaction; the next call begins at the split's position."""
         result, self._result = self._result, None
         connection = self._connection
         if result is None or connection is None:

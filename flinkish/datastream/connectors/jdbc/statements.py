@@ -1,4 +1,4 @@
-"""SQL statements with `?` in the place of values, as JDBC has them."""
+"""SQL statements with `?` as placeholders, as in JDBC."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Final
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 
 _QUOTED: Final = r"'(?:[^']|'')*'"
-#: MySQL's texts have escapes with backslashes.
+#: String literals of MySQL have escapes with backslashes.
 _QUOTED_WITH_ESCAPES: Final = r"'(?:[^'\\]|\\.|'')*'"
-#: What no placeholder can be in: texts, quoted names, comments.
+#: Quoted names and comments, which contain no placeholders; neither do string literals.
 _OTHERS: Final = r'"(?:[^"]|"")*"|`[^`]*`|--[^\n]*|/\*.*?\*/'
-#: PostgreSQL's texts: E'...' has escapes, $tag$...$tag$ has none.
+#: String literals of PostgreSQL: E'...' has escapes, $tag$...$tag$ has none.
 _POSTGRESQL: Final = r"[eE]'(?:[^'\\]|\\.|'')*'|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$"
 #: `??` is the operator `?` of PostgreSQL, as in its JDBC driver.
 _PLACEHOLDER: Final = r"(?P<operator>\?\?)|(?P<placeholder>\?)"
 
-#: Styles of Python's database drivers (PEP 249) in which values are given by position.
+#: Styles of Python's database drivers (PEP 249) with values by position.
 _STYLES: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement, cut at its placeholders."""
+    """A statement, split at its placeholders."""
 
     sql: str
-    #: One more than there are placeholders.
+    #: One part more than there are placeholders.
     _parts: tuple[str, ...]
 
     @property
@@ -52,9 +52,9 @@ class Statement:
 
 
 def parse(sql: str, dialect: str) -> Statement:
-    """Find the placeholders of a statement; those in texts, quoted names and comments are none.
+    """Find the placeholders of a statement, which are not in string literals, quoted names or comments.
 
-    `dialect`: SQLAlchemy's name of the database, as each has its own kinds of texts.
+    `dialect`: SQLAlchemy's name of the database, as each has its own string literals.
     """
     if not isinstance(sql, str) or not sql.strip():
         raise InvalidArgumentError(f"the SQL statement must be a text that is not empty; got {sql!r}")

@@ -1,7 +1,7 @@
-"""Values of rows on their way into a database and back.
+"""Conversion of rows for a database.
 
-A row is first made plain: a list of Python values of few types, which are the same for all databases and can be stored in state
-and checkpoints by their declared types. Then each value takes the form that the database's driver needs.
+A record first becomes a plain row: a list of values of a few Python types that are the same for all databases, and that state and
+checkpoints can store by their declared types. Then each value is converted to the form that the database's driver needs.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def row_fields(type_info: Any, what: str) -> tuple[tuple[str, ...], tuple[TypeInformation, ...]]:
-    """Return names and types of the fields of a row or tuple; raises InvalidProgramError for other types and for field types
-    that no column can hold.
+    """Return the names and types of the fields of a row or tuple.
+
+    Raises InvalidProgramError for other types, and for field types that no column can hold.
     """
     if isinstance(type_info, RowTypeInfo):
         names = type_info.field_names
@@ -113,11 +114,11 @@ def plain_type(type_info: TypeInformation, what: str) -> type:
 
 
 class RowShape:
-    """The fields of the rows of a sink, and what the database's driver wants of them."""
+    """The fields of a sink's rows, and their conversion to plain rows and to a driver's values."""
 
     def __init__(self, type_info: TypeInformation, what: str) -> None:
         self._what = what
-        #: The type as it prints, by which stored rows are recognized.
+        #: The printed form of the type, by which stored rows are recognized.
         self.described = repr(type_info)
         self.names, self.types = row_fields(type_info, what)
         row = GenericAlias(tuple, tuple([plain_type(field, what) | None for field in self.types]))
@@ -133,10 +134,10 @@ class RowShape:
         return self._decoder.decode(data)
 
     def reader(self, input_type: TypeInformation, *, deletions: bool) -> Callable[[Any], Sequence[Any]]:
-        """Return the function that makes records of a stream of this type plain.
+        """Return the function that converts records of a stream of this type to plain rows.
 
-        `deletions`: whether rows of the kinds DELETE and UPDATE_BEFORE are taken. The function raises TypeMismatchError for
-        records that do not fit.
+        `deletions`: whether rows of the kinds DELETE and UPDATE_BEFORE are allowed. The function raises TypeMismatchError for
+        records that do not match the type.
         """
         checked = self._types_of(input_type) == self.types
         converts = [
@@ -175,7 +176,7 @@ class RowShape:
         return values_of
 
     def binder(self, dialect: str) -> Callable[[Rows], list[Sequence[Any]]]:
-        """Return the function that gives plain rows the form that the driver of a database needs."""
+        """Return the function that converts plain rows to the values that the database's driver needs."""
         needed = [
             (i, convert)
             for i, field in enumerate(self.types)
@@ -221,7 +222,7 @@ _PLAIN_CONVERTS: Final[dict[BasicType | None, Convert]] = {
 
 
 def _bound(type_info: TypeInformation, dialect: str, what: str) -> Convert | None:
-    """Return the function from the plain form of a field to what the driver takes; None if that is the same."""
+    """Return the function that converts a field's plain values for the driver; None if they stay the same."""
     if dialect == "sqlite":
         plain = plain_type(type_info, what)
         if is_basic(type_info, BasicType.BIG_INT):
@@ -246,7 +247,7 @@ def _as_utc(value: datetime.datetime) -> datetime.datetime:
     return value.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
-#: SQLite has no such types; these are the texts that SQLAlchemy, too, stores and reads.
+#: SQLite has no such types; SQLAlchemy stores and reads the same texts.
 _SQLITE: Final[dict[type, Convert]] = {
     Decimal: str,
     datetime.date: datetime.date.isoformat,

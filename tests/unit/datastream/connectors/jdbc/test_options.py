@@ -85,7 +85,10 @@ def test_urls_of_jdbc_and_sqlalchemy_are_understood(url: str, expected: str) -> 
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("jdbc:oracle:thin:@host:1521:db", r"no translation of jdbc:oracle: URLs; there is one for mariadb, mysql, postgresql"),
+        (
+            "jdbc:oracle:thin:@host:1521:db",
+            r"URLs of jdbc:oracle: cannot be translated, only those of mariadb, mysql",
+        ),
         (f"jdbc:postgresql://me:{_SECRET}@host/db", r"does not name one server"),
         ("jdbc:postgresql://one,two/db", r"does not name one server"),
         ("jdbc:postgresql://host/db?stringtype=unspecified&user=me", r"no translation: stringtype\n"),
@@ -122,7 +125,7 @@ def test_the_class_name_of_a_driver_must_fit_the_url() -> None:
     assert translated("jdbc:sqlite:x.db", "org.sqlite.JDBC") == "sqlite+pysqlite:///x.db"
     with pytest.raises(InvalidArgumentError, match=r"org\.postgresql\.Driver is for postgresql; the URL is for sqlite"):
         translated("jdbc:sqlite:x.db", "org.postgresql.Driver")
-    with pytest.raises(InvalidArgumentError, match=r"'oracle\.jdbc\.OracleDriver' is no JDBC driver that flinkish knows"):
+    with pytest.raises(InvalidArgumentError, match=r"'oracle\.jdbc\.OracleDriver' is not a JDBC driver that flinkish knows"):
         translated("jdbc:sqlite:x.db", "oracle.jdbc.OracleDriver")
 
 
