@@ -1,4 +1,4 @@
-"""Columns of a Delta table that a source reads: their types, where they are in files, and whether a schema still has them."""
+"""The columns that a source reads: their types, their places in files, and checks whether another schema has the same columns."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _SIMPLE: Final[dict[str, tuple[pa.DataType, Callable[[], TypeInformation]]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaColumn:
-    """A column that is read."""
+    """A column that a source reads."""
 
     name: str
-    #: Field of Delta's schema, decoded: type, and the name or id it has in files.
+    #: The field of Delta's schema, decoded: its type, and its name or id in files.
     field: dict[str, Any]
-    #: What it is read as.
+    #: The type of the values that the source emits.
     type_info: TypeInformation
 
 
 def physical_name(field: dict[str, Any]) -> str:
-    """Return what a field is called in files and partition values."""
+    """Return the name of a field in files and partition values."""
     name: str = field.get("metadata", {}).get("delta.columnMapping.physicalName", field["name"])
     return name
 
@@ -52,9 +52,9 @@ def physical_name(field: dict[str, Any]) -> str:
 def columns_of(
     metadata: Metadata, names: Sequence[str] | None, row_type: TypeInformation | None, table: str
 ) -> tuple[DeltaColumn, ...]:
-    """Return the columns to read: some by name, those of a row type, or all.
+    """Return the columns to read: those in `names`, or those of a row type, or all.
 
-    Raises InvalidProgramError for columns that the table does not have or that cannot be read as the type asked for.
+    Raises InvalidProgramError for a column that the table lacks, or that cannot be read as its type in the row type.
     """
     fields = {field["name"]: field for field in metadata.schema["fields"]}
     declared: dict[str, TypeInformation] = {}
@@ -83,7 +83,7 @@ def columns_of(
 
 
 def type_of(part: Any, what: str) -> TypeInformation:
-    """Return our type for one of Delta's; raises InvalidProgramError that names the column if there is none."""
+    """Return the type of flinkish for a type of Delta. Raises InvalidProgramError, which names the column, if there is none."""
     if isinstance(part, str):
         if part in _SIMPLE:
             return _SIMPLE[part][1]()
@@ -107,7 +107,7 @@ def type_of(part: Any, what: str) -> TypeInformation:
 
 
 def arrow_of(part: Any) -> pa.DataType:
-    """Return the Arrow type of one of Delta's types, with logical names; raises ValueError if `type_of` knows none."""
+    """Return the Arrow type for a type of Delta, with logical names; raises ValueError if there is none."""
     if isinstance(part, str):
         if part in _SIMPLE:
             return _SIMPLE[part][0]
@@ -139,7 +139,7 @@ def shown(part: Any) -> str:
 
 
 def partition_value(text: str | None, part: str, what: str) -> Any:
-    """Return a partition value as Arrow's `to_pylist` would give one of the type; raises SourceError."""
+    """Return a partition value as the Python value that Arrow's `to_pylist` returns for the type; raises SourceError."""
     if text is None or text == "":
         return None
     arrow = arrow_of(part)
@@ -159,7 +159,7 @@ def partition_value(text: str | None, part: str, what: str) -> Any:
 
 
 def find_field(fields: Sequence[pa.Field], field: dict[str, Any], *, by_id: bool) -> int | None:
-    """Return where a file has a column of the table; None if the file is older than the column."""
+    """Return the index of a column of the table in a file; None if the file lacks it, because it is older than the column."""
     if by_id:
         wanted = str(field.get("metadata", {}).get("delta.columnMapping.id")).encode()
         for index, have in enumerate(fields):
@@ -171,7 +171,7 @@ def find_field(fields: Sequence[pa.Field], field: dict[str, Any], *, by_id: bool
 
 
 def as_column(array: pa.Array, part: Any, *, by_id: bool) -> pa.Array:
-    """Return a column of a file as the type of the table: fields renamed, missing ones null, numbers widened.
+    """Convert a column of a file to the type of the table: rename fields, add missing ones as null, widen numbers.
 
     Raises ValueError if a value does not fit.
     """
@@ -202,7 +202,7 @@ def as_column(array: pa.Array, part: Any, *, by_id: bool) -> pa.Array:
 
 
 def readable(have: pa.DataType, part: Any, *, by_id: bool) -> bool:
-    """Return whether `as_column` can make a column of the table of what a file has."""
+    """Return whether `as_column` can convert a type of a file to a type of the table."""
     if isinstance(part, str):
         return is_widened(have.value_type if pa.types.is_dictionary(have) else have, arrow_of(part))
     match part["type"]:
@@ -226,7 +226,7 @@ def readable(have: pa.DataType, part: Any, *, by_id: bool) -> bool:
 
 
 def changed_columns(columns: Sequence[DeltaColumn], metadata: Metadata, *, all_columns: bool) -> list[str]:
-    """Say in what a newer schema differs from that which is read: nothing if the job can go on."""
+    """Describe how a newer schema differs from the columns that the source reads; empty if the job can continue."""
     fields = {field["name"]: field for field in metadata.schema["fields"]}
     changes = []
     for column in columns:
@@ -245,7 +245,7 @@ def changed_columns(columns: Sequence[DeltaColumn], metadata: Metadata, *, all_c
 
 
 def unreadable_columns(columns: Sequence[DeltaColumn], metadata: Metadata) -> list[str]:
-    """Say which columns of an older schema cannot be read as those of the one that is read."""
+    """Describe the columns of an older schema that cannot be read as the columns that the source reads."""
     fields = {physical_name(field): field for field in metadata.schema["fields"]}
     problems = []
     for column in columns:
@@ -262,7 +262,7 @@ def unreadable_columns(columns: Sequence[DeltaColumn], metadata: Metadata) -> li
 
 
 def _plain(part: Any) -> Any:
-    """Return a type without what does not matter to readers: comments, and whether values may be null."""
+    """Return a type without the parts that readers ignore: comments and nullability."""
     if isinstance(part, str):
         return part
     match part["type"]:
@@ -275,7 +275,7 @@ def _plain(part: Any) -> Any:
 
 
 def _physical(part: Any) -> Any:
-    """Return a type with the names that its fields have in files."""
+    """Return a type with the names of its fields in files."""
     if isinstance(part, str):
         return part
     match part["type"]:

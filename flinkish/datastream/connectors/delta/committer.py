@@ -40,7 +40,8 @@ _COMMIT_TRIES: Final = 20
 #: disk. In an object store, what was written is durable, and the table's property decides.
 _FOLDER_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 _STORE_HOOKS: Final = PostCommitHookProperties(create_checkpoint=True)
-#: Entries of a log in an object store that are summarized, as by Spark; deltalake waits for 100, each of which takes 3 requests.
+#: Versions between two checkpoints of a log in an object store, as in Spark. With deltalake's 100, a commit would make up to 300
+#: requests.
 _SUMMARIZED_ENTRIES: Final = 10
 _SUMMARY_INTERVAL: Final = "delta.checkpointInterval"
 
@@ -68,9 +69,9 @@ class DeltaCommittable:
     table: str
     schema: str
     files: tuple[DeltaFile, ...]
-    #: Whether the rows of the files are still to be merged into the table or appended to it.
+    #: Whether the files are staged: their rows must still be merged into the table or appended to it.
     staged: bool = False
-    #: Rises from checkpoint to checkpoint of an attempt: staged rows of an aborted one come before those of the next.
+    #: Increases with each checkpoint of an attempt: staged rows of an aborted checkpoint come before those of the next one.
     order: int = 0
 
 
@@ -85,7 +86,7 @@ class _CommitterState:
     origins: tuple[str, ...]
     #: Whether the first commit, which replaces all rows of the table, is still pending.
     overwrite: bool
-    #: Commits since small files were merged.
+    #: Number of commits since small files were merged.
     uncompacted: int = 0
 
 
@@ -99,7 +100,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._writes = writes
         self._overwrite = writes.overwrite
         self._uncompacted = 0
-        #: Lineage and uid of the sink whose former attempts may have left staged files behind.
+        #: Lineage and uid of the sink whose earlier attempts may have left staged files.
         self._leftovers: tuple[str, str] | None = None
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
@@ -254,7 +255,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         table.update_incremental()
 
     def _compact(self, table: DeltaTable) -> None:
-        """Merge small files if it is due; if another writer commits at the same time, after a later commit."""
+        """Merge small files if enough commits were made; if another writer interferes, try again after the next commit."""
         if self._writes.compaction is None:
             return
         self._uncompacted += 1
@@ -358,7 +359,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 sync(folder)
 
     def _summarize(self, table: DeltaTable) -> None:
-        """Write a summary of the log in an object store if the last one is old, as each commit reads all entries after it."""
+        """Write a checkpoint of the log in an object store if the last one is old: each commit reads all later entries."""
         if _SUMMARY_INTERVAL in table.metadata().configuration:
             return  # deltalake does it
         try:
@@ -366,7 +367,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             if table.version() - DeltaLog(self._path, who="DeltaSink").summarized() >= _SUMMARIZED_ENTRIES:
                 table.create_checkpoint()
         except (DeltaError, OSError, SourceError) as error:
-            _log.info("The log of %s was not summarized after this commit: %s", self._path, one_line(error))
+            _log.info("The log of %s has no new checkpoint after this commit: %s", self._path, one_line(error))
 
     def _make_durable(self, table: DeltaTable, *, staged: bool = False) -> None:
         """Sync the log before the next checkpoint drops these requests; a commit made earlier, too, as it may not be synced."""

@@ -1,4 +1,4 @@
-"""The driver side of DeltaSource: follows the log, version by version, and hands out the files to read."""
+"""The driver side of DeltaSource: follows the log, version by version, and assigns the files to readers."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ from flinkish.datastream.connectors.delta.reader import ADDED, DELETED, INSERTED
 from flinkish.datastream.connectors.delta.vectors import DeletionVector
 from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
-#: Larger files are read by several readers at the same time, in parts of this many bytes.
+#: Bytes of a split: larger files are cut, so that several readers read them at the same time.
 _SPLIT_SIZE: Final = 64 * 1024 * 1024
-#: Small files are handed out together up to this size, as a reader gets new splits once in an epoch only.
+#: Bytes of small files to assign at once, because a reader gets new splits only once in an epoch.
 _ASSIGNMENT_SIZE: Final = 32 * 1024 * 1024
-#: How many versions are looked at in advance, and about how many splits these may have.
+#: Limits of what is planned in advance: versions, and (approximately) their splits.
 _VERSIONS_AHEAD: Final = 100
 _SPLITS_AHEAD: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaEnumeratorState:
-    """How far the files of the table were handed out."""
+    """The position of the enumerator: the splits assigned so far."""
 
     #: Id of the table in its log.
     table_id: str
-    #: The version that is handed out, or is to come.
+    #: The version whose splits are being assigned, or the next one to appear.
     version: int
-    #: Whether the version is read as the table was then; else what it changed.
+    #: Whether to read the whole table as of the version; else only what the version changed.
     snapshot: bool
-    #: How many splits of the version were handed out, and the id of the last one.
+    #: The number of assigned splits of the version, and the id of the last one.
     splits_done: int
     last_split: str = ""
-    #: The last version that is read; None: it goes on for ever.
+    #: The last version to read; None = no limit.
     end: int | None
-    #: Splits that no reader has, though their files count as handed out.
+    #: Splits that count as assigned but have no reader now.
     returned: tuple[DeltaSplit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanSettings:
-    """What a DeltaSource reads."""
+    """The settings of a DeltaSource for its enumerator."""
 
     plan: ReadPlan
-    #: Id of the table in its log, and the version whose schema is read.
+    #: Id of the table in its log, and the version whose schema the source has.
     table_id: str
     schema_version: int
-    #: Whether no columns were chosen, so that a new one must not be overlooked.
+    #: Whether the source reads all columns, so that a new column must not be missed.
     all_columns: bool
     bounded: bool
-    #: Begin with the table as it was at a version; -1: the newest.
+    #: Begin with the table as of this version; -1 = the newest version, None = no snapshot.
     snapshot_version: int | None
-    #: Begin with what this version changed, if there is no snapshot; -1: with the next one.
+    #: Without a snapshot, begin with the changes of this version; -1 = the next version to appear.
     first_version: int | None
-    #: The last version of a bounded source; None: the newest.
+    #: The last version of a bounded source; None = the newest version.
     last_version: int | None
     change_feed: bool = False
     in_order: bool = False
     ignore_deletes: bool = False
     ignore_changes: bool = False
     skip_change_commits: bool = False
-    #: Milliseconds between two looks at the log.
+    #: Milliseconds between two searches for new versions.
     interval: int = 5_000
-    #: Tells by the partition values of a file whether it is read.
+    #: Returns for the partition values of a file whether to read it; None = read all files.
     wanted: Callable[[dict[str, str | None]], bool] | None = None
 
 
 @dataclass(slots=True)
 class _Planned:
-    """A version whose splits are being handed out."""
+    """A version and its splits that are not assigned yet."""
 
     version: int
     snapshot: bool
@@ -80,7 +80,7 @@ class _Planned:
 
 
 class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
-    """Hands out the files of a snapshot to all readers, then those of each later version."""
+    """Assigns the files of a snapshot to all readers, then those of each later version."""
 
     def __init__(
         self, context: SplitEnumeratorContext[DeltaSplit], settings: ScanSettings, restored: DeltaEnumeratorState | None
@@ -92,10 +92,10 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         self._queue: deque[_Planned] = deque()
         self._waiting: dict[int, None] = {}
         self._looking = False
-        #: Whether the last look did not reach the end of the log.
+        #: Whether the last search stopped at a limit before the end of the log.
         self._behind = False
         self._state = self._fresh() if restored is None else self._checked(restored)
-        #: The next version to look at in the log.
+        #: The next version to plan.
         self._next = self._state.version
 
     def _fresh(self) -> DeltaEnumeratorState:
@@ -138,7 +138,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
     # -- following the log ---------------------------------------------------------------------------------------------------
 
     def _look(self) -> list[_Planned]:
-        """Return the next versions; in the background, so nothing is changed here."""
+        """Return the next versions of the log. Runs in a background thread, so it changes nothing."""
         if len(self._queue) >= _VERSIONS_AHEAD:
             return []
         planned: list[_Planned] = []
@@ -171,7 +171,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             )
         if newest < version and self._settings.bounded:
             raise SourceError(f"DeltaSource: {self._log.table} has no version {version}; the newest is {newest}")
-        commit = self._log.commit(version) if newest > version else None  # it may have come in between
+        commit = self._log.commit(version) if newest > version else None  # it may have appeared since the first try
         if commit is None and newest > version:
             raise SourceChangedError(
                 f"DeltaSource: the log of {self._log.table} does not hold version {version} any more; the newest is {newest}",
@@ -185,7 +185,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         if error is not None:
             raise error
         self._behind = bool(planned) and (len(planned or ()) >= _VERSIONS_AHEAD or _splits_of(planned or ()) >= _SPLITS_AHEAD)
-        # A slow look may have begun before the one before it was handled.
+        # A slow search may have begun before the result of the search before it was processed.
         self._take([found for found in planned or () if found.version >= self._next])
 
     def _take(self, planned: list[_Planned]) -> None:
@@ -197,7 +197,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         self._serve()
 
     def _skip(self, planned: _Planned) -> None:
-        """Leave out the splits of a version that were handed out before the checkpoint."""
+        """Skip the splits of a version that were assigned before the checkpoint."""
         state, last = self._state, ""
         for _ in range(state.splits_done):
             last = planned.splits.popleft().split_id if planned.splits else ""
@@ -208,7 +208,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 hint="give the source its former partitions and options; or another uid, so that it starts from the beginning.",
             )
 
-    # -- what a version is made of -------------------------------------------------------------------------------------------
+    # -- the splits of a version ---------------------------------------------------------------------------------------------
 
     def _snapshot_splits(self, version: int) -> Iterator[DeltaSplit]:
         snapshot = self._log.snapshot(version)
@@ -231,7 +231,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             return []
         before = {file.path: file for file in removed}
         rewritten = [file for file in added if file.path not in before]
-        # A file that stays with other deletion vectors: rows that were brought back are new again.
+        # A file that remains, with another deletion vector: rows that are no longer deleted are new again.
         back = [
             self._split(file, commit.version, INSERTED, deleted=file.deleted, only=before[file.path].deleted)
             for file in added
@@ -252,9 +252,9 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         return back + [self._split(file, commit.version, INSERTED, deleted=file.deleted) for file in rewritten]
 
     def _fed(self, commit: Commit, added: list[DataFile], removed: list[DataFile]) -> list[DeltaSplit]:
-        """Return what to read for the changes of a version: first all that take rows back, then all that add some.
+        """Return the splits with the changes of a version: first those that remove rows, then those that add rows.
 
-        So the changes of a key come in their order even if they are in different files.
+        So the changes of a key are in order, even if they are in different files.
         """
         version = commit.version
         if commit.changes:
@@ -303,7 +303,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         )  # fmt: skip
 
     def _cut(self, split: DeltaSplit) -> list[DeltaSplit]:
-        """Cut a large file into splits; not where the order of the rows counts."""
+        """Cut the split of a large file into several, unless the order of the rows must be kept."""
         if split.size is None or split.size <= _SPLIT_SIZE or self._is_in_order(split.snapshot):
             return [split]
         starts = range(0, split.size, _SPLIT_SIZE)
@@ -320,7 +320,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         ]
 
     def _check_schema(self, metadata: Metadata, version: int) -> None:
-        """Raise SourceChangedError if the columns that are read are others in a version."""
+        """Raise SourceChangedError if a version has other columns than those that the source reads."""
         settings, table = self._settings, self._log.table
         if metadata.id != settings.table_id:
             raise SourceChangedError(
@@ -349,7 +349,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                     hint="start from a later version, or leave these columns out with column_names(...).",
                 )
 
-    # -- handing out ---------------------------------------------------------------------------------------------------------
+    # -- assigning splits ----------------------------------------------------------------------------------------------------
 
     def _is_in_order(self, snapshot: bool) -> bool:
         return (self._settings.in_order or self._settings.change_feed) and not snapshot
@@ -369,12 +369,12 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         self._advance()
         state, settings = self._state, self._settings
         if state.end is not None and state.version > state.end and not self._returned:
-            # Told with the last split, a reader ends in the epoch in which it has read it.
+            # A reader that learns this together with its last split ends in the epoch in which it finishes the split.
             for reader in range(self._context.parallelism):
                 self._context.signal_no_more_splits(reader)
             self._waiting.clear()
         elif self._is_in_order(state.snapshot) and not any(split.snapshot for split in self._returned):
-            # From here on all is read by one reader, in the order of the versions.
+            # From here on one reader reads everything, in the order of the versions.
             for reader in list(self._waiting):
                 if reader != 0:
                     self._context.signal_no_more_splits(reader)
@@ -387,8 +387,8 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 self._context.call_async(self._look, self._looked)
 
     def _assign(self, subtask: int) -> bool:
-        """Give a reader some splits; returns whether there were any for it."""
-        # What comes after a snapshot is not shared where the order counts.
+        """Assign some splits to a reader; returns whether there were any for it."""
+        # If the order must be kept, only splits of the first planned version may be shared.
         queue = list(self._queue)[:1] if self._is_in_order(False) else self._queue
         share, assigned, size = -(-(len(self._returned) + _splits_of(queue)) // self._context.parallelism), 0, 0
         if queue and self._is_in_order(queue[0].snapshot):
@@ -403,11 +403,11 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         return assigned > 0
 
     def _reads_alone(self, subtask: int) -> bool:
-        """Return whether a reader is the one that reads in order, and no other still reads the snapshot."""
+        """Return whether a reader is the one that reads in order, and no other reader still reads the snapshot."""
         return subtask == 0 and not any(self._context.is_reading(reader) for reader in range(1, self._context.parallelism))
 
     def _take_one(self, subtask: int) -> DeltaSplit | None:
-        """Return the next split for a reader, None if it gets none."""
+        """Return the next split for a reader; None if there is none for it now."""
         for index, split in enumerate(self._returned):
             if not self._is_in_order(split.snapshot):
                 del self._returned[index]
@@ -425,7 +425,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         return split
 
     def _advance(self) -> None:
-        """Leave the versions behind whose splits were all handed out."""
+        """Move the position past versions whose splits are all assigned."""
         while self._queue and not self._queue[0].splits:
             self._move(self._queue.popleft().version + 1, False, 0)
 

@@ -1,8 +1,8 @@
 """Reads the log of a Delta table: what each version added and removed, and the files of a version.
 
 deltalake (1.6) does not list deletion vectors with the files, and gives no Arrow data of tables with them or with column mapping.
-So the log is read here, after Delta's protocol specification, as far as readers need it: files, change files, schema, protocol,
-times of commits.
+So this module reads the parts of the log that a reader needs: files, change files, schema, protocol, times of commits.
+Source of the rules: Delta's protocol specification.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flinkish.common.errors import SourceError
 from flinkish.datastream.connectors.delta.files import LOG, TableFiles, files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector
 
-#: Names the newest summary of the log.
+#: Contains the version of the newest checkpoint of the log.
 _LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"([0-9]{20})\.json")
 #: `<version>.checkpoint.parquet`, `.checkpoint.<part>.<parts>.parquet` or `.checkpoint.<uuid>.json|parquet`.
 _CHECKPOINT: Final = re.compile(r"([0-9]{20})\.checkpoint\.(?:([0-9]{10})\.([0-9]{10})\.|[0-9a-f-]{36}\.)?(json|parquet)")
-#: Features that change what a reader must do, and are obeyed here; all others are refused by name.
+#: Supported reader features; a table with any other is refused, and the error names the feature.
 _READER_FEATURES: Final = frozenset(
     {
         "columnMapping",
@@ -48,19 +48,19 @@ _INSTEAD: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A data file or change file that the log names."""
+    """A data file or change file in the log."""
 
     #: Relative to the table.
     path: str
-    #: Bytes; None where the log does not say, as for some removed files.
+    #: Bytes; None if the log does not contain it, as for some removed files.
     size: int | None
-    #: By physical name of the partition column; None if the log does not say, as for some removed files.
+    #: By physical name of the partition column; None if the log does not contain it, as for some removed files.
     partition: dict[str, str | None] | None
-    #: Rows including deleted ones, if known.
+    #: Number of rows, including deleted ones; None if unknown.
     rows: int | None
-    #: Rows of the file that do not belong to the table.
+    #: Rows of the file that are deleted.
     deleted: DeletionVector | None
-    #: False if the commit only rearranged rows.
+    #: False if the commit only moved rows between files.
     data_change: bool
     #: Milliseconds since the epoch.
     modification_time: int
@@ -78,7 +78,7 @@ class Metadata:
 
     @property
     def mapping_mode(self) -> str:
-        """How columns are found in files: none, name or id."""
+        """How columns are matched with those of files: none, name or id."""
         return self.configuration.get("delta.columnMapping.mode", "none")
 
     @property
@@ -88,7 +88,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What one version changed."""
+    """The changes of one version."""
 
     version: int
     added: tuple[DataFile, ...]
@@ -111,7 +111,7 @@ class Snapshot:
 class DeltaLog:
     """The log of a table.
 
-    A list of files in an object store may be old: versions after the newest listed one are asked for by their names.
+    A list of objects in a store may be old. So versions after the newest listed version are requested by name.
     """
 
     def __init__(self, table: str, *, who: str = "DeltaSource") -> None:
@@ -120,7 +120,7 @@ class DeltaLog:
         self._who = who
 
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Return whether there is a table."""
         return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in self._names())
 
     def newest(self) -> int:
@@ -145,14 +145,14 @@ class DeltaLog:
         return newest
 
     def has(self, version: int) -> bool:
-        """Return whether a version has an entry; asked for by its name."""
+        """Return whether the log has an entry for a version, without a list."""
         try:
             return self.files.exists(_entry(version))
         except OSError as error:
             raise SourceError(f"{self._who} cannot read the log of {self.table}: {error.strerror or error}") from error
 
     def summarized(self) -> int:
-        """Return the version of the newest summary that the log names, 0 if it names none."""
+        """Return the version of the newest checkpoint of the log according to _last_checkpoint; 0 if there is none."""
         try:
             return int(json.loads(self.files.read(_LAST_CHECKPOINT)[0])["version"])
         except FileNotFoundError:
@@ -161,7 +161,7 @@ class DeltaLog:
             raise SourceError(f"{self._who} cannot read {self.files.path(_LAST_CHECKPOINT)}: {error}") from error
 
     def commit(self, version: int) -> Commit | None:
-        """Return what a version changed; None if it is not there. Raises SourceError if it cannot be read here."""
+        """Return the changes of a version; None if it does not exist. Raises SourceError if it cannot be read."""
         found = self._read(version)
         if found is None:
             return None
@@ -177,11 +177,11 @@ class DeltaLog:
         )
 
     def removed_from_log(self, version: int) -> bool:
-        """Whether a version, which is not there, was there before: its log entry was cleaned up."""
+        """Return whether a version that is missing existed before: its log entry was cleaned up."""
         return any(other > version for other in self._commits())
 
     def snapshot(self, version: int) -> Snapshot:
-        """Return the files of a version; raises SourceError if it is not there any more or cannot be read here."""
+        """Return the files of a version. Raises SourceError if it no longer exists or cannot be read."""
         metadata, files = None, dict[tuple[str, str], DataFile]()
         for actions in self._replay(version, files=True):
             metadata = self._last_metadata(actions, version) or metadata
@@ -200,7 +200,7 @@ class DeltaLog:
         return self._found(metadata, version)
 
     def version_as_of(self, time: int) -> int:
-        """Return the newest version that was committed at or before a time (ms); raises SourceError if there is none."""
+        """Return the newest version committed at or before a time (ms); raises SourceError if there is none."""
         found = None
         for version, committed in self._times():
             if committed > time:
@@ -211,7 +211,7 @@ class DeltaLog:
         return found
 
     def version_from(self, time: int) -> int:
-        """Return the first version that was committed at or after a time (ms), or the one that comes next."""
+        """Return the first version committed at or after a time (ms); if there is none, the next version to appear."""
         newest = self.newest()
         return next((version for version, committed in self._times() if committed >= time), newest + 1)
 
@@ -237,25 +237,25 @@ class DeltaLog:
         return sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
 
     def _versions(self) -> list[int]:
-        """Return the versions that the log holds, with those that a list lacks."""
+        """Return the versions in the log, including those that a list lacks."""
         versions = self._commits()
         newest = self.newest_or_none() if self.files.is_remote else None
         return versions if newest is None else [*versions, *range(max(versions, default=-1) + 1, newest + 1)]
 
     def _times(self) -> Iterator[tuple[int, int]]:
-        """Yield versions with their times, which rise as Delta defines it: in-commit timestamps, else times of the files."""
+        """Yield versions with their rising times in ms. Source of the rule: Delta (in-commit timestamps, else times of files)."""
         last = -1
         for version in self._versions():
             found = self._read(version)
             if found is None:
-                continue  # cleaned up since it was listed
+                continue  # cleaned up after it was listed
             actions, written = found
             info = (actions[0] if actions else {}).get("commitInfo") or {}
             last = max(last + 1, info.get("inCommitTimestamp") or written)
             yield version, last
 
     def _replay(self, version: int, *, files: bool) -> Iterator[list[dict[str, Any]]]:
-        """Yield the actions that make up a version: those of a summary of the log, then those of each later version."""
+        """Yield the actions that lead to a version: those of the log's last checkpoint, then those of each later version."""
         newest = self.newest()
         if not 0 <= version <= newest:
             raise SourceError(f"{self._who}: {self.table} has no version {version}; the newest is {newest}")
@@ -279,7 +279,7 @@ class DeltaLog:
         return metadata
 
     def _checkpoint(self, version: int, *, files: bool) -> tuple[int, list[dict[str, Any]]]:
-        """Return the newest summary of the log up to a version and its actions; version -1 and none if there is none."""
+        """Return version and actions of the log's newest checkpoint up to a version; -1 and no actions if there is none."""
         names: dict[int, list[re.Match[str]]] = {}
         for name in self._names():
             match = _CHECKPOINT.fullmatch(name)
@@ -393,7 +393,7 @@ def _metadata(action: dict[str, Any]) -> Metadata:
 
 
 def _parquet_actions(of_table: TableFiles, path: str, *, files: bool) -> list[dict[str, Any]]:
-    """Return the actions of a summary of the log that readers need, with the files or without."""
+    """Return the actions of a checkpoint of the log that readers need; `files` = including those of files."""
     try:
         with pq.ParquetFile(of_table.source(path)[0], pre_buffer=of_table.is_remote) as file:
             needed = ("protocol", "metaData", "add", "sidecar") if files else ("protocol", "metaData")
@@ -409,7 +409,7 @@ def _parquet_actions(of_table: TableFiles, path: str, *, files: bool) -> list[di
     return actions
 
 
-#: Parts of an `add` that are not needed: statistics as columns, tags.
+#: Parts of an `add` action that are not needed: statistics as columns, tags.
 _UNUSED: Final = ("stats_parsed", "partitionValues_parsed", "tags")
 
 

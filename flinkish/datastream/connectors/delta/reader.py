@@ -1,4 +1,4 @@
-"""The task side of DeltaSource: splits, and the reader that makes rows of them."""
+"""The task side of DeltaSource: splits, and the reader that turns them into rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
 from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
 
-#: Rows taken from a file at a time.
+#: Rows to read from a file at once.
 _BATCH: Final = 4096
 _CHANGE_TYPE: Final = "_change_type"
 _KINDS: Final = {
@@ -38,7 +38,7 @@ _KINDS: Final = {
     "update_postimage": RowKind.UPDATE_AFTER,
     "delete": RowKind.DELETE,
 }
-#: What becomes of the rows of a split: rows of one kind, or those of a change file that take back or that add.
+#: Kinds of splits: all rows are inserted or deleted; or, in a change file, only rows that remove or only rows that add are read.
 INSERTED: Final = "insert"
 DELETED: Final = "delete"
 TAKEN_BACK: Final = "taken-back"
@@ -48,23 +48,23 @@ _CHANGE_TYPES: Final = {TAKEN_BACK: ("delete", "update_preimage"), ADDED: ("inse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSplit(SourceSplit):
-    """Row groups of a file of some version, with the number of rows that were read of them."""
+    """Row groups of a file that belongs to a version, and the number of their rows read so far."""
 
     version: int
-    #: Whether the file is read as part of the table as it was at the version; else as part of what the version changed.
+    #: Whether the file is read as part of the table as of the version; else as part of the changes of the version.
     snapshot: bool
     #: Relative to the table.
     path: str
     #: Bytes of the file, if known.
     size: int | None
-    #: Row groups that begin in these bytes; `end` None: to the end of the file.
+    #: The split consists of the row groups that begin in these bytes; `end` None = to the end of the file.
     start: int = 0
     end: int | None = None
     partition: dict[str, str | None]
     kind: str
-    #: Rows that are left out.
+    #: Rows to skip.
     deleted: DeletionVector | None = None
-    #: The only rows that are taken; None: all.
+    #: The only rows to read; None = all rows.
     only: DeletionVector | None = None
     #: Rows of the file, if known.
     rows: int | None = None
@@ -73,7 +73,7 @@ class DeltaSplit(SourceSplit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What the readers need to know."""
+    """The settings of a DeltaSource for its readers."""
 
     table: str
     columns: tuple[DeltaColumn, ...]
@@ -91,7 +91,7 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
         context.metric_group.gauge("pendingRecords", self._pending)
 
     def _pending(self) -> int:
-        """Return how many rows of the splits given to this reader are not read, as far as the log tells."""
+        """Return the number of unread rows in the splits of this reader, without files whose number of rows is unknown."""
         return sum(max(0, split.rows - split.position) for split in self._splits.all() if split.rows is not None)
 
     def _read(self, split: DeltaSplit, output: ReaderOutput[Any]) -> None:
@@ -131,12 +131,12 @@ class _FileReader:
         self._converters = [read_converter(column.type_info) for column in plan.columns]
         self._find_columns()
         self._groups = list(self._own_groups())
-        #: Rows of the split up to the end of `_records`.
+        #: Position in the split behind the last row of `_records`.
         self._read = split.position
         self._total = sum(rows for _, _, rows in self._groups)
         self._batches = self._records_by_batch()
         self._records: list[Any] = []
-        #: Position of each record in the split; None: they follow each other up to `_read`.
+        #: Position of each record in the split; None = consecutive, up to `_read`.
         self._positions: Rows | None = None
         self._index = 0
 
@@ -168,7 +168,7 @@ class _FileReader:
         return None if vector is None else vector.rows(self._files)
 
     def _find_columns(self) -> None:
-        """Find out what each column is made of: a constant (partition values, columns that the file lacks), or the file's own."""
+        """Determine the origin of each column: the file, or a constant (a partition value; null if the file lacks it)."""
         schema = self._file.schema_arrow
         have = list(schema)
         self._constants: dict[int, Any] = {}
@@ -203,7 +203,7 @@ class _FileReader:
             self._wanted.append(_CHANGE_TYPE)
 
     def _own_groups(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the row groups of the split: number, number of the first row in the file, rows."""
+        """Yield the row groups of the split: number of the group, number of its first row in the file, number of rows."""
         metadata, first = self._file.metadata, 0
         end = self._split.end
         for index in range(metadata.num_row_groups):
@@ -218,7 +218,7 @@ class _FileReader:
 
     @property
     def position(self) -> int:
-        """How many rows of the split were read, with those that were left out."""
+        """The number of rows of the split that were read or skipped."""
         left = len(self._records) - self._index
         if left == 0:
             return self._read
@@ -229,7 +229,7 @@ class _FileReader:
         return self.position >= self._total
 
     def read(self, limit: int) -> list[Any]:
-        """Return the next rows, at most `limit`; none only at the end."""
+        """Return at most `limit` rows; an empty list only at the end."""
         try:
             while self._index >= len(self._records):
                 records = next(self._batches, None)
@@ -265,12 +265,12 @@ class _FileReader:
         if self._wanted:
             yield from self._file.iter_batches(_BATCH, row_groups=[group], columns=self._wanted)
             return
-        # Arrow has no batches without columns, but each row counts.
+        # Arrow cannot read batches without columns, but the number of rows is needed.
         for start in range(0, rows, _BATCH):
             yield pa.record_batch({"": pa.nulls(min(_BATCH, rows - start))})
 
     def _records_of(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
-        """Return the records of a batch; `first`: number of its first row in the file; `before`: in the split."""
+        """Return the records of a batch, whose first row has the number `first` in the file and `before` in the split."""
         kept = self._kept(batch, skip, first)
         self._read = before + batch.num_rows
         self._positions = None if kept is None else kept + before
@@ -304,7 +304,7 @@ class _FileReader:
         return [make_row(names, list(row), kind) for row, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
 
     def _kept(self, batch: pa.RecordBatch, skip: int, first: int) -> Rows | None:
-        """Return which rows of a batch are emitted; None: all but the `skip` first ones."""
+        """Return the indexes of the rows of a batch to emit; None = all but the first `skip` rows."""
         mask = None
         for rows, keep in ((self._deleted, False), (self._only, True)):
             if rows is not None:

@@ -33,7 +33,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-#: By Delta's type, what values are in Python; a decimal is none of these.
+#: Python types of values by type of Delta; decimals are not listed.
 _CLASSES: Final[dict[str, type]] = {
     "string": str,
     **dict.fromkeys(("long", "integer", "short", "byte"), int),
@@ -59,8 +59,8 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     <flinkish.datastream.connectors.delta.source.DeltaSourceBuilder object at ...>
 
     The schema and types are those of the table when the source is built.
-    The names are those of Delta's connector for Flink, which does not have: `read_change_feed`, `keep_order`,
-    `filter_partitions`, `skip_change_commits`, `ending_version`, `row_type`; `version_as_of` for a continuous source.
+    The names are those of Delta's connector for Flink. That connector lacks `read_change_feed`, `keep_order`,
+    `filter_partitions`, `skip_change_commits`, `ending_version` and `row_type`, and `version_as_of` of a continuous source.
     """
 
     def __init__(self, settings: ScanSettings) -> None:
@@ -248,7 +248,7 @@ class DeltaSourceBuilder:
         latest = max(snapshot or 0, 0 if first is None else first - 1, options.ending_version or 0)
         if latest > newest:
             raise SourceError(f"DeltaSource: {options.path} has no such version yet; the newest is {newest}")
-        # Rows of one version have its schema; what goes on for ever has the schema of today.
+        # Rows of one version have its schema; a source that continues has the newest schema.
         schema_version = snapshot if options.bounded and snapshot is not None and snapshot >= 0 else newest
         metadata = log.metadata(schema_version)
         columns = columns_of(metadata, options.columns, options.row_type, options.path)
@@ -302,7 +302,7 @@ class DeltaSourceBuilder:
 
     @staticmethod
     def _beginning(options: _Options, log: DeltaLog) -> tuple[int | None, int | None]:
-        """Return the version of the snapshot and the first version of changes; -1: the newest, and that after it."""
+        """Return the version of the snapshot and the first version of changes; -1 = the newest version, or the next one."""
         if options.version_as_of is not None:
             return options.version_as_of, None
         if options.timestamp_as_of is not None:
@@ -342,7 +342,7 @@ def _milliseconds(value: Any, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionFilter:
-    """Whether a file's partition values meet all conditions."""
+    """Returns whether the partition values of a file meet all conditions."""
 
     #: Physical name and type of the column, operator, value.
     conditions: tuple[tuple[str, str, str, Any], ...]
@@ -350,7 +350,7 @@ class _PartitionFilter:
 
     def __call__(self, partition: dict[str, str | None]) -> bool:
         for name, part, sign, wanted in self.conditions:
-            if name not in partition:  # the table was partitioned otherwise then: it has to be looked into
+            if name not in partition:  # the table had other partition columns then
                 continue
             value = partition_value(partition[name], part, f"a file of {self.table}")
             if sign in ("in", "not in"):
@@ -389,7 +389,7 @@ def _filter(conditions: Iterable[tuple[str, str, Any]], metadata: Metadata, tabl
 
 
 def _typed(value: Any, part: str, name: str) -> Any:
-    """Return a value of a condition as one of the column's type."""
+    """Convert a value of a condition to the type of the column."""
     accepted = _CLASSES.get(part, decimal.Decimal)
     if type(value) is not accepted and not (accepted is float and type(value) is int):
         raise InvalidArgumentError(

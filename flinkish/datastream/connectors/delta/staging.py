@@ -1,7 +1,7 @@
-"""What DeltaSink has deltalake write: rows that are merged by key, or that go into tables whose files are not plain ones.
+"""Rows that deltalake writes for DeltaSink: rows to merge by key, and rows for tables whose files need special columns.
 
-Writers stage rows in files, in a folder of the table that Delta ignores. The committer has deltalake write the rows into the
-table in one commit, and removes the files.
+Writers stage the rows in files, in a folder of the table that Delta ignores. The committer lets deltalake write the rows into the
+table in one commit, and then removes the files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flinkish.datastream.connectors.delta.files import TableFiles
 
 #: Hidden from readers of the table and from VACUUM, as its name begins with an underscore.
 _FOLDER: Final = "_flinkish"
-#: Column of staged rows: whether the row of that key is to be deleted.
+#: Column of staged rows: whether to delete the row with this key.
 DELETED: Final = "__flinkish_deleted"
 _ORDER: Final = "__flinkish_order"
 
@@ -30,12 +30,12 @@ def staging_folder(lineage: str, sink_uid: str) -> str:
 
 
 def is_staged_path(path: str) -> bool:
-    """Return whether a path, relative to the table, is where rows are staged."""
+    """Return whether a path, relative to the table, is that of a staged file."""
     return path.startswith(f"{_FOLDER}/")
 
 
 def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) -> pa.Table | None:
-    """Return the rows of staged files; with keys the last one of each. None if there are none."""
+    """Return the rows of staged files, or only the last row of each key if there are keys; None if there are no files."""
     parts = []
     for path in paths:
         try:
@@ -47,7 +47,7 @@ def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) ->
         return None
     rows = pa.concat_tables(parts)
     if keys:
-        # A file holds the rows of several epochs, and a key may come in each of them.
+        # A file contains the rows of several epochs, and a key may occur in each of them.
         numbered = rows.select(list(keys)).append_column(_ORDER, pa.array(range(rows.num_rows), pa.int64()))
         last = numbered.group_by(list(keys)).aggregate([(_ORDER, "max")]).column(f"{_ORDER}_max").combine_chunks()
         rows = rows.take(last.sort())
@@ -57,7 +57,7 @@ def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) ->
 def merge(
     table: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: CommitProperties, hooks: PostCommitHookProperties
 ) -> None:
-    """Make one commit in which the rows of the table with these keys are updated or deleted, and others inserted."""
+    """Make one commit that updates or deletes the rows of the table that have these keys, and inserts the others."""
     columns = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names if name != DELETED}
     predicate = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
     deleted = f"s.{_quoted(DELETED)}"
@@ -80,7 +80,7 @@ def merge(
 def append(
     table: DeltaTable, rows: pa.Table, properties: CommitProperties, hooks: PostCommitHookProperties, *, replace: bool
 ) -> None:
-    """Make one commit that appends rows, or replaces what the table held; deltalake computes generated columns."""
+    """Make one commit that appends rows, or replaces all rows of the table. deltalake computes generated columns."""
     write_deltalake(
         table,
         rows.drop_columns([DELETED]),
@@ -97,7 +97,7 @@ def remove_staged(files: TableFiles, paths: Iterable[str]) -> None:
 
 
 def remove_leftovers(files: TableFiles, lineage: str, sink_uid: str) -> None:
-    """Remove all that former attempts staged and no checkpoint names."""
+    """Remove the files that earlier attempts staged; no checkpoint refers to them any more."""
     remove_staged(files, files.files_below(staging_folder(lineage, sink_uid)))
 
 

@@ -32,7 +32,7 @@ _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _HARMLESS_FEATURES: Final = frozenset(
     {"appendOnly", "invariants", "changeDataFeed", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck"}
 )
-#: Features with which deltalake writes the rows, if the table makes use of them.
+#: Features that deltalake must handle: if a table uses one, deltalake writes the rows.
 _FEATURES_OF_DELTALAKE: Final = frozenset({"columnMapping", "generatedColumns"})
 _GENERATED: Final = "delta.generationExpression"
 _TRANSACTIONS_EXPIRE: Final = "delta.setTransactionRetentionDuration"
@@ -49,14 +49,14 @@ class DeltaWrites:
     """How rows are written into a table."""
 
     partition_by: tuple[str, ...]
-    #: Of a table that is created.
+    #: Properties of a table that the sink creates.
     table_properties: dict[str, str]
     overwrite: bool = False
-    #: Columns by which rows are merged; none: rows are appended.
+    #: Columns by which rows are merged; empty = rows are appended.
     keys: tuple[str, ...] = ()
-    #: Whether columns that the table lacks are added to it.
+    #: Whether to add columns that the table lacks.
     add_columns: bool = False
-    #: Merge small files after this many commits, into files of about this many bytes; None: never.
+    #: Number of commits after which to merge small files, and the approximate size in bytes of merged files; None = never.
     compaction: tuple[int, int] | None = None
 
 
@@ -254,7 +254,7 @@ def sink_error(what: str, error: Exception) -> SinkError:
 
 
 def written_by_deltalake(table: DeltaTable) -> list[str]:
-    """Return which features of a table need deltalake to write the rows: their files cannot be written as they come."""
+    """Return the features of a table for which deltalake must write the rows."""
     configuration = table.metadata().configuration
     fields = json.loads(table.schema().to_json())["fields"]
     found = {
@@ -265,7 +265,7 @@ def written_by_deltalake(table: DeltaTable) -> list[str]:
 
 
 def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: str, *, staged: bool) -> None:
-    """Raise SinkError unless rows with this schema can be written to the table; `staged`: by deltalake."""
+    """Raise SinkError unless rows with this schema can be written to the table; `staged` = deltalake writes them."""
     protocol = table.protocol()
     features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
     foreign = sorted(features - _HARMLESS_FEATURES - _FEATURES_OF_DELTALAKE)
@@ -341,7 +341,7 @@ def _check_columns(table: list[dict[str, Any]], rows: list[dict[str, Any]], path
 
 
 def add_columns(table: DeltaTable, schema_json: str, path: str) -> bool:
-    """Add the columns of a schema to a table that it lacks, in a commit of its own; returns whether there were any."""
+    """Add the columns of a schema that a table lacks to it, in a separate commit; return whether there were any."""
     rows = json.loads(schema_json)["fields"]
     fields = json.loads(table.schema().to_json())["fields"]
     _check_columns(fields, rows, path, add_columns=True)

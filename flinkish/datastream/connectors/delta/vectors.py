@@ -1,4 +1,4 @@
-"""Deletion vectors: which rows of a file do not belong to a Delta table any more.
+"""Deletion vectors: the numbers of the rows of a file that are deleted from the table.
 
 Source: Delta's protocol specification, "Deletion Vector Format", and the portable format of 32-bit Roaring bitmaps.
 """
@@ -21,9 +21,9 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 _MAGIC: Final = 1681511377
 _COOKIE: Final = 12346
 _COOKIE_WITH_RUNS: Final = 12347
-#: From how many containers on a bitmap with runs has offsets.
+#: A bitmap with runs has offsets if it has at least this number of containers.
 _OFFSETS_FROM: Final = 4
-#: Containers of more values are bitmaps.
+#: A container with more values is a bitmap.
 _ARRAY_LIMIT: Final = 4096
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGITS: Final = {character: index for index, character in enumerate(_ALPHABET)}
@@ -33,7 +33,7 @@ _UUID: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionVector:
-    """Where the numbers of deleted rows are."""
+    """The location of a list of deleted rows."""
 
     #: u: in a file named by a UUID; i: in `value` itself; p: in a file given by its path.
     storage: str
@@ -41,7 +41,7 @@ class DeletionVector:
     offset: int | None
     #: Bytes.
     size: int
-    #: How many rows are deleted.
+    #: Number of deleted rows.
     cardinality: int
 
     def rows(self, files: TableFiles) -> Rows:
