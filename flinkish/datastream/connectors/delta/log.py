@@ -265,12 +265,14 @@ class DeltaLog:
             yield self._actions_of(later)
 
     def _last_metadata(self, actions: Iterable[dict[str, Any]], version: int) -> Metadata | None:
-        found = None
+        found, protocol = None, None
         for action in actions:
             if action.get("protocol") is not None:
-                self._check_protocol(action["protocol"], version)
+                protocol = action["protocol"]
             elif action.get("metaData") is not None:
                 found = _metadata(action["metaData"])
+        if protocol is not None:
+            self._check_protocol(protocol, version, variants=found is not None and has_variants(found.schema))
         return found
 
     def _found(self, metadata: Metadata | None, version: int) -> Metadata:
@@ -319,9 +321,11 @@ class DeltaLog:
             )
         return found[0]
 
-    def _check_protocol(self, protocol: dict[str, Any], version: int) -> None:
+    def _check_protocol(self, protocol: dict[str, Any], version: int, *, variants: bool) -> None:
         reader = protocol.get("minReaderVersion") or 1
-        unknown = sorted(set(protocol.get("readerFeatures") or ()) - _READER_FEATURES)
+        # deltalake lists variantType in tables with deletion vectors, too. A column of this type is refused by `type_of`.
+        allowed = _READER_FEATURES if variants else _READER_FEATURES | {"variantType"}
+        unknown = sorted(set(protocol.get("readerFeatures") or ()) - allowed)
         if reader > 3 or unknown:
             what = f"features {', '.join(unknown)}" if unknown else f"reader version {reader}"
             hints = [_INSTEAD[name] for name in unknown if name in _INSTEAD]
@@ -359,6 +363,14 @@ def _entry(version: int) -> str:
 
 def _actions(content: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in content.splitlines() if line.strip()]
+
+
+def has_variants(part: Any) -> bool:
+    """Return whether a type or schema of Delta contains the type variant."""
+    if isinstance(part, str):
+        return part == "variant"
+    parts = [part[name] for name in ("elementType", "keyType", "valueType") if name in part]
+    return any(map(has_variants, [*parts, *(field["type"] for field in part.get("fields", ()))]))
 
 
 def _key(file: DataFile) -> tuple[str, str]:

@@ -28,7 +28,9 @@ from flinkish.datastream.connectors.delta.staging import DELETED
 from flinkish.datastream.connectors.delta.table import (
     DeltaWrites,
     TableLayout,
+    check_mapped,
     check_table,
+    has_mapping,
     open_table,
     written_by_deltalake,
 )
@@ -144,7 +146,9 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         if self._writes.keys:
             return True
         table = open_table(self._path)
-        return table is not None and bool(written_by_deltalake(table))
+        if table is None:
+            return has_mapping(self._writes.table_properties)
+        return bool(written_by_deltalake(table))
 
     @property
     def committable_type(self) -> Any:
@@ -166,7 +170,10 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
                 hint="give the sink a folder of its own.",
             )
         table = open_table(self._path)
-        if table is not None:
+        if table is None:
+            if has_mapping(self._writes.table_properties):
+                check_mapped(self._writes, self._path)
+        else:
             check_table(table, layout.schema_json, self._writes, self._path, staged=self._is_staged())
 
     def _layout(self, input_type: TypeInformation) -> TableLayout:

@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SourceError
-from flinkish.common.time import AmountOfTime, milliseconds_of
+from flinkish.common.errors import (
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    SourceChangedError,
+    SourceError,
+)
+from flinkish.common.time import AmountOfTime, Instant, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors._arrow import unwrap
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
@@ -159,7 +165,8 @@ class DeltaSourceBuilder:
     def filter_partitions(self, *conditions: tuple[str, str, Any]) -> DeltaSourceBuilder:
         """Read only partitions that meet all conditions (column, operator, value).
 
-        Operators: =, !=, <, <=, >, >=, in, not in. Values are of the column's type; None stands for null, with = and != only.
+        Operators: =, !=, <, <=, >, >=, in, not in. Values are of the column's type (for a timestamp, an Instant or a datetime);
+        None stands for null, with = and != only.
         Changes in other partitions are ignored.
         """
         for condition in conditions:
@@ -248,6 +255,11 @@ class DeltaSourceBuilder:
         latest = max(snapshot or 0, 0 if first is None else first - 1, options.ending_version or 0)
         if latest > newest:
             raise SourceError(f"DeltaSource: {options.path} has no such version yet; the newest is {newest}")
+        if first is not None and options.ending_version is not None and first > options.ending_version:
+            raise InvalidProgramError(
+                f"DeltaSource would read nothing: it starts with version {first} of {options.path} and ends with version "
+                f"{options.ending_version}"
+            )
         # Rows of one version have its schema; a source that continues has the newest schema.
         schema_version = snapshot if options.bounded and snapshot is not None and snapshot >= 0 else newest
         metadata = log.metadata(schema_version)
@@ -350,8 +362,12 @@ class _PartitionFilter:
 
     def __call__(self, partition: dict[str, str | None]) -> bool:
         for name, part, sign, wanted in self.conditions:
-            if name not in partition:  # the table had other partition columns then
-                continue
+            if name not in partition:
+                raise SourceChangedError(
+                    f"DeltaSource: filter_partitions cannot select files of {self.table}: a version that is to be read is not "
+                    f"partitioned by {name!r}",
+                    hint="start from a later version, or filter the stream instead.",
+                )
             value = partition_value(partition[name], part, f"a file of {self.table}")
             if sign in ("in", "not in"):
                 met = value is not None and (value in wanted) == (sign == "in")
@@ -391,10 +407,12 @@ def _filter(conditions: Iterable[tuple[str, str, Any]], metadata: Metadata, tabl
 def _typed(value: Any, part: str, name: str) -> Any:
     """Convert a value of a condition to the type of the column."""
     accepted = _CLASSES.get(part, decimal.Decimal)
+    if part == "timestamp" and isinstance(value, Instant):  # the type of the column's values in records
+        return datetime.datetime.fromtimestamp(value.seconds, datetime.UTC).replace(microsecond=value.nanos // 1000)
     if type(value) is not accepted and not (accepted is float and type(value) is int):
         raise InvalidArgumentError(
             f"filter_partitions: {name!r} is {part}; got {value!r} of type {type(value).__name__}",
-            hint=f"give a {accepted.__name__}.",
+            hint=f"give a value of type {accepted.__name__}.",
         )
     if part == "timestamp" and isinstance(value, datetime.datetime) and value.tzinfo is None:
         return value.replace(tzinfo=datetime.UTC)

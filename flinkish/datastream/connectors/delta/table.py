@@ -7,7 +7,7 @@ import decimal
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._arrow import RowsToArrow
 from flinkish.datastream.connectors.delta.columns import shown
 from flinkish.datastream.connectors.delta.files import LOG
-from flinkish.datastream.connectors.delta.log import DeltaLog
+from flinkish.datastream.connectors.delta.log import DeltaLog, has_variants
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 #: Features of newer protocols that allow appending plain files.
@@ -258,7 +258,7 @@ def written_by_deltalake(table: DeltaTable) -> list[str]:
     configuration = table.metadata().configuration
     fields = json.loads(table.schema().to_json())["fields"]
     found = {
-        "column mapping": configuration.get("delta.columnMapping.mode", "none") != "none",
+        "column mapping": has_mapping(configuration),
         "generated columns": any(_GENERATED in field["metadata"] for field in fields),
     }
     return [name for name, there in found.items() if there]
@@ -268,9 +268,12 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
     """Raise SinkError unless rows with this schema can be written to the table; `staged` = deltalake writes them."""
     protocol = table.protocol()
     features = set(protocol.writer_features or ()) | set(protocol.reader_features or ())
-    foreign = sorted(features - _HARMLESS_FEATURES - _FEATURES_OF_DELTALAKE)
+    schema = json.loads(table.schema().to_json())
+    fields = schema["fields"]
+    # deltalake lists variantType in tables with deletion vectors, too.
+    unused = frozenset() if has_variants(schema) else frozenset({"variantType"})
+    foreign = sorted(features - _HARMLESS_FEATURES - _FEATURES_OF_DELTALAKE - unused)
     special = written_by_deltalake(table)
-    fields = json.loads(table.schema().to_json())["fields"]
     if any(name.startswith("delta.constraints.") for name in table.metadata().configuration):
         foreign.append("constraints")
     if any(name.startswith("delta.identity.") for field in fields for name in field["metadata"]):
@@ -291,11 +294,8 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
             f"DeltaSink cannot merge rows into {path}: the table has generated columns, which an update does not compute again",
             hint="compute them in the stream, and give the table plain columns.",
         )
-    if writes.partition_by and "column mapping" in special and writes.keys:
-        raise SinkError(
-            f"DeltaSink cannot merge rows into {path}: the table is partitioned and has column mapping",
-            hint="merge into a table without one of them.",
-        )
+    if "column mapping" in special:
+        check_mapped(writes, path)
     configuration = table.metadata().configuration
     if (writes.overwrite or writes.keys) and configuration.get("delta.appendOnly", "").lower() == "true":
         raise SinkError(
@@ -313,6 +313,20 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
     if partitioned_by != list(writes.partition_by):
         wanted = list(writes.partition_by)
         raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {wanted}")
+
+
+def has_mapping(configuration: Mapping[str, str]) -> bool:
+    """Return whether a table with these properties has column mapping."""
+    return configuration.get("delta.columnMapping.mode", "none") != "none"
+
+
+def check_mapped(writes: DeltaWrites, path: str) -> None:
+    """Raise SinkError if rows cannot be written to a table because it has column mapping."""
+    if writes.partition_by and writes.keys:
+        raise SinkError(
+            f"DeltaSink cannot merge rows into {path}: the table is partitioned and has column mapping",
+            hint="merge into a table without one of them.",
+        )
 
 
 def _check_columns(table: list[dict[str, Any]], rows: list[dict[str, Any]], path: str, *, add_columns: bool) -> None:

@@ -296,6 +296,28 @@ def test_a_partitioned_table_with_column_mapping_is_appended_to_and_not_merged_i
         DeltaSink(str(table), partition_by=["part"], upsert_keys=["id"]).validate(Types.ROW_NAMED(names, types))
 
 
+def test_a_table_is_created_with_column_mapping_or_deletion_vectors(tmp_path: Path) -> None:
+    mapped = {"delta.columnMapping.mode": "name"}
+    run = SinkRun(DeltaSink(str(tmp_path / "mapped"), table_properties=mapped), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    run.restore(run.checkpoint([Row(k="b", v=2)]))
+    run = SinkRun(DeltaSink(str(tmp_path / "merged"), table_properties=mapped, upsert_keys=["k"]), PAIR)
+    run.checkpoint([insert("a", 1), insert("b", 1)])
+    run.checkpoint([after("b", 2)])
+    # deltalake gives a table with deletion vectors the feature variantType, which matters only to columns of that type.
+    vectors = {"delta.enableDeletionVectors": "true"}
+    run = SinkRun(DeltaSink(str(tmp_path / "vectors"), table_properties=vectors, upsert_keys=["k"]), PAIR)
+    run.checkpoint([insert("a", 1), insert("b", 1)])
+    run.checkpoint([after("b", 2)])
+    assert "variantType" in (DeltaTable(tmp_path / "vectors").protocol().reader_features or ())
+    for name in ("mapped", "merged", "vectors"):
+        found = SourceRun(DeltaSource.for_bounded_row_data(str(tmp_path / name)).build()).values()
+        assert sorted(map(tuple, found)) == [("a", 1), ("b", 2)], name
+    both = DeltaSink(str(tmp_path / "both"), table_properties=mapped, upsert_keys=["k"], partition_by=["v"])
+    with pytest.raises(SinkError, match="is partitioned and has column mapping"):
+        both.validate(PAIR)
+
+
 def test_generated_columns_are_computed_for_rows_that_are_appended(tmp_path: Path) -> None:
     table = copy("generated", tmp_path)
     assert written(table, [Types.INT()], ["id"], Row(id=21)) == [{"id": 1, "doubled": 2}, {"id": 21, "doubled": 42}]

@@ -205,6 +205,26 @@ def test_partitions_are_left_out_by_their_values(tmp_path: Path) -> None:
             read(condition)
 
 
+def test_a_version_with_other_partition_columns_is_not_read_without_the_filter(tmp_path: Path) -> None:
+    rows = pa.table({"day": ["x", "y"], "v": [1, 2]})
+    write_deltalake(tmp_path, rows)
+    write_deltalake(tmp_path, rows, mode="append")
+    write_deltalake(tmp_path, rows, mode="overwrite", schema_mode="overwrite", partition_by=["day"])
+    for first in (0, 1):
+        source = bounded(tmp_path).starting_version(first).ignore_changes().filter_partitions(("day", "=", "x")).build()
+        with pytest.raises(SourceChangedError, match="is not partitioned by 'day'"):
+            SourceRun(source).values()
+    assert SourceRun(bounded(tmp_path).filter_partitions(("day", "=", "x")).build()).values() == [Row(day="x", v=1)]
+
+
+def test_a_timestamp_partition_is_selected_by_the_type_that_records_have(tmp_path: Path) -> None:
+    at = datetime.datetime(2024, 1, 1, 12, 0, 0, 250_000, tzinfo=datetime.UTC)
+    write_deltalake(tmp_path, pa.table({"at": [at, at + datetime.timedelta(days=1)], "v": [1, 2]}), partition_by=["at"])
+    for value in (at, Instant(1704110400, 250_000_000)):
+        found = SourceRun(bounded(tmp_path).filter_partitions(("at", "<=", value)).build()).values()
+        assert found == [Row(at=Instant(1704110400, 250_000_000), v=1)]
+
+
 def test_large_files_are_cut_and_each_row_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(enumerator_module, "_SPLIT_SIZE", 3_000)
     table = tmp_path / "table"
@@ -629,6 +649,8 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
         (continuous(tmp_path).starting_version(0).ending_version(1), "is for a bounded DeltaSource"),
         (continuous(tmp_path).read_change_feed().ignore_deletes(), "ignore_deletes has no effect"),
         (bounded(tmp_path).ignore_changes(), "ignore_changes has no effect"),
+        (bounded(tmp_path).starting_version(1).ending_version(0), "starts with version 1 of .* and ends with version 0"),
+        (bounded(tmp_path).starting_timestamp("2999-01-01").ending_version(0), "would read nothing"),
         (bounded(tmp_path).column_names("id").row_type(Types.ROW_NAMED(["id"], [Types.LONG()])), "got both"),
     ]:
         with pytest.raises(InvalidProgramError, match=problem):
