@@ -203,11 +203,7 @@ class StoreFiles:
 
     def outer_table(self) -> str | None:
         folder = root_of(self.table).parent
-        while len(folder.parts) > 1:
-            if ObjectFiles(folder).is_folder(LOG):
-                return str(folder)
-            folder = folder.parent
-        return None
+        return delta_table_around(str(folder)) if len(folder.parts) > 1 else None
 
     def names(self, inside: str) -> list[str]:
         try:
@@ -232,8 +228,8 @@ class StoreFiles:
         return self._files.read_range(inside, start, start + length)
 
     def source(self, inside: str) -> tuple[Any, int]:
-        # Without a buffer: pyarrow knows which ranges it needs, and asks for each once.
-        reader = self._files.open(inside).detach()  # type: ignore[attr-defined]
+        # pyarrow knows which ranges it needs, and reads each once.
+        reader = self._files.open(inside, buffered=False)
         size = reader.seek(0, io.SEEK_END)
         reader.seek(0)
         return reader, size

@@ -97,9 +97,9 @@ def test_columns_in_row_groups_are_read_by_few_requests(root: str, monkeypatch: 
     asked: list[int] = []
     read_range = ObjectFiles.read_range
 
-    def counted(self: ObjectFiles, inside: str, start: int, end: int) -> bytes:
+    def counted(self: ObjectFiles, inside: str, start: int, end: int, *rest: Any) -> bytes:
         asked.append(end - start)
-        return read_range(self, inside, start, end)
+        return read_range(self, inside, start, end, *rest)
 
     monkeypatch.setattr(ObjectFiles, "read_range", counted)
     source = bounded(root).column_names("a").build()
@@ -151,10 +151,10 @@ def test_a_file_that_vacuum_removed_ends_the_job_even_while_it_is_read(root: str
     content, _ = store(root).read_with_time(path)
     read_range = ObjectFiles.read_range
 
-    def removed(self: ObjectFiles, inside: str, start: int, end: int) -> bytes:
+    def removed(self: ObjectFiles, inside: str, start: int, end: int, *rest: Any) -> bytes:
         if end < len(content) - 8:  # not the footer
             self.remove(inside)
-        return read_range(self, inside, start, end)
+        return read_range(self, inside, start, end, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(ObjectFiles, "read_range", removed)
