@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -23,6 +24,7 @@ from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.checkpoint.table_log import TableLog
 from flinkish.common.errors import CorruptCheckpointError, ForeignCheckpointError
+from flinkish.common.files.checkpoint_files import StoreReference
 from flinkish.common.files.schemes import files_at
 from flinkish.runtime.protocol import StateFile
 
@@ -30,6 +32,8 @@ _DAMAGED = "the table was damaged; restore from another checkpoint (path@id) or 
 _KIND = "coordinator"
 #: Maximum size of a manifest, which is read into memory at once; it is enough for the positions of millions of splits.
 MANIFEST_LIMIT = 1 << 30
+#: Seconds to wait, one after the other, for a list of objects that shows what exists.
+LIST_WAITS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
 #: Number of bytes of a state file that are read at a time.
 _CHUNK = 1 << 20
 #: Maximum size of the marker in bytes; it contains a few numbers as JSON.
@@ -240,6 +244,7 @@ def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKe
 
     Raises CorruptCheckpointError like `read_checkpoint`, and if the log ends at an earlier version than its marker says.
     """
+    waits = iter(LIST_WAITS if isinstance(root, StoreReference) else ())
     while True:
         # Read the marker first: it must not be newer than the log with which it is compared.
         latest = read_latest(root)
@@ -252,7 +257,11 @@ def read_newest(root: PurePath, open_log: Callable[[], TableLog], key: SigningKe
         except CorruptCheckpointError:
             # Missing files may have been replaced in the meantime.
             if open_log().version == log.version:
-                raise
+                # An object store may list the newest entry late.
+                wait = next(waits, None)
+                if wait is None or latest is None or log.version >= latest.version:
+                    raise
+                time.sleep(wait)
 
 
 def _check_latest(root: PurePath, log: TableLog, checkpoint: StoredCheckpoint | None, latest: Latest) -> None:

@@ -18,16 +18,18 @@ through CheckpointFiles (common/files), so that this storage works with folders,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
 import platform
+import time
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path, PurePath
 
 from flinkish.checkpoint import fencing, paths
-from flinkish.checkpoint.checkpoint_files import Latest, copy_verified, count_rows, manifest_rows, write_latest
+from flinkish.checkpoint.checkpoint_files import LIST_WAITS, Latest, copy_verified, count_rows, manifest_rows, write_latest
 from flinkish.checkpoint.fencing import Committed, Gone, Refused, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief, delete
 from flinkish.checkpoint.manifest import CheckpointKind, CheckpointReference, Manifest, sha256
@@ -96,6 +98,8 @@ class DeltaCheckpointStorage:
         self._num_retained = num_retained
         self._durable = durable
         self._handle: TableLog | None = None
+        #: The last version of which this driver has seen that no other one has taken over; -1 = none.
+        self._own_version = -1
         self._generation = Generation(0)
         self._last_id = CheckpointId(0)
         self._retained: list[StoredCheckpoint] = []
@@ -246,15 +250,15 @@ class DeltaCheckpointStorage:
         manifest = self._manifest(draft, references)
         path, files = self._write_manifest(manifest, files_at(draft.location.root))
         faults.reach(faults.Point.MANIFEST_WRITTEN)
-        own = Transaction(self._generation, draft.checkpoint_id)
+        own, version = Transaction(self._generation, draft.checkpoint_id), log.version + 1
         details = {"flinkish.checkpoint": str(draft.checkpoint_id), "flinkish.generation": str(self._generation)}
         failure: Exception | None = None
         try:
             log.replace_files(files, self._job_id, own.number, details, time=self._clock.wall_time())
         except Exception as error:
             failure = error
-        log = self._outcome(own, path, failure)
-        self._handle = log
+        log = self._shown_by_name(log, version, own, path, failure) or self._outcome(own, path, failure)
+        self._handle, self._own_version = log, log.version
         stored = StoredCheckpoint(manifest=manifest, root=self._root, version=log.version, manifest_path=path, trusted=True)
         self._retained = [*previous, stored]
         self._unknown.clear()
@@ -269,6 +273,45 @@ class DeltaCheckpointStorage:
         self._note_latest(log)
         faults.reach(faults.Point.CHECKPOINT_COMMITTED)
         return stored
+
+    def _shown_by_name(
+        self, log: TableLog, version: int, own: Transaction, manifest_path: str, failure: Exception | None
+    ) -> TableLog | None:
+        """Return a handle at our commit if the log's entry says that it happened; None if the table must be read to know.
+
+        An object store may list entries late, and what a list lacks would be taken for refused, and deleted. Its objects can be
+        read by their names at once; that also takes a third of the requests.
+        """
+        if not (isinstance(self._root, StoreReference) and self._root.scheme in DURABLE_SCHEMES):
+            return None
+        name = f"checkpoint {own.checkpoint_id} of job {self._job_id}"
+        try:
+            if not self._table.has_entry(version, manifest_path) or not self._table.is_marked(self._generation):
+                return None
+        except OSError as error:
+            self._unknown.add(own.checkpoint_id)
+            raise CommitOutcomeUnknownError(
+                f"{name}: it is not known whether its commit to {self._root} happened: {brief(failure or error)}; "
+                f"reading the log failed: {brief(error)}",
+                hint="nothing was deleted; the next checkpoint or restart finds out.",
+            ) from (failure or error)
+        for wait in (*LIST_WAITS, 0):
+            with contextlib.suppress(Exception):
+                log.refresh()
+            if log.version >= version:
+                break
+            time.sleep(wait)
+        if log.version < version:
+            self._unknown.add(own.checkpoint_id)
+            raise CommitOutcomeUnknownError(
+                f"{name} was committed, but {self._root} does not list it yet",
+                hint="nothing was deleted; the next checkpoint or restart goes on when the store lists it.",
+            ) from failure
+        if log.version > version:
+            return None
+        if failure is not None:
+            _log.warning("Checkpoint %d of job %s was committed, although an error came back.", own.checkpoint_id, self._job_id)
+        return log
 
     def _outcome(self, own: Transaction, manifest_path: str, failure: Exception | None) -> TableLog:
         """Read the table to find out whether a commit happened; return a handle at it if so, otherwise raise."""
@@ -418,7 +461,10 @@ class DeltaCheckpointStorage:
             self._handle.refresh()
         except Exception:  # a handle that needs cleaned log entries cannot be refreshed, but a new one can be opened
             self._handle = self._open_or_create()
-        self._table.refuse_stale(self._handle, self._generation)
+        if self._handle.version != self._own_version:
+            # To look up the transaction reads the whole log, and it changes only with the version.
+            self._table.refuse_stale(self._handle, self._generation)
+            self._own_version = self._handle.version
         return self._handle
 
     # -- removing ----------------------------------------------------------------------------------------------------------

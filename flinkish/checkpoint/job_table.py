@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import PurePath
 
 from flinkish.checkpoint import cleaning, fencing, paths
-from flinkish.checkpoint.checkpoint_files import read_manifest, read_newest
+from flinkish.checkpoint.checkpoint_files import read_latest, read_manifest, read_newest
 from flinkish.checkpoint.fencing import Transaction
 from flinkish.checkpoint.paths import Folder
 from flinkish.checkpoint.signing import KEY_OPTION, SigningKey
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 #: A Delta log checkpoint is written after this many versions; then log entries that no retained checkpoint needs are deleted.
 _VERSIONS_PER_SUMMARY = 10
+#: Maximum size in bytes of a log entry that is read: it has a line for each state file.
+_ENTRY_LIMIT = 1 << 28
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _LONGEST_ERROR = 500
 
@@ -181,6 +184,20 @@ class JobTable:
     def folders(self) -> list[Folder]:
         """Return the parsed names of the folders of checkpoints."""
         return [folder for name in self.files.names() if (folder := paths.parse_folder(name)) is not None]
+
+    def has_entry(self, version: int, manifest_path: str) -> bool:
+        """Return whether the log's entry of a version is there and adds this manifest, without a list. Raises OSError."""
+        try:
+            content = self.files.read(f"{paths.LOG}/{version:020}.json", limit=_ENTRY_LIMIT)
+        except FileNotFoundError:
+            return False
+        added = (json.loads(line).get("add") for line in content.splitlines() if line)
+        return any(each is not None and each.get("path") == manifest_path for each in added)
+
+    def is_marked(self, own: Generation) -> bool:
+        """Return whether the marker is that of our generation: a table that was removed or taken over has none, or another."""
+        latest = read_latest(self.root)
+        return latest is not None and latest.generation == own
 
     # -- removing ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,68 @@
+"""A job that follows the objects below a path in S3 and writes their lines to objects below another; checkpoints are there, too.
+
+Run as a process of its own; it never ends by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from flinkish.common import Configuration, Duration, Encoder, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileEnumeratorProvider,
+    FileSink,
+    FileSource,
+    RollingPolicy,
+    StreamFormat,
+)
+
+
+def build(env: StreamExecutionEnvironment, place: str) -> None:
+    """Add the job to an environment."""
+    source = (
+        FileSource.for_record_stream_format(StreamFormat.text_line_format(), f"{place}/in")
+        .set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator(200))
+        .monitor_continuously(Duration.of_millis(100))
+        .build()
+    )
+    sink = (
+        FileSink.for_row_format(f"{place}/out", Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(RollingPolicy.default_rolling_policy(500, 1_000, 1_000))
+        .with_bucket_check_interval(200)
+        .build()
+    )
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines").sink_to(sink).uid("sink")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--engine", required=True)
+    parser.add_argument("--place", required=True)
+    parser.add_argument("--settings", required=True, type=json.loads)
+    parser.add_argument("--key-file", required=True)
+    parser.add_argument("--parallelism", type=int, default=2)
+    parsed = parser.parse_args(arguments)
+    settings = {
+        "execution.engine": parsed.engine,
+        "execution.checkpointing.interval": "50 ms",
+        "execution.checkpointing.dir": f"{parsed.place}/checkpoints",
+        "high-availability.storageDir": f"{parsed.place}/records",
+        "execution.epoch.max-records": "20",
+        "high-availability.cluster-id": "objects",
+        "restart-strategy.type": "none",
+        "security.checkpoint.hmac-key-file": parsed.key_file,
+        **parsed.settings,
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.set_parallelism(parsed.parallelism)
+    build(env, parsed.place)
+    env.execute("objects")
+
+
+if __name__ == "__main__":
+    main()
