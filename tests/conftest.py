@@ -27,9 +27,17 @@ MakeEnvironment = Callable[..., StreamExecutionEnvironment]
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # Tests start a hundred JVMs. They read the archive of Spark's classes that `make test` makes, and none writes one of its own: a
-# JVM that does is slower, and takes up to 45 s to end on a busy machine.
+# JVM that does is slower, and takes up to 45 s to end on a busy machine. Tables are small: to read the log of a Delta table in 50
+# tasks, as is the default, takes most of the time of a MERGE.
 _CLASSES = Path(sys.prefix) / "classes.jsa"
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f'-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile="{_CLASSES}" -Xlog:disable')
+_JVM_OPTIONS = [
+    "-XX:TieredStopAtLevel=1",
+    f'-XX:SharedArchiveFile="{_CLASSES}"',
+    "-Xlog:disable",
+    "-Dspark.databricks.delta.snapshotPartitions=1",
+    "-Dspark.sql.shuffle.partitions=2",
+]
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JVM_OPTIONS))
 
 # A shell starts what runs in the background with Ctrl-C ignored, and processes inherit that: those of the tests are to take it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _POLL = threading.Event()
 _POLL_S = 0.01
+#: Longest pause between two looks.
+_LONGEST_POLL_S = 0.5
 
 
 def wait_until(
@@ -27,7 +29,10 @@ def wait_until(
     If `ended` says that nothing can make the condition true any more, fail at once.
     """
     deadline = time.monotonic() + timeout
+    began = time.monotonic()
     while not condition():
+        # A condition that takes long, such as to read a table, must not take a core from what it waits for.
+        pause = min(max(_POLL_S, 2 * (time.monotonic() - began)), _LONGEST_POLL_S)
         over = ended()
         # It may have come true just before the end.
         if over and condition():
@@ -35,7 +40,8 @@ def wait_until(
         if over or time.monotonic() > deadline:
             why = "it ended before" if over else f"not within {timeout:.0f} s"
             raise AssertionError(f"{why}: {what}{report()}")
-        _POLL.wait(_POLL_S)
+        _POLL.wait(pause)
+        began = time.monotonic()
 
 
 def completed(client: EmbeddedJobClient) -> int:

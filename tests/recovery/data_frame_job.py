@@ -30,14 +30,8 @@ class Count(KeyedProcessFunction):
         yield Row(id=value.id, key=value.key, number=number)
 
 
-def main(folder: Path, parallelism: int) -> None:
-    spark = (
-        SparkSession.builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .getOrCreate()
-    )
+def build(spark: SparkSession, folder: Path, parallelism: int) -> StreamExecutionEnvironment:
+    """Return the environment with the job."""
     configuration = Configuration()
     for key, value in {
         "execution.engine": "spark",
@@ -62,7 +56,18 @@ def main(folder: Path, parallelism: int) -> None:
         .sink_to(DeltaSink(str(folder / "table")))
         .uid("table")
     )
-    env.execute("data-frames")
+    return env
+
+
+def main(folder: Path, parallelism: int) -> None:
+    spark = (
+        SparkSession.builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .getOrCreate()
+    )
+    build(spark, folder, parallelism).execute("data-frames")
 
 
 if __name__ == "__main__":

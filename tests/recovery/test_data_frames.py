@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from tests.kit.waiting import wait_until
+from tests.recovery import data_frame_job
 from tests.recovery.processes import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill]
@@ -68,34 +71,35 @@ def assert_exact(table: Path, rows: int, *, complete: bool) -> None:
         assert sorted(ids) == list(range(rows))
 
 
-def kill_again_and_again(folder: Path, rounds: int, rng: random.Random) -> None:
+def kill_again_and_again(folder: Path, spark: SparkSession, rounds: int, rng: random.Random) -> None:
+    """Kill the job so many times, then let it go on in the session of the tests, which is there already, until all is read."""
     given, table = Input(folder / "input"), folder / "table"
     given.add(3)
-    for number in range(rounds + 1):
+    for number in range(rounds):
         parallelism = rng.randint(1, 3)
         with running(str(folder), str(parallelism), log=folder / f"log {number}", script="data_frame_job.py") as job:
             before = len(table_rows(table))
             given.add(4)
-            job.wait_until("rows", lambda before=before: len(table_rows(table)) > before, 300)  # type: ignore[misc]
+            job.wait_until("rows", lambda before=before: len(table_rows(table)) > before, 600)  # type: ignore[misc]
             given.add(rng.randint(1, 6))
-            if number < rounds:
-                pause = rng.uniform(0.0, 2.0)
-                threading.Event().wait(pause)
-                print(f"round {number}: parallelism {parallelism}, killed {pause:.1f} s after rows, {given.rows} given")
-                job.kill_all()
-                assert_exact(table, given.rows, complete=False)
-            else:
-                job.wait_until("all rows", lambda: len(table_rows(table)) >= given.rows, 300)
-                job.kill_all()
+            pause = rng.uniform(0.0, 2.0)
+            threading.Event().wait(pause)
+            print(f"round {number}: parallelism {parallelism}, killed {pause:.1f} s after rows, {given.rows} given")
+            job.kill_all()
+            assert_exact(table, given.rows, complete=False)
+    client = data_frame_job.build(spark, folder, rng.randint(1, 3)).execute_async("data-frames")
+    given.add(2)
+    wait_until("all rows", lambda: len(table_rows(table)) >= given.rows, 300)
+    client.cancel().result(30)
     assert_exact(table, given.rows, complete=True)
 
 
-def test_a_job_that_was_killed_reads_on_exactly_where_its_checkpoint_ended(tmp_path: Path) -> None:
-    kill_again_and_again(tmp_path, 1, random.Random(5))
+def test_a_job_that_was_killed_reads_on_exactly_where_its_checkpoint_ended(spark_session: SparkSession, tmp_path: Path) -> None:
+    kill_again_and_again(tmp_path, spark_session, 1, random.Random(5))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_a_job_killed_at_random_reads_every_row_once(tmp_path: Path) -> None:
+def test_a_job_killed_at_random_reads_every_row_once(spark_session: SparkSession, tmp_path: Path) -> None:
     print(f"FLINKISH_SEED={_SEED}")
-    kill_again_and_again(tmp_path, _ROUNDS, random.Random(_SEED))
+    kill_again_and_again(tmp_path, spark_session, _ROUNDS, random.Random(_SEED))

@@ -19,7 +19,7 @@ from flinkish.engine.processes import parent_jvm
 from flinkish.engine.spark.engine import SparkEngine
 from tests.spark.toy import TOY, KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
 
-_EPOCHS = 6
+_EPOCHS = 4
 
 
 def _executor_of(pid: int) -> int:
@@ -31,6 +31,8 @@ def main() -> None:
     within, between = Path(sys.argv[1], "within"), Path(sys.argv[1], "between")
     # Less memory than a worker of local-cluster has: else an executor is only placed after a minute.
     settings = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
+    # Executors live for seconds, as the JVMs of all tests.
+    settings["spark.executor.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     SparkSession.builder.master("local-cluster[2,1,1024]").config(map=settings).getOrCreate()
     engine = SparkEngine(task=TOY)
     failures: list[str] = []

@@ -96,12 +96,10 @@ def test_the_examples_of_the_documentation_print_what_it_says(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["example"])
     monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=spark")
-    spark_session.conf.set("spark.sql.shuffle.partitions", 1)  # of 200 tasks a MERGE takes minutes on a busy machine
     namespace: dict[str, Any] = {"__name__": "example"}
     for block in blocks(page, "python"):
         run(block, str(page), namespace)
         assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
-    spark_session.conf.unset("spark.sql.shuffle.partitions")
 
 
 def test_all_types_are_the_same_there_and_back(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -25,6 +27,8 @@ from flinkish.jobmaster.epochs import NativePosition
 from flinkish.program.operators import SourceConfig
 from flinkish.program.sources import NativeSource
 from flinkish.runtime.protocol import native_edge
+
+_log = logging.getLogger(__name__)
 
 #: Spark writes this if a source has no offset yet.
 _NO_OFFSET = "-"
@@ -52,6 +56,8 @@ class NativeInput:
     targets: tuple[int, ...]
     #: Indexes of its streaming sources in the query's plan.
     sources: range
+    #: Those of them that cannot go back to a position.
+    unrepeatable: frozenset[int] = frozenset()
 
 
 def native_inputs(plan: ExecutionPlan) -> tuple[NativeInput, ...]:
@@ -63,18 +69,26 @@ def native_inputs(plan: ExecutionPlan) -> tuple[NativeInput, ...]:
         if isinstance(operator, SourceConfig) and isinstance(operator.source, NativeSource):
             frame = operator.source.frame
             leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-            streaming = sum(leaves.apply(index).isStreaming() for index in range(leaves.size()))
+            streaming = [leaf for index in range(leaves.size()) if (leaf := leaves.apply(index)).isStreaming()]
             inputs.append(
                 NativeInput(
                     uid=vertex.head.uid,
                     frame=frame,
                     edge=native_edge(vertex.id),
                     targets=tuple(plan.slot_of(vertex.id, subtask) for subtask in range(vertex.parallelism)),
-                    sources=range(first, first + streaming),
+                    sources=range(first, first + len(streaming)),
+                    unrepeatable=frozenset(first + index for index, leaf in enumerate(streaming) if _is_socket(leaf)),
                 )
             )
-            first += streaming
+            first += len(streaming)
     return tuple(inputs)
+
+
+def _is_socket(leaf: Any) -> bool:
+    """Return whether a leaf of a plan is Spark's socket source, which fails with offsets that are not of its own connection."""
+    with contextlib.suppress(Py4JError):
+        return bool(leaf.sourceName() == "socket")
+    return False
 
 
 def positions(folder: Path, batch_id: int, inputs: Sequence[NativeInput]) -> dict[OperatorUid, NativePosition]:
@@ -121,9 +135,16 @@ def seed(folder: Path, inputs: Sequence[NativeInput], starts: Mapping[OperatorUi
     lines = _offset_lines(folder, 0)
     for native in inputs:
         start = starts.get(native.uid)
-        lines += [_NO_OFFSET] * len(native.sources) if start is None else [offset or _NO_OFFSET for offset in start.offsets]
         if start is None:
+            lines += [_NO_OFFSET] * len(native.sources)
             continue
+        for index, offset in zip(native.sources, start.offsets, strict=True):
+            lost = index in native.unrepeatable and offset is not None
+            if lost:
+                _log.warning(
+                    "%s: what Spark's socket source got after the checkpoint is lost: it cannot be read again.", native.uid
+                )
+            lines.append(_NO_OFFSET if lost or offset is None else offset)
         for name, content in start.files().items():
             number, _, rest = name.partition("/")
             path = folder / "sources" / str(native.sources[int(number)]) / rest

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from flinkish.common.ids import OperatorUid
 from flinkish.engine.spark.native import NativeInput, positions, seed
@@ -50,3 +53,11 @@ def test_a_query_is_seeded_in_the_order_of_its_own_plan_and_a_new_source_begins_
     assert (tmp_path / "offsets" / "0").read_text().split("\n")[2:] == ['{"tick":2}', "-", "a", "-"]
     assert (tmp_path / "sources" / "3" / "5").read_bytes() == b"five"
     assert not (tmp_path / "offsets" / ".0.crc").exists()
+
+
+def test_a_socket_of_spark_begins_anew_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "offsets" / "0", "v1\n{}\ntick")
+    both = replace(native(FILES, 1, 2), unrepeatable=frozenset({2}))
+    seed(tmp_path, [both], {FILES: NativePosition(offsets=("a", "7"), files=dict)})
+    assert (tmp_path / "offsets" / "0").read_text().split("\n")[2:] == ["tick", "a", "-"]
+    assert "files: what Spark's socket source got after the checkpoint is lost" in caplog.text
