@@ -134,6 +134,11 @@ class CheckpointCoordinator:
         self._aborted_notices: list[CheckpointId] = []
         self._outbox = _Outbox()
 
+    @property
+    def last_id(self) -> CheckpointId | int | None:
+        """The id of the last checkpoint that was begun; the next one has the id after it."""
+        return self._last_id
+
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:

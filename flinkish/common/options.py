@@ -209,6 +209,14 @@ SHARE_PANES = _option(
     "to a "
     "pane that overlapping windows share, instead of once to each window.",
 )
+DEAD_LETTERS_DIR = _unset(
+    "pipeline.dead-letters.dir",
+    STRING,
+    "Folder, or place in an object store, of a Delta table for records that are lost otherwise: those that a source cannot "
+    "decode, which then do not fail the job, and late ones that no side output takes. Rows come with the checkpoints, exactly "
+    "once; several jobs may share a table. "
+    "An unbounded job must take checkpoints. If not set, undecodable records fail the job and late ones are dropped.",
+)
 JOB_RESULT_ATTACHED = _accepted("execution.attached", BOOLEAN, False, "execute() waits, execute_async() does not")
 
 # Checkpoints.

@@ -548,6 +548,9 @@ class StreamExecutionEnvironment:
         if job_name is not None and not isinstance(job_name, str):
             raise InvalidArgumentError(f"job_name must be a str; got {job_name!r}.")
         configuration = Configuration(self._configuration)
+        # Not at the top: it would be imported by those who only import the API.
+        from flinkish.datastream.connectors.dead_letters import DeadLetterSink
+
         return Program(
             job_name=job_name or configuration.get(options.PIPELINE_NAME) or DEFAULT_JOB_NAME,
             transformations=self._builder.to_execute(),
@@ -566,6 +569,7 @@ class StreamExecutionEnvironment:
             ),
             python_requirements=_requirements(configuration.get(options.PYTHON_REQUIREMENTS)),
             python_executable=configuration.get(options.PYTHON_EXECUTABLE),
+            dead_letters=DeadLetterSink(configuration.get(options.DEAD_LETTERS_DIR)),
         )
 
     def __reduce__(self) -> NoReturn:

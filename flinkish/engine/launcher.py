@@ -29,7 +29,7 @@ from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.requirements import install
 from flinkish.engine.scratch import DiskFolder, remove_made, temporary_folder
 from flinkish.engine.signals import SignalWatch, stop_at_exit
-from flinkish.engine.support import check_supported
+from flinkish.engine.support import check_dead_letters, check_supported
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.planning import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
@@ -163,6 +163,7 @@ def check(program: Program) -> CheckedProgram:
     _prepare_caches(program, mode)
     stream_graph = generate(program)
     check_supported(program, mode)
+    check_dead_letters(program, configuration)
     return CheckedProgram(
         program=program,
         configuration=configuration,
@@ -308,6 +309,7 @@ def _set_up(checked: CheckedProgram, resources: Resources, place: Place, restore
         place.lineage if place.storage is None else place.storage.lineage,
         resources.dependencies,
         resources.disk.path() / "spill" if is_batch(configuration) else None,
+        checked.program.dead_letters,
     )
 
 

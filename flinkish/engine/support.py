@@ -9,11 +9,13 @@ import sys
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
-from flinkish.common.errors import InvalidProgramError, UnsupportedError
+from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.common.paths import location
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.program.dead_letters import ROW_TYPE
 from flinkish.program.driver_objects import NeedsDataFrames
 from flinkish.program.program import Program
+from flinkish.program.sources import Boundedness
 
 
 def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
@@ -40,6 +42,26 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
                 hint="start the program with that interpreter, or set execution.engine to "
                 f"{' or '.join(name for name, record in ENGINES.items() if record.own_processes)}.",
             )
+
+
+def check_dead_letters(program: Program, configuration: Configuration) -> None:
+    """Raise if dead letters could not be written, or would never be committed; `configuration` is that of the tasks.
+
+    Raises ConfigurationError for an unbounded job without checkpoints, and SinkError if the table does not fit.
+    """
+    path = configuration.get(options.DEAD_LETTERS_DIR)
+    if path is None or program.dead_letters is None:
+        return
+    if not configuration.contains(options.CHECKPOINTING_INTERVAL):
+        for transformation in program.transformations.values():
+            source = getattr(transformation, "source", None)
+            if getattr(source, "boundedness", None) is Boundedness.CONTINUOUS_UNBOUNDED:
+                raise ConfigurationError(
+                    f"{options.DEAD_LETTERS_DIR.key} = {path!r}: the job takes no checkpoints, and the source "
+                    f"{transformation.name!r} never ends, so its dead letters would never be committed to the table.",
+                    hint=f"call enable_checkpointing(), or set {options.CHECKPOINTING_INTERVAL.key}.",
+                )
+    program.dead_letters.validate(ROW_TYPE)
 
 
 def _check_data_frames(program: Program) -> None:

@@ -173,7 +173,8 @@ class Attempt:
         try:
             if restored is not None:
                 faults.reach(faults.Point.RESTORING)
-            self._committers = Committers(program_parts.sinks(self._setup.plan.job_graph), self._setup.configuration)
+            nodes = [*program_parts.sinks(self._setup.plan.job_graph), *program_parts.dead_letters(self._setup.dead_letters)]
+            self._committers = Committers(nodes, self._setup.configuration)
             if restored is not None:
                 prepared = restored.manifest.coordinator.extra.get(_PREPARED)
                 if prepared is not None:
@@ -364,6 +365,7 @@ class Attempt:
             readers=readers,
             carry_over=dict(self._carry_over),
             barrier=None if trigger is None else trigger.barrier,
+            next_checkpoint=self._next_checkpoint(trigger),
             completed_checkpoints=notices.completed_checkpoints,
             aborted_checkpoints=notices.aborted_checkpoints,
             restore=self._restored.to_restore() if first and self._restored is not None else None,
@@ -380,6 +382,15 @@ class Attempt:
         if first:
             self._graph.transition_all(ExecutionState.INITIALIZING)
         return command
+
+    def _next_checkpoint(self, trigger: Trigger | None) -> CheckpointId | None:
+        if trigger is not None:
+            return trigger.barrier.checkpoint_id
+        last = self._checkpoints.coordinator.last_id
+        if last is None:
+            return None
+        # Before the first epoch the coordinator does not know the checkpoint that the attempt starts from.
+        return CheckpointId(max(last, 0 if self._restored is None else self._restored.checkpoint_id) + 1)
 
     # -- finishing -----------------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,9 @@ class CheckpointedAttempt(Protocol):
 class NoCoordinator:
     """The coordinator of a job without any requested checkpoint or savepoint: nothing is due, in progress or completed."""
 
+    #: There is no checkpoint to come.
+    last_id = None
+
     def begin_attempt(self, subtasks: Collection[Subtask], *, restored: CheckpointId | None = None) -> None:
         """Do nothing: nothing is triggered."""
 

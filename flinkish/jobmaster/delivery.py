@@ -8,7 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from flinkish.common import options
 from flinkish.common.errors import FlinkishError, JobExecutionError
+from flinkish.common.ids import OperatorUid
+from flinkish.program.dead_letters import DROPPED, LATE
 from flinkish.program.sinks import COLLECT, PRINT
 from flinkish.runtime.protocol import MIN_WATERMARK, DriverValues, EpochReport
 
@@ -143,6 +146,7 @@ class Delivery:
         self._print = print_lines
         self._takers = takers or {}
         self._unknown: set[str] = set()
+        self._dropping: set[OperatorUid] = set()
 
     def deliver(self, reports: Iterable[EpochReport]) -> None:
         """Print and collect the values in the order of the slots, whatever the order of the reports.
@@ -160,12 +164,27 @@ class Delivery:
                 self._print(values.values)
             case destination if destination == COLLECT:
                 self.results.add(values.values)
+            case destination if destination == DROPPED:
+                self._tell_dropped(values)
             case destination if destination in self._takers:
                 self._takers[destination](values)
             case destination:
                 if destination not in self._unknown:
                     self._unknown.add(destination)
                     _log.warning("Operator %s sends values on channel %r, which nobody takes.", values.operator_uid, destination)
+
+    def _tell_dropped(self, values: DriverValues) -> None:
+        """Log, once for each operator, that records are lost which a table of dead letters would keep."""
+        if values.operator_uid in self._dropping:
+            return
+        self._dropping.add(values.operator_uid)
+        for name, kind in values.values:
+            what = "a late record" if kind == LATE else "a record that it could not decode"
+            _log.warning(
+                "Operator %r (uid %s) has dropped %s, and drops all others like it without a further line; its metrics count "
+                "them. Set %s to keep them in a table.",
+                name, values.operator_uid, what, options.DEAD_LETTERS_DIR.key,
+            )  # fmt: skip
 
 
 class PrintError(FlinkishError, OSError):

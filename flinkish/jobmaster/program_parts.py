@@ -12,6 +12,7 @@ from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.datastream.checkpoint import CheckpointListener
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.stream_graph import StreamNode
+from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.program.sinks import Sink
 from flinkish.program.sources import AnySource
@@ -80,6 +81,11 @@ def sinks(graph: JobGraph) -> tuple[SinkNode, ...]:
         for vertex, node in operators(graph)
         if isinstance(node.operator, SinkConfig | SinkWriterConfig)
     )
+
+
+def dead_letters(sink: Sink[Any, Any] | None) -> tuple[SinkNode, ...]:
+    """Return the node that commits dead letters, which is not part of the job graph."""
+    return () if sink is None else (SinkNode(uid=DEAD_LETTERS_UID, name="dead letters", parallelism=1, sink=sink),)
 
 
 def listens_to_checkpoints(graph: JobGraph) -> bool:

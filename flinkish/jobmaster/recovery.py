@@ -21,6 +21,7 @@ from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import program_parts
 from flinkish.jobmaster.ha import ClusterRecord
+from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
 
 _log = logging.getLogger("flinkish.jobmaster.recovery")
@@ -137,6 +138,8 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
         )
         for vertex, node in program_parts.operators(graph)
     }
+    # The job commits dead letters of a checkpoint even if it keeps none itself.
+    shapes[DEAD_LETTERS_UID] = OperatorShape(uid=DEAD_LETTERS_UID, name="dead letters", parallelism=1, max_parallelism=1)
     manifest, where = checkpoint.manifest, checkpoint.external_path
     unclaimed = check_operators(manifest, shapes, allow_unclaimed=True, where=where)
     if not unclaimed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flinkish.checkpoint.settings import CheckpointSettings
 from flinkish.common import options
@@ -16,6 +17,7 @@ from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster.admission import AdmissionSettings
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
+from flinkish.program.sinks import Sink
 from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -48,6 +50,12 @@ class JobSetup:
     python_executable: str | None = None
     #: Folder on disk that all tasks can access; see TaskProgram.
     spill: Path | None = None
+    #: Commits dead letters, also those of a checkpoint from a time when the job kept some; None in programs of tests.
+    dead_letters: Sink[Any, Any] | None = None
+
+    @property
+    def keeps_dead_letters(self) -> bool:
+        return self.dead_letters is not None and self.configuration.contains(options.DEAD_LETTERS_DIR)
 
     @property
     def checkpointing(self) -> bool:
@@ -67,6 +75,7 @@ def job_setup(
     lineage: LineageId,
     dependencies: Dependencies = NO_DEPENDENCIES,
     spill: Path | None = None,
+    dead_letters: Sink[Any, Any] | None = None,
 ) -> JobSetup:
     """Read all settings of a job. Raises ConfigurationError for a malformed value."""
     checkpoints = CheckpointSettings.from_configuration(configuration)
@@ -91,6 +100,7 @@ def job_setup(
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
         spill=spill,
+        dead_letters=dead_letters,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flinkish.program.transformations import Transformation, TransformationId
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
     from flinkish.common.execution_config import ExecutionConfig
+    from flinkish.program.sinks import Sink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +67,5 @@ class Program:
     python_archives: tuple[PythonArchive, ...] = ()
     python_requirements: PythonRequirements | None = None
     python_executable: str | None = None
+    #: Writes and commits dead letters; see program/dead_letters.py.
+    dead_letters: Sink[Any, Any] | None = None

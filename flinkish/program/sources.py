@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flinkish.common.typeinfo import TypeInformation
     from flinkish.datastream.output_tag import OutputTag
     from flinkish.metrics import MetricGroup
+    from flinkish.program.dead_letters import BadRecord, DeadLetters
 
 T = TypeVar("T")
 InT = TypeVar("InT", contravariant=True)
@@ -60,8 +61,11 @@ class SourceSplit:
 class SideOutputRecord:
     """A value that a source reader emits to a side output; the runtime sends it to the streams that read the tag."""
 
-    tag: OutputTag
+    #: None for a bad record that is for the dead letters only.
+    tag: OutputTag | None
     value: Any
+    #: The record itself, if the source could not decode it: it goes to the dead letters if nobody reads the tag.
+    bad: BadRecord | None = None
 
 
 SplitT = TypeVar("SplitT", bound=SourceSplit)
@@ -118,6 +122,8 @@ class SourceReaderContext(Protocol):
     subtask_index: int
     parallelism: int
     metric_group: MetricGroup
+    #: For `RecordErrors`, which readers use for records that they cannot decode.
+    dead_letters: DeadLetters
 
     def processing_time(self) -> int:
         """Return the processing time of this epoch in milliseconds; it is the same if the epoch is repeated."""
@@ -341,6 +347,10 @@ class NativeSource(ABC, Generic[T]):
     @abstractmethod
     def create_decoder(self) -> Callable[[bytes], Iterable[T]]:
         """Make the function, in the task, that returns the records of a piece of Arrow's IPC stream format."""
+
+    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[T]]:
+        """Make the function for a task that keeps records which cannot be decoded; it may return a SideOutputRecord for one."""
+        return self.create_decoder()
 
     def produced_type(self) -> TypeInformation | None:
         """Type of the records if the source knows it."""

@@ -20,6 +20,7 @@ from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
+    from flinkish.program.sinks import Sink
 
 MIN_WATERMARK = LONG_MIN
 MAX_WATERMARK = LONG_MAX
@@ -39,6 +40,8 @@ class TaskProgram:
     scratch: Path
     #: Folder on disk for records of a batch that do not fit into memory; None = they must fit.
     spill: Path | None = None
+    #: Writes dead letters; None if the job has no table for them.
+    dead_letters: Sink[Any, Any] | None = None
     #: Files that user functions need.
     dependencies: Dependencies = NO_DEPENDENCIES
     #: The Python interpreter of the tasks if they have their own processes; None = that of the engine.
@@ -162,6 +165,8 @@ class EpochCommand:
     #: State of level 0 by slot, from the reports of the epoch before.
     carry_over: Mapping[int, bytes] = field(default_factory=dict)
     barrier: Barrier | None = None
+    #: The checkpoint whose barrier comes in this epoch or in the next one that has a barrier; None if the job takes none.
+    next_checkpoint: CheckpointId | None = None
     completed_checkpoints: tuple[CheckpointId, ...] = ()
     aborted_checkpoints: tuple[CheckpointId, ...] = ()
     restore: Restore | None = None

@@ -17,8 +17,10 @@ from flinkish.graph.job_graph import ChainEdge, JobEdge, JobVertex
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.metrics import MetricGroup, MetricRegistry
+from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.runtime import faults
 from flinkish.runtime.channels import EdgeWriter, Emit, EmitRun, edge_writer, senders_of
+from flinkish.runtime.dead_letters import SubtaskDeadLetters
 from flinkish.runtime.elements import Element, Records
 from flinkish.runtime.event_loop import EventLoop
 from flinkish.runtime.gate import InputChannel, InputGate
@@ -100,6 +102,16 @@ class VertexTask:
         self._rebuilt = rebuilt
         self._batch = is_batch(program.configuration)
         self._finished: bool = self._table.get("finished", False)
+        self._dead_letters = SubtaskDeadLetters(
+            program,
+            vertex.id,
+            subtask,
+            vertex.parallelism,
+            state=state.operator,
+            metrics=self._metrics.root,
+            now=time.now,
+            to_driver=self._to_driver,
+        )
         plan = program.plan
         graph = plan.job_graph
         self._edges: list[EdgeWriter] = [edge_writer(edge, plan, subtask) for edge in graph.outputs(vertex.id)]
@@ -140,6 +152,7 @@ class VertexTask:
             side_outputs=tuple(tags.values()),
             job_parameters=parameters or {},
             to_driver=self._to_driver,
+            dead_letters=self._dead_letters.of(node, group),
             outflow=self._outflow,
             event_loop=self._event_loop,
             restored_checkpoint=None if self._restored is None else int(self._restored),
@@ -155,7 +168,8 @@ class VertexTask:
         self.report.driver_values.append(sent)
 
     def _outflow(self) -> int:
-        return sum(writer.outflow() for writer in self._edges) + sum(sink.buffered_bytes() for sink in self._sinks)
+        sent = sum(writer.outflow() for writer in self._edges)
+        return sent + sum(sink.buffered_bytes() for sink in self._sinks) + self._dead_letters.buffered_bytes()
 
     def _make_gate(self, program: TaskProgram) -> InputGate | None:
         plan = program.plan
@@ -232,6 +246,7 @@ class VertexTask:
         self.report = TaskReport()
         self._records_in = 0
         self._barrier_taken = False
+        self._dead_letters.begin_epoch(command.next_checkpoint)
         for writer in self._edges:
             writer.begin_epoch(command.epoch)
         if notify:
@@ -242,6 +257,7 @@ class VertexTask:
         faults.reach(faults.Point.INPUT_HANDLED)
         for operator in self.operators:
             operator.end_epoch()
+        self._dead_letters.end_epoch()
         self._remember()
         self._busy = self._clock.monotonic() - started
 
@@ -347,6 +363,9 @@ class VertexTask:
                 committables = operator.prepare_commit()
                 if committables:
                     self.report.final_committables.append((operator.node.uid, self.subtask, committables))
+            committables = self._dead_letters.prepare_commit(end_of_input=True)
+            if committables:
+                self.report.final_committables.append((DEAD_LETTERS_UID, self.subtask, committables))
 
     def on_barrier(self, barrier: Barrier) -> None:
         """Take a snapshot: flush in the order of the chain, write the state, acknowledge, pass the barrier on."""
@@ -365,6 +384,9 @@ class VertexTask:
             kept = operator.watermark_to_keep()
             watermarks = self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE)
             watermarks.update([] if kept is None else [kept])
+        prepared = self._dead_letters.prepare_commit(end_of_input=False)
+        if prepared:
+            committables[DEAD_LETTERS_UID] = prepared
         label = f"{self.vertex.id}-{self.subtask}"
         try:
             files = self._state.snapshot([node.uid for node in self.vertex.operators], barrier, label)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from flinkish.common import Duration, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError, SourceError
@@ -289,6 +290,23 @@ def test_messages_that_are_no_records_go_by_the_policy(kafka: Broker, make_env: 
     begin = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 2})
     with pytest.raises(JobExecutionError, match="offset 2: the message has no value"):
         read(make_env(1), source_of(kafka, topic).set_bounded(LATEST).set_starting_offsets(begin))
+
+
+@LOCAL
+def test_messages_that_are_no_records_are_dead_letters_with_all_that_they_have(
+    kafka: Broker, make_env: MakeEnvironment, tmp_path: Path
+) -> None:
+    topic = kafka.create_topic(1)
+    kafka.produce(topic, [{"value": b"good"}, {"value": b"\xff", "key": b"k", "headers": [("h", b"v")]}, {"value": None}])
+    settings = {"pipeline.dead-letters.dir": tmp_path / "dead"}
+    assert read(make_env(1, settings), source_of(kafka, topic).set_bounded(LATEST)) == ["good"]
+    columns = ["source", "position", "position_unit", "message_key", "headers", "raw"]
+    found = DeltaTable(tmp_path / "dead").to_pyarrow_table().sort_by("position").select([*columns, "event_time"]).to_pylist()
+    assert all(row.pop("event_time") > 0 for row in found)
+    assert [tuple(row.values()) for row in found] == [
+        (f"{topic}-0", 1, "offset", b"k", [{"key": "h", "value": b"v"}], b"\xff"),
+        (f"{topic}-0", 2, "offset", None, [], None),
+    ]
 
 
 @pytest.mark.parametrize(("reset", "expected"), [(None, None), ("earliest", ["8", "9"]), ("latest", [])])

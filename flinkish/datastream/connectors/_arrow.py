@@ -523,6 +523,24 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
     return lambda value: None if value is None else convert(value)
 
 
+def texts_of(row: Sequence[pa.Array]) -> list[str]:
+    """Return the values of a row, arrays of one value, as texts, also where Python has no such value (years after 9999)."""
+    try:
+        return [str(part[0]) for part in row]
+    except (ValueError, OverflowError):
+        return [_as_number(part) for part in row]
+
+
+def _as_number(part: pa.Array) -> str:
+    """Return a value as text, if it is a date or time as the number that Arrow stores."""
+    if pa.types.is_temporal(part.type):
+        part = part.view(pa.int32() if part.type.bit_width == 32 else pa.int64())
+    try:
+        return str(part[0])
+    except (ValueError, OverflowError):
+        return f"a {part.type} that Python cannot hold"
+
+
 def _without_nulls(values: list[Any]) -> list[Any]:
     if None in values:
         raise ValueError("an array of primitives has a null")

@@ -24,6 +24,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors._spark_types import row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
 from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
 from flinkish.program.row_folders import row_folder
 from flinkish.program.sources import (
@@ -145,16 +146,21 @@ class StreamingDataFrameSource(_DataFrameSource, NativeSource[Any]):
     def create_decoder(self) -> Callable[[bytes], Iterable[Any]]:
         return decoder(self._rows, as_tuples=self._as_tuples)
 
+    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
+        errors = RecordErrors(RecordErrorPolicy.fail(), context)
+        return decoder(self._rows, as_tuples=self._as_tuples, errors=errors if errors.keeps else None)
 
-def decoder(rows: RowTypeInfo, *, as_tuples: bool) -> Callable[[bytes], Iterable[Any]]:
+
+def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None = None) -> Callable[[bytes], Iterable[Any]]:
     """Return the function that decodes records from Arrow's stream format.
 
-    It raises SourceError, which names the column, for a value that Python cannot hold.
+    For a row with a value that Python cannot hold it raises SourceError, which names the column, or returns what `errors` emits
+    instead.
     """
     # Arrow takes 0.1 s to import and is needed only in tasks.
     import pyarrow as pa
 
-    from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
+    from flinkish.datastream.connectors._arrow import read_converter, reading_type, texts_of, widened
 
     names, types = rows.field_names, rows.field_types
     converters = [read_converter(part) for part in types]
@@ -172,10 +178,34 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool) -> Callable[[bytes], Iterable
                 hint="Python's dates reach from the year 1 to 9999; cast the column to another type, or filter such rows.",
             ) from error
 
+    def one_by_one(batch: pa.RecordBatch) -> Iterable[Any]:
+        assert errors is not None
+        for index in range(batch.num_rows):
+            row = batch.slice(index, 1)
+            try:
+                values = [column(*parts)[0] for parts in zip(names, types, converters, row.columns, strict=True)]
+            except SourceError as error:
+                texts = texts_of(row.columns)
+                yield errors.handle(
+                    path="from_data_frame",
+                    line=None,
+                    reason=str(error).partition("\nHint: ")[0],
+                    record=", ".join(texts),
+                    as_json=json_of_row(names, texts),
+                )
+            else:
+                yield tuple(values) if as_tuples else make_row(names, values)
+
     def decode(body: bytes) -> Iterable[Any]:
         with pa.ipc.open_stream(body) as reader:
             for batch in reader:
-                columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
+                try:
+                    columns = [column(*parts) for parts in zip(names, types, converters, batch.columns, strict=True)]
+                except SourceError:
+                    if errors is None:
+                        raise
+                    yield from one_by_one(batch)
+                    continue
                 if not names:
                     yield from [() if as_tuples else make_row((), [])] * batch.num_rows
                 elif as_tuples:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from flinkish.common import options
 from flinkish.common.errors import InvalidArgumentError, SourceError
 from flinkish.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.output_tag import OutputTag
+from flinkish.program.dead_letters import UNDECODABLE, BadRecord, DeadLetters
 from flinkish.program.sources import SideOutputRecord
 
 if TYPE_CHECKING:
-    from flinkish.metrics import Counter, MetricGroup
+    from flinkish.metrics import Counter
+    from flinkish.program.sources import SourceReaderContext
 
 __all__ = ["RECORD_ERRORS_METRIC", "RECORD_ERROR_TYPE", "RecordErrorPolicy", "RecordErrors", "SideOutputRecord"]
 
@@ -28,6 +33,18 @@ RECORD_ERROR_TYPE: Final[TypeInformation] = Types.ROW_NAMED(
 
 #: Maximum number of characters of a bad record in an error.
 _SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a message has in addition to its value; `timestamp` is in milliseconds."""
+
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] | None = None
+    timestamp: int | None = None
+
+
+_NO_MESSAGE: Final = Message()
 
 
 class _Action(Enum):
@@ -83,28 +100,81 @@ class RecordErrorPolicy:
 
 
 class RecordErrors:
-    """Applies a policy in a reader."""
+    """Applies a policy in a reader.
 
-    def __init__(self, policy: RecordErrorPolicy, metric_group: MetricGroup) -> None:
+    If the job keeps dead letters, records that would fail the job or be skipped go there instead, as well as those for a side
+    output that nobody reads.
+    """
+
+    def __init__(self, policy: RecordErrorPolicy, context: SourceReaderContext) -> None:
         self._policy = policy
-        self._counter: Counter | None = None if policy.action is _Action.FAIL else metric_group.counter(RECORD_ERRORS_METRIC)
+        # Contexts that tests or programs make themselves need not have it.
+        self._dead_letters: DeadLetters | None = getattr(context, "dead_letters", None)
+        #: Whether a bad record never fails the job.
+        self.keeps = self._dead_letters is not None and self._dead_letters.on
+        self._counter: Counter | None = None
+        if policy.action is not _Action.FAIL or self.keeps:
+            self._counter = context.metric_group.counter(RECORD_ERRORS_METRIC)
 
-    def handle(self, *, path: str, line: int, reason: str, record: str | bytes, unit: str = "line") -> SideOutputRecord | None:
-        """Return the value to emit instead of the record, None for none; raise SourceError if the policy is to fail."""
+    def handle(
+        self,
+        *,
+        path: str,
+        line: int | None,
+        reason: str,
+        record: str | bytes,
+        unit: str = "line",
+        raw: bytes | None = None,
+        as_json: str | None = None,
+        message: Message = _NO_MESSAGE,
+    ) -> SideOutputRecord | None:
+        """Return the value to emit instead of the record, None for none; raise SourceError if the policy is to fail.
+
+        `record` is shown to people; `raw` is the record as it was read, by default `record` if that is bytes. A format without
+        bytes of single records passes text, and `as_json` if it has the record as JSON. `line` is None if the source knows no
+        position.
+        """
         text = record.decode("utf-8", "backslashreplace") if isinstance(record, bytes) else _printable(record)
         if self._counter is None:
             shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
             raise SourceError(
                 f"{path}, {unit} {line}: {reason}; got {shown!r}",
-                hint="RecordErrorPolicy.skip() or .side_output(tag) lets the job go on without such records.",
+                hint="RecordErrorPolicy.skip() or .side_output(tag) lets the job go on without such records, and "
+                f"{options.DEAD_LETTERS_DIR.key} keeps them in a table.",
             )
         self._counter.inc()
         tag = self._policy.tag
-        if tag is None:
+        if tag is None and not self.keeps:
+            if self._dead_letters is not None:
+                self._dead_letters.dropped(UNDECODABLE)
             return None
+        if raw is None and isinstance(record, bytes):
+            raw = record
+        bad = BadRecord(
+            reason=reason,
+            source=path,
+            position=line,
+            unit=None if line is None else unit,
+            raw=raw,
+            json=None if raw is not None or not text else as_json or json.dumps(text),
+            key=message.key,
+            headers=message.headers,
+            timestamp=message.timestamp,
+        )
+        if tag is None:
+            return SideOutputRecord(None, None, bad)
         if _is_string(tag.type_info):
-            return SideOutputRecord(tag, f"{path}, {unit} {line}: {reason}: {text}")
-        return SideOutputRecord(tag, Row(path=path, line=line, reason=reason, record=text))
+            return SideOutputRecord(tag, f"{path}, {unit} {line}: {reason}: {text}", bad)
+        return SideOutputRecord(tag, Row(path=path, line=line, reason=reason, record=text), bad)
+
+
+def json_of_row(names: Iterable[str], values: Iterable[Any]) -> str:
+    """Return a row as a JSON object for people; what JSON does not have becomes text."""
+    return json.dumps(dict(zip(names, values, strict=True)), default=_text)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _is_string(type_info: TypeInformation) -> bool:

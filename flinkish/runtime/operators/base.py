@@ -20,6 +20,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.metrics import MetricGroup
+from flinkish.program.dead_letters import DeadLetters
 from flinkish.runtime.channels import Emit, EmitRows, EmitRun
 from flinkish.runtime.elements import Records
 from flinkish.runtime.event_loop import EventLoop
@@ -80,6 +81,8 @@ class OperatorContext:
     job_parameters: Mapping[str, str]
     #: Sends values to the driver: operator, destination, values, the watermark before them.
     to_driver: Callable[[OperatorUid, str, list[Any], int | None], None]
+    #: Takes records of the operator that would be lost.
+    dead_letters: DeadLetters
     #: Returns the approximate number of bytes that the task has emitted in this epoch so far: on edges, and to the driver.
     outflow: Callable[[], int]
     #: The task's event loop for asynchronous functions.

@@ -22,6 +22,7 @@ from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
 
 _LEFT, _RIGHT = 0, 1
+_LATE = "the watermark has passed the record's time, so its partners may be gone"
 
 
 class _JoinContext(ProcessJoinFunction.Context):
@@ -165,10 +166,12 @@ class IntervalJoinOperator(TimedOperator[IntervalJoinConfig]):
                     emit_results(results, timestamp)
 
     def _late(self, value: Any, timestamp: int, tag: OutputTag | None) -> None:
+        if tag is not None and tag.tag_id in self.output.side:
+            self._emit_results(((tag, value),), timestamp)
+            return
         if tag is None:
             self._late_dropped.inc()
-        else:
-            self._emit_results(((tag, value),), timestamp)
+        self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key

@@ -51,6 +51,7 @@ class _ReaderContext(SourceReaderContext):
         self.subtask_index = context.subtask_index
         self.parallelism = context.parallelism
         self.metric_group: MetricGroup = context.metrics
+        self.dead_letters = context.dead_letters
         self._time = context.time
 
     def processing_time(self) -> int:
@@ -109,9 +110,11 @@ class _ReaderOutput:
             self._emit_run(_counted(self, self._operator, values))
 
     def _to_side(self, record: SideOutputRecord, timestamp: int | None) -> None:
-        emit = self._side.get(record.tag.tag_id)
+        emit = None if record.tag is None else self._side.get(record.tag.tag_id)
         if emit is not None:
             emit(record.value, timestamp)
+        elif record.bad is not None:
+            self._operator.context.dead_letters.undecodable(record.bad, self._operator.current_watermark)
 
     def select_split(self, split_id: str) -> None:
         if self._combined is not None:
@@ -203,7 +206,9 @@ class SourceOperator(Operator):
         #: Whether the input is unbounded, so that event time must advance when single splits end.
         self.goes_on = self._source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
         self._native = isinstance(config.source, NativeSource)
-        self._decode = config.source.create_decoder() if isinstance(config.source, NativeSource) else None
+        self._decode: Callable[[bytes], Iterable[Any]] | None = None
+        if isinstance(config.source, NativeSource):
+            self._decode = config.source.create_decoder_in(_ReaderContext(context))
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.passes_through = self._source.produced_type() == self.node.output_type
 

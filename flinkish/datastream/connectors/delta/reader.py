@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.types import RowKind, make_row
-from flinkish.datastream.connectors._arrow import read_converter, reading_type, widened
+from flinkish.datastream.connectors._arrow import read_converter, reading_type, texts_of, widened
 from flinkish.datastream.connectors._sequences import SequentialReader
 from flinkish.datastream.connectors.delta.columns import (
     DeltaColumn,
@@ -27,6 +27,7 @@ from flinkish.datastream.connectors.delta.columns import (
 )
 from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.vectors import DeletionVector, Rows
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
 from flinkish.program.sources import ReaderOutput, SourceReaderContext, SourceSplit
 
 #: Rows to read from a file at once.
@@ -87,6 +88,7 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
     def __init__(self, plan: ReadPlan, context: SourceReaderContext) -> None:
         super().__init__()
         self._plan = plan
+        self._errors = RecordErrors(RecordErrorPolicy.fail(), context)
         self._current: _FileReader | None = None
         context.metric_group.gauge("pendingRecords", self._pending)
 
@@ -98,7 +100,7 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
         output.select_split(split.split_id)
         reader = self._current
         if reader is None:
-            reader = self._current = _FileReader(self._plan, split)
+            reader = self._current = _FileReader(self._plan, split, self._errors)
         left = max(1, output.credit)
         while left > 0 and (records := reader.read(min(left, _BATCH))):
             left -= len(records)
@@ -118,8 +120,9 @@ class DeltaReader(SequentialReader[Any, DeltaSplit]):
 class _FileReader:
     """Reads the rows of one split."""
 
-    def __init__(self, plan: ReadPlan, split: DeltaSplit) -> None:
+    def __init__(self, plan: ReadPlan, split: DeltaSplit, errors: RecordErrors) -> None:
         self._plan = plan
+        self._errors = errors
         self._split = split
         self._files = files_of(plan.table)
         self._path = self._files.path(split.path)
@@ -255,7 +258,14 @@ class _FileReader:
             for batch in self._batches_of(group, rows):
                 skip = max(0, self._split.position - before)
                 if skip < batch.num_rows:
-                    yield self._records_of(batch, skip, first + before - self._rows_before(group), before)
+                    number = first + before - self._rows_before(group)
+                    try:
+                        records = self._records_of(batch, skip, number, before)
+                    except (ValueError, OverflowError):
+                        if not self._errors.keeps:
+                            raise
+                        records = self._records_one_by_one(batch, skip, number, before)
+                    yield records
                 before += batch.num_rows
 
     def _rows_before(self, group: int) -> int:
@@ -302,6 +312,32 @@ class _FileReader:
             return [make_row(names, list(row), kind) for row in zip(*columns, strict=True)]
         kinds = [_KINDS[text] for text in values(batch.column(batch.schema.get_field_index(_CHANGE_TYPE)))]
         return [make_row(names, list(row), kind) for row, kind in zip(zip(*columns, strict=True), kinds, strict=True)]
+
+    def _records_one_by_one(self, batch: pa.RecordBatch, skip: int, first: int, before: int) -> list[Any]:
+        """Return the records of a batch in which some values do not fit their types, with what to emit instead of bad rows."""
+        records: list[Any] = []
+        positions: list[int] = []
+        for index in range(skip, batch.num_rows):
+            row = batch.slice(index, 1)
+            try:
+                found = self._records_of(row, 0, first + index, before + index)
+            except (ValueError, OverflowError) as error:
+                texts = texts_of(row.columns)
+                found = [
+                    self._errors.handle(
+                        path=self._path,
+                        line=first + index + 1,
+                        reason=f"a value does not fit its type: {error}",
+                        record=", ".join(texts),
+                        unit="row",
+                        as_json=json_of_row(batch.schema.names, texts),
+                    )
+                ]
+            records += found
+            positions += [before + index] * len(found)
+        self._read = before + batch.num_rows
+        self._positions = np.array(positions, np.int64)
+        return records
 
     def _kept(self, batch: pa.RecordBatch, skip: int, first: int) -> Rows | None:
         """Return the indexes of the rows of a batch to emit; None = all but the first `skip` rows."""

@@ -123,6 +123,11 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             compaction=None if compact_every is None else (compact_every, target_file_size),
         )
 
+    @property
+    def path(self) -> str:
+        """The table's folder, absolute, or its URI in an object store."""
+        return self._path
+
     @staticmethod
     def for_table(path: str) -> DeltaSinkBuilder:
         """Return a builder of a sink for the table at a path."""

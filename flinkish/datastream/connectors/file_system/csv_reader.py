@@ -181,13 +181,14 @@ class CsvReader(SplitReader):
                 if fields is None:
                     return
                 if fields:
-                    record = self._record(fields, lines.taken - lines.begin, escaped)
+                    record = self._record(fields, lines, escaped)
                     if record is not None:
                         records.append(record)
             except csv.Error as error:
                 # Errors name the line in which the record begins.
-                text = "".join(lines.record).rstrip("\r\n")
-                self._bad(f"not valid CSV: {error}", text, lines.taken - lines.begin, records)
+                result = self._bad(f"not valid CSV: {error}", "".join(lines.record).rstrip("\r\n"), lines)
+                if result is not None:
+                    records.append(result)
                 reader = self._dialect.reader(lines)
 
     def _continue(self) -> Iterator[str]:
@@ -195,11 +196,11 @@ class CsvReader(SplitReader):
             text = decode_lines(more, self._source.encoding, strip=False)[0]
             yield f"{text if text is not None else _escape(more[0], self._source.encoding)}\n"
 
-    def _record(self, fields: list[str], back: int, escaped: bool) -> Any:
+    def _record(self, fields: list[str], lines: _RecordLines, escaped: bool) -> Any:
         if len(fields) != self._width and not (self._settings.extra_fields and len(fields) > self._width):
-            return self._error(f"expected {self._width} fields", fields, back, f"{len(fields)}")
+            return self._error(f"expected {self._width} fields", fields, lines, f"{len(fields)}")
         if escaped and any(not _ESCAPED.isdisjoint(field) for field in fields):
-            return self._error(f"the line is not text in the character set {self._source.encoding}", fields, back)
+            return self._error(f"the line is not text in the character set {self._source.encoding}", fields, lines)
         picked = fields if self._in_order else [fields[i] for i in self._columns]
         if self._plain:
             values: list[Any] = picked
@@ -207,7 +208,7 @@ class CsvReader(SplitReader):
             try:
                 values = [field if parse is None else parse(field) for parse, field in zip(self._parsers, picked, strict=True)]
             except (ValueError, ArithmeticError):
-                return self._error(self._describe(picked), fields, back)
+                return self._error(self._describe(picked), fields, lines)
         if self._names is None:
             return tuple(values)
         return make_row(self._names, values)
@@ -223,18 +224,17 @@ class CsvReader(SplitReader):
                 return f"column {name!r} must be {self._types[index]!r}; got {field!r}"
         return "a column has a wrong value"
 
-    def _error(self, reason: str, fields: Sequence[str], back: int, got: str | None = None) -> Any:
+    def _error(self, reason: str, fields: Sequence[str], lines: _RecordLines, got: str | None = None) -> Any:
+        return self._bad(reason if got is None else f"{reason}, found {got}", self._dialect.delimiter.join(fields), lines)
+
+    def _bad(self, reason: str, record: str, lines: _RecordLines) -> Any:
         return self._errors.handle(
             path=self._source.path,
-            line=self._source.line_number(back),
-            reason=reason if got is None else f"{reason}, found {got}",
-            record=self._dialect.delimiter.join(fields),
+            line=self._source.line_number(lines.taken - lines.begin),
+            reason=reason,
+            record=record,
+            raw=_unescape("".join(lines.record).rstrip("\n"), self._source.encoding),
         )
-
-    def _bad(self, reason: str, record: str, back: int, records: list[Any]) -> None:
-        result = self._errors.handle(path=self._source.path, line=self._source.line_number(back), reason=reason, record=record)
-        if result is not None:
-            records.append(result)
 
     def split(self) -> FileSourceSplit:
         return self._source.split()
@@ -297,3 +297,11 @@ def _escape(line: bytes, encoding: str) -> str:
         return line.decode(encoding, "surrogateescape")
     except UnicodeDecodeError:  # encodings without surrogateescape
         return line.decode(encoding, "replace") + "\udc80"
+
+
+def _unescape(line: str, encoding: str) -> bytes:
+    """Return the bytes of a line that `_escape` may have made."""
+    try:
+        return line.encode(encoding, "surrogateescape")
+    except UnicodeEncodeError:
+        return line.encode(encoding, "replace")

@@ -19,6 +19,7 @@ from flinkish.datastream.connectors._arrow import (
     read_converter,
     reading_type,
     row_type_of_schema,
+    texts_of,
     unwrap,
     widened,
 )
@@ -26,7 +27,7 @@ from flinkish.datastream.connectors.file_system.file_format import FileFormat, S
 from flinkish.datastream.connectors.file_system.formats import BulkFormat
 from flinkish.datastream.connectors.file_system.objects import is_object, open_raw, size_of
 from flinkish.datastream.connectors.file_system.splits import FileSourceSplit
-from flinkish.datastream.connectors.record_errors import RecordErrors
+from flinkish.datastream.connectors.record_errors import RecordErrors, json_of_row
 
 
 class RowGroupFormat(FileFormat):
@@ -153,15 +154,7 @@ class _BadRow:
 
     number: int
     reason: str
-    text: str
-
-
-def _shown(raw: list[pa.Array]) -> str:
-    """Return a row as text, without Python's values, which have no years after 9999 and no nanoseconds."""
-    try:
-        return ", ".join(str(part[0]) for part in raw)
-    except (ValueError, OverflowError):
-        return ", ".join(str(part.view(pa.int64())[0]) if pa.types.is_temporal(part.type) else str(part[0]) for part in raw)
+    values: list[str]
 
 
 class RowGroupReader(SplitReader):
@@ -183,7 +176,8 @@ class RowGroupReader(SplitReader):
         self._end = groups if split.length is None else min(groups, split.offset + split.length)
         self._total = sum(self._rows_of(i) for i in range(split.offset, self._end))
         self._position = split.position or 0
-        self._batches = self._read_batches(self.columns(self._file.schema_arrow))
+        self._read_columns = self.columns(self._file.schema_arrow)
+        self._batches = self._read_batches(self._read_columns)
         self._records: list[Any] = []
         self._index = 0
         #: Whether there are bad rows in `_records`.
@@ -242,12 +236,12 @@ class RowGroupReader(SplitReader):
                 columns[-1].to_pylist()
             except (ValueError, OverflowError) as error:
                 self._some_bad = True
-                return _BadRow(number, f"{self.describe(index, column)}: {error}", _shown(raw))
+                return _BadRow(number, f"{self.describe(index, column)}: {error}", texts_of(raw))
         try:
             return self.rows(columns, 1)[0]
         except (ValueError, OverflowError) as error:
             self._some_bad = True
-            return _BadRow(number, str(error), _shown(raw))
+            return _BadRow(number, str(error), texts_of(raw))
 
     def read(self, limit: int) -> Sequence[Any]:
         while True:
@@ -270,7 +264,14 @@ class RowGroupReader(SplitReader):
                 return kept
 
     def _handle(self, bad: _BadRow) -> Any:
-        return self._errors.handle(path=self.path, line=bad.number, reason=bad.reason, record=bad.text, unit="row")
+        return self._errors.handle(
+            path=self.path,
+            line=bad.number,
+            reason=bad.reason,
+            record=", ".join(bad.values),
+            unit="row",
+            as_json=json_of_row(self._read_columns, bad.values),
+        )
 
     def split(self) -> FileSourceSplit:
         return replace(self._split, position=self._position)

@@ -54,11 +54,19 @@ class _SchemaLineReader(SplitReader):
                 try:
                     record = self._deserialize(line.removesuffix(b"\r"))
                 except ValueError as error:
-                    number = self._source.line_number(len(lines) - index)
-                    record = self._errors.handle(path=self._source.path, line=number, reason=str(error), record=line)
+                    record = self._handle(line, len(lines) - index, str(error))
+                except Exception as error:
+                    # Without dead letters, an error of other kinds is one of the program.
+                    if not self._errors.keeps:
+                        raise
+                    record = self._handle(line, len(lines) - index, f"{type(error).__name__}: {error}")
                 if record is not None:
                     records.append(record)
         return records
+
+    def _handle(self, line: bytes, back: int, reason: str) -> Any:
+        number = self._source.line_number(back)
+        return self._errors.handle(path=self._source.path, line=number, reason=reason, record=line)
 
     def split(self) -> FileSourceSplit:
         return self._source.split()

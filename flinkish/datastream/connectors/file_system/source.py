@@ -105,7 +105,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
                 )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
-        errors = RecordErrors(self._settings.record_errors, context.metric_group)
+        errors = RecordErrors(self._settings.record_errors, context)
         return _FileSourceReader(self._settings.format, errors)
 
     def produced_type(self) -> TypeInformation | None:

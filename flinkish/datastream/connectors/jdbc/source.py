@@ -16,6 +16,7 @@ from flinkish.datastream.connectors.jdbc.database import Database
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.reading import rows_from
 from flinkish.datastream.connectors.jdbc.values import is_basic, row_fields, unwrapped
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
 from flinkish.program.sources import (
     Boundedness,
     ReaderOutput,
@@ -172,7 +173,7 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
         return FixedSplitsEnumerator(context, checkpoint)
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Row, JdbcSplit]:
-        return _JdbcReader(self._settings)
+        return _JdbcReader(self._settings, RecordErrors(RecordErrorPolicy.fail(), context))
 
     def produced_type(self) -> TypeInformation:
         return self._settings.type_info
@@ -349,9 +350,10 @@ class _Query:
 class _JdbcReader(SequentialReader[Row, JdbcSplit]):
     """Reads one split after the other, by a cursor on the server."""
 
-    def __init__(self, settings: _Settings) -> None:
+    def __init__(self, settings: _Settings, errors: RecordErrors) -> None:
         super().__init__()
         self._settings = settings
+        self._errors = errors
         self._query = _Query(settings)
         dialect = settings.database.dialect
         self._rows: Callable[[Sequence[Any]], list[Row]] = rows_from(self._query.names, self._query.types, settings.name)
@@ -369,12 +371,36 @@ class _JdbcReader(SequentialReader[Row, JdbcSplit]):
             self._close_cursor()
             raise self._query.failed(error) from None
         output.select_split(split.split_id)
-        output.collect_all(self._rows(fetched))
+        output.collect_all(self._records(fetched))
         if ended:
             self._close_cursor()
             self._finish(split, output)
         else:
             self._splits.update(self._advanced(split, fetched))
+
+    def _records(self, fetched: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the records of rows, with what to emit instead of those that do not fit the declared types."""
+        try:
+            return list(self._rows(fetched))
+        except SourceError:
+            if not self._errors.keeps:
+                raise
+        records: list[Any] = []
+        for row in fetched:
+            try:
+                records += self._rows([row])
+            except SourceError as error:
+                as_json = json_of_row(self._query.names, row)
+                records.append(
+                    self._errors.handle(
+                        path=f"{self._settings.name} of {self._settings.database.label}",
+                        line=None,
+                        reason=str(error).partition("\nHint: ")[0],
+                        record=as_json,
+                        as_json=as_json,
+                    )
+                )
+        return records
 
     def _fetch(self, split: JdbcSplit, limit: int) -> tuple[Sequence[Any], bool]:
         """Return the next rows of a split, and whether it has ended."""

@@ -17,7 +17,7 @@ from flinkish.datastream.connectors.kafka import client
 from flinkish.datastream.connectors.kafka.client import Partition
 from flinkish.datastream.connectors.kafka.records import KafkaRecord, ValueOnly
 from flinkish.datastream.connectors.kafka.settings import WHO, KafkaPartitionSplit, KafkaSourceSettings
-from flinkish.datastream.connectors.record_errors import RecordErrors
+from flinkish.datastream.connectors.record_errors import Message, RecordErrors
 from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext
 
 #: Messages that are taken from the client at once.
@@ -215,14 +215,27 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                     raise ValueError("the message has no value (it is a tombstone)")
                 record = deserialize(content)
             except ValueError as error:
-                record = self._errors.handle(
-                    path=progress.split.split_id, line=offset, reason=str(error), record=message.value() or b"", unit="offset"
-                )
+                record = self._handle(progress.split, message, time, str(error))
+            except Exception as error:
+                # Without dead letters, an error of other kinds is one of the program.
+                if not self._errors.keeps:
+                    raise
+                record = self._handle(progress.split, message, time, f"{type(error).__name__}: {error}")
             if record is not None:
                 collect(record, time)
         if last is not None:
             progress.leader_epoch = last.leader_epoch()
         return taken
+
+    def _handle(self, split: KafkaPartitionSplit, message: Any, time: int | None, reason: str) -> Any:
+        return self._errors.handle(
+            path=split.split_id,
+            line=message.offset(),
+            reason=reason,
+            record="" if message.value() is None else message.value(),
+            unit="offset",
+            message=Message(key=message.key(), headers=_headers(message), timestamp=time),
+        )
 
     def _fetch(self, progress: _Progress) -> None:
         """Take what the client has, after a wait for something, until there is more of a partition."""
@@ -362,5 +375,9 @@ def _record(message: Any, timestamp: int | None) -> KafkaRecord:
         key=message.key(),
         value=message.value(),
         timestamp=timestamp,
-        headers=tuple(message.headers() or ()),
+        headers=_headers(message),
     )
+
+
+def _headers(message: Any) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple(message.headers() or ())

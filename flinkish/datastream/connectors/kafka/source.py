@@ -101,7 +101,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
                 )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, KafkaPartitionSplit]:
-        errors = RecordErrors(self._settings.record_errors, context.metric_group)
+        errors = RecordErrors(self._settings.record_errors, context)
         return KafkaReader(self._settings, context, errors, SystemClock())
 
     def produced_type(self) -> TypeInformation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError, StateError
@@ -35,6 +35,7 @@ from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 CallFunction = Callable[[Any, Any, WindowFunctionContext, list[Any]], Any]
 
 _CONTINUE = TriggerResult.CONTINUE
+_LATE = "the watermark has passed all windows of the record and their allowed lateness"
 
 
 class BaseWindowOperator(TimedOperator[WindowConfig]):
@@ -90,6 +91,7 @@ class BaseWindowOperator(TimedOperator[WindowConfig]):
             self._late_output(value, timestamp)
         else:
             self.late_records.inc()
+            self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)
 
     def emit_window(self, window: Any, namespace: Namespace, elements: list[Any], timestamp: int | None) -> None:
         """Call the window function and emit its results."""
@@ -196,8 +198,12 @@ class WindowOperator(BaseWindowOperator):
             if result is not _CONTINUE:
                 self._act(result, window, namespace, timestamp)
             self._register_cleanup(namespace, cleanup)
-        if skipped and self.event_time and time + self.lateness <= self.current_watermark:
-            self.late(value, timestamp)
+        if skipped and self.event_time:
+            if time + self.lateness <= self.current_watermark:
+                self.late(value, timestamp)
+            elif isinstance(windows, Collection) and windows:
+                # Flink neither counts it nor sends it to the side output: the assigner's windows end before the record's time.
+                self.context.dead_letters.late(value, timestamp, self.current_watermark, _LATE)
 
     def _act(self, result: TriggerResult, window: Any, namespace: Namespace, timestamp: int | None) -> None:
         if result.is_fire():

@@ -34,9 +34,11 @@ from flinkish.common.files.store_settings import storage_options
 from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.delta import table as table_module
 from flinkish.datastream.connectors.delta.log import DeltaLog
+from flinkish.testing import CrashPoint, JobHarness
 from tests.kit.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.unit.datastream.connectors.delta.test_source import EXPECTED, KINDS, TABLES, as_spark_shows
 from tests.unit.datastream.connectors.fakes import Checkpoint, FakeEnumeratorContext, SinkRun, SourceRun
+from tests.unit.engine.test_dead_letters import OPTION, emit, rows_in, sums
 
 PAIR = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
 _numbers = itertools.count()
@@ -425,3 +427,15 @@ def test_errors_of_a_store_are_one_line_without_credentials(s3: S3Server, caplog
     assert "\n" not in str(of_sink.value).partition("\nHint")[0]
     assert SECRET_KEY not in shown
     assert ACCESS_KEY not in shown
+
+
+def test_dead_letters_are_kept_once_in_an_object_store(root: str, s3: S3Server) -> None:
+    with JobHarness(sums, settings={OPTION: root, **s3.settings}) as job:
+        job.source("pairs").watermark(29)
+        emit(job, 1)
+        job.crash(CrashPoint.AFTER_SINK_COMMIT)
+        emit(job, 2)
+        job.settle()
+        job._settings.pop(OPTION)
+        job.crash(CrashPoint.BEFORE_SINK_COMMIT)
+    assert rows_in(DeltaTable(root, storage_options=storage_options(root)), "position") == [1, 2, None, None]

@@ -1,0 +1,262 @@
+"""Dead letters of one subtask: rows of records that would be lost, on their way to the table of the job.
+
+The rows wait in state, or in files that no commit names yet, until the next checkpoint; its committables name them. So they are
+not part of what a checkpoint stores of an operator: a job may be restored with the option on or off, and at any parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from flinkish.common import options, pickling
+from flinkish.common.errors import FlinkishError, SinkError
+from flinkish.common.ids import OperatorUid
+from flinkish.common.time import Instant
+from flinkish.common.types import Row
+from flinkish.datastream.functions import Function
+from flinkish.datastream.state import ListState, ListStateDescriptor
+from flinkish.graph.job_graph import VertexId
+from flinkish.graph.stream_graph import StreamNode
+from flinkish.metrics import Counter, MetricGroup
+from flinkish.program.dead_letters import (
+    DEAD_LETTERS_METRIC,
+    DEAD_LETTERS_UID,
+    DROPPED,
+    LATE,
+    RAW_OF_SOURCE,
+    RAW_PICKLED,
+    ROW_TYPE,
+    UNDECODABLE,
+    BadRecord,
+    DeadLetters,
+)
+from flinkish.program.operators import IntervalJoinConfig, SourceConfig, WindowConfig
+from flinkish.program.sinks import Sink, SinkWriter, SinkWriterContext, WriteContext
+from flinkish.runtime.protocol import MIN_WATERMARK, TaskProgram
+from flinkish.runtime.state.codec import to_json
+from flinkish.runtime.state.level_state import OperatorState
+
+#: Rows with more than about this many bytes go to a file before the checkpoint, so that they fill neither memory nor state.
+_FILE_BYTES: Final = 16 << 20
+#: About how many bytes a row takes in addition to the record itself.
+_ROW_BYTES: Final = 500
+#: Maximum number of characters of a value that has no JSON form.
+_SHOWN: Final = 2_000
+#: Operators that may drop records, so that their metric is there from the start.
+_MAY_DROP = (SourceConfig, WindowConfig, IntervalJoinConfig)
+
+#: Sends values to the driver: operator, destination, values, and the watermark before them.
+ToDriver = Callable[[OperatorUid, str, list[Any], int | None], None]
+
+
+class _WriterContext(SinkWriterContext):
+    def __init__(
+        self,
+        program: TaskProgram,
+        state: OperatorState,
+        subtask: int,
+        parallelism: int,
+        metrics: MetricGroup,
+        now: Callable[[], int],
+    ) -> None:
+        self.configuration = program.configuration
+        self.job_id = program.job_id
+        self.lineage = str(program.lineage)
+        self.sink_uid = str(DEAD_LETTERS_UID)
+        self.subtask_index = subtask
+        self.parallelism = parallelism
+        self.attempt_id = str(program.attempt_id)
+        self.metric_group = metrics
+        self.input_type = ROW_TYPE
+        self._state = state
+        self._now = now
+
+    def initialize_function(self, function: Function) -> None:
+        raise NotImplementedError("the table of dead letters calls no user functions")
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._state.list_state(descriptor)
+
+    def processing_time(self) -> int:
+        return self._now()
+
+    def emit_to_driver(self, destination: str, values: Sequence[Any], watermark: int | None = None) -> None:
+        raise NotImplementedError("the table of dead letters sends nothing to the driver but committables")
+
+
+class SubtaskDeadLetters:
+    """Keeps the dead letters of a chain of operators if the job has a table for them, else notes that there were some."""
+
+    def __init__(
+        self,
+        program: TaskProgram,
+        vertex: VertexId,
+        subtask: int,
+        parallelism: int,
+        *,
+        state: Callable[[str], OperatorState],
+        metrics: MetricGroup,
+        now: Callable[[], int],
+        to_driver: ToDriver,
+    ) -> None:
+        self.job = program.job_name, program.job_id
+        self.subtask = subtask
+        self.to_driver = to_driver
+        self._now = now
+        self._checkpoint_id: int | None = None
+        self._dropped_at: Instant | None = None
+        #: Bytes of this epoch's rows, and of all rows that are in no file.
+        self._epoch_bytes = 0
+        self._waiting_bytes = 0
+        self._writer: SinkWriter[Any, Any] | None = None
+        sink: Sink[Any, Any] | None = program.dead_letters
+        if sink is not None:
+            own = state(f"{DEAD_LETTERS_UID}/{vertex}")
+            with _named_errors():
+                self._writer = sink.create_writer(_WriterContext(program, own, subtask, parallelism, metrics, now))
+        self._context = WriteContext(timestamp=None, watermark=MIN_WATERMARK)
+
+    def of(self, node: StreamNode, metrics: MetricGroup) -> DeadLetters:
+        """Return what takes the dead letters of one operator; `metrics` is its group."""
+        if self._writer is None:
+            return _Dropped(self, node)
+        return _Kept(self, node, metrics)
+
+    def write(self, row: tuple[Any, ...], size: int) -> None:
+        """Write the columns up to `watermark`, and those from `message_key` to `json`, of a row with about `size` bytes."""
+        assert self._writer is not None
+        if self._dropped_at is None:
+            self._dropped_at = Instant.of_epoch_milli(self._now())
+        self._epoch_bytes += size + _ROW_BYTES
+        self._writer.write((*row[:12], self._dropped_at, *row[12:], self._checkpoint_id), self._context)
+
+    # -- epochs --------------------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, checkpoint_id: int | None) -> None:
+        """Begin an epoch; `checkpoint_id` is the checkpoint that covers its records, None if the job takes none."""
+        self._checkpoint_id = checkpoint_id
+        self._dropped_at = None
+        self._epoch_bytes = 0
+
+    def buffered_bytes(self) -> int:
+        """Return about how many bytes of this epoch are in memory; if they are many, the sources pause."""
+        return self._epoch_bytes
+
+    def end_epoch(self) -> None:
+        """Put the rows of the epoch into state, or into files if they are many."""
+        if self._writer is None or not self._epoch_bytes:
+            return
+        self._waiting_bytes += self._epoch_bytes
+        with _named_errors():
+            if self._waiting_bytes >= _FILE_BYTES:
+                self._writer.flush(False)
+                self._waiting_bytes = 0
+            self._writer.end_epoch()
+
+    def prepare_commit(self, *, end_of_input: bool) -> tuple[bytes, ...]:
+        """Return the encoded committables of all rows so far, which a checkpoint, or the end of the job, commits."""
+        if self._writer is None:
+            return ()
+        with _named_errors():
+            self._writer.flush(end_of_input)
+            self._waiting_bytes = self._epoch_bytes = 0
+            return tuple(msgspec.msgpack.encode(committable) for committable in self._writer.prepare_commit())
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    try:
+        yield
+    except FlinkishError as error:
+        raise SinkError(f"the dead letters ({options.DEAD_LETTERS_DIR.key}) cannot be written: {error}") from error
+
+
+class _Kept(DeadLetters):
+    """Makes rows of the dead letters of an operator."""
+
+    def __init__(self, subtask: SubtaskDeadLetters, node: StreamNode, metrics: MetricGroup) -> None:
+        self.on = True
+        self._subtask = subtask
+        self._origin = *subtask.job, str(node.uid), node.name, subtask.subtask
+        self._metrics = metrics
+        self._counter: Counter | None = None
+        if isinstance(node.operator, _MAY_DROP):
+            self._counter = metrics.counter(DEAD_LETTERS_METRIC)
+
+    def undecodable(self, record: BadRecord, watermark: int) -> None:
+        where = None if record.source is None else _storable(record.source), record.position, record.unit
+        headers = None
+        if record.headers is not None:
+            headers = [Row(key=key, value=value) for key, value in record.headers]
+        raw, json = record.raw, record.json
+        self._write(
+            UNDECODABLE,
+            _storable(record.reason),
+            where,
+            (record.timestamp, None if watermark == MIN_WATERMARK else watermark),
+            (record.key, headers, raw, None if raw is None else RAW_OF_SOURCE, json),
+            len(raw or b"") + len(json or ""),
+        )
+
+    def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
+        json, raw = to_json(value), None
+        if json is None:
+            json, raw = to_json(_shown(value)), pickling.dumps(value)
+        self._write(
+            LATE,
+            reason,
+            (None, None, None),
+            (timestamp, None if watermark == MIN_WATERMARK else watermark),
+            (None, None, raw, None if raw is None else RAW_PICKLED, json),
+            len(raw or b"") + len(json or ""),
+        )
+
+    def dropped(self, kind: str) -> None:
+        """Do nothing: what is dropped here was asked for."""
+
+    def _write(
+        self, kind: str, reason: str, where: tuple[Any, ...], times: tuple[Any, ...], record: tuple[Any, ...], size: int
+    ) -> None:
+        if self._counter is None:
+            self._counter = self._metrics.counter(DEAD_LETTERS_METRIC)
+        self._counter.inc()
+        # In the order of COLUMNS.
+        self._subtask.write((kind, reason, *self._origin, *where, *times, *record), size)
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"{type(value).__qualname__}, whose repr() raised {type(error).__name__}"
+    return _storable(text[:_SHOWN])
+
+
+def _storable(text: str) -> str:
+    """Return a text without lone surrogates, which have no UTF-8; a file name or a bad line may have some."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+class _Dropped(DeadLetters):
+    """Tells the driver, once, that an operator drops records; the driver logs it."""
+
+    def __init__(self, subtask: SubtaskDeadLetters, node: StreamNode) -> None:
+        self.on = False
+        self._to_driver = subtask.to_driver
+        self._uid, self._name = node.uid, node.name
+        self._told = False
+
+    def undecodable(self, record: BadRecord, watermark: int) -> None:
+        self.dropped(UNDECODABLE)
+
+    def late(self, value: Any, timestamp: int | None, watermark: int, reason: str) -> None:
+        self.dropped(LATE)
+
+    def dropped(self, kind: str) -> None:
+        if not self._told:
+            self._told = True
+            self._to_driver(self._uid, DROPPED, [(self._name, kind)], None)

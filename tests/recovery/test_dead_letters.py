@@ -1,0 +1,101 @@
+"""A job that keeps dead letters, killed with -9 around their commit and at random: each of them is in the table once.
+
+    pytest -m soak tests/recovery/test_dead_letters.py
+
+FLINKISH_SEED chooses what happens in the soak test (printed; the same seed makes the same choices).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.kit.waiting import wait_until
+from tests.recovery import dead_letters_job
+from tests.recovery.processes import running
+
+pytestmark = pytest.mark.kill
+
+_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_CYCLES = 20
+_POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
+
+
+def kept(folder: Path) -> list[str]:
+    """Return the lines in the table, in order."""
+    if not DeltaTable.is_deltatable(str(folder / "dead")):
+        return []
+    rows = DeltaTable(folder / "dead").to_pyarrow_table().to_pylist()
+    return sorted(row["raw"].decode() if row["kind"] == "undecodable" else json.loads(row["json"])[0] for row in rows)
+
+
+def assert_part(folder: Path, numbers: int) -> int:
+    """What is in the table is a part of what has to come, each line once; return how many there are."""
+    found = kept(folder)
+    assert len(set(found)) == len(found)
+    assert set(found) <= set(dead_letters_job.expected(numbers))
+    return len(found)
+
+
+def test_dead_letters_of_a_job_killed_around_their_commit_are_there_once(tmp_path: Path) -> None:
+    numbers = 1_000
+    dead_letters_job.write_input(tmp_path / "input", numbers)
+    arguments = ["--engine=local", f"--folder={tmp_path}"]
+    before = 0
+    # Before the commit to the table, and after it.
+    for parallelism, point in ((1, "P10"), (3, "P11")):
+        fault = f"{point}:kill9:nth=3"
+        options = [*arguments, f"--parallelism={parallelism}"]
+        with running(*options, log=tmp_path / "log", fault=fault, script="dead_letters_job.py") as job:
+            assert job.finish() == -9, job.output()
+        found = assert_part(tmp_path, numbers)
+        assert before < found < len(dead_letters_job.expected(numbers))
+        before = found
+    with running(*arguments, log=tmp_path / "log", script="dead_letters_job.py") as job:
+        job.assert_finished()
+    assert kept(tmp_path) == dead_letters_job.expected(numbers)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_dead_letters_of_a_job_killed_at_random_are_there_once(on: str, tmp_path: Path) -> None:
+    print(f"FLINKISH_SEED={_SEED}")
+    rng = random.Random(_SEED)
+    numbers = 30_000
+    dead_letters_job.write_input(tmp_path / "input", numbers)
+    ended = threading.Event()
+    before = 0
+    for cycle in range(_CYCLES):
+        fault = f"{rng.choice(_POINTS)}:kill9:nth={rng.randint(1, 8)}" if rng.random() < 0.5 else None
+        options = [f"--engine={on}", f"--folder={tmp_path}", "--pause=0.001", f"--parallelism={rng.randint(1, 4)}"]
+        # Most are killed at work, some while they start.
+        at_work, patience = rng.random() < 0.8, rng.uniform(0.0, 3.0)
+        with running(*options, log=tmp_path / f"log {cycle}", fault=fault, script="dead_letters_job.py") as job:
+            if at_work:
+                wait_until(
+                    "new dead letters, or the end of the job",
+                    lambda job=job, before=before: len(kept(tmp_path)) > before or job.process.poll() is not None,  # type: ignore[misc]
+                    report=job.report,
+                )
+            for _ in range(int(patience / 0.05)):
+                if job.process.poll() is not None:
+                    break
+                ended.wait(0.05)
+            status = job.process.poll()
+            job.kill_all()
+        found = assert_part(tmp_path, numbers)
+        print(f"cycle {cycle}: {options}, {fault}, {patience:.1f} s, {status}, {found} dead letters")
+        assert status != 0, "the job ended, choose more numbers"
+        assert found >= before
+        before = found
+    last = [f"--engine={on}", f"--folder={tmp_path}", "--parallelism=2"]
+    with running(*last, log=tmp_path / "log", script="dead_letters_job.py") as job:
+        job.assert_finished(600)
+    assert kept(tmp_path) == dead_letters_job.expected(numbers)
