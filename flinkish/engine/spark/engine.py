@@ -9,13 +9,13 @@ import queue
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -38,6 +38,7 @@ from flinkish.engine.spark.session import (
     list_query,
     release_session,
     remove_socket_folder,
+    workers_like_driver,
 )
 from flinkish.engine.spark.settings import SparkSettings
 from flinkish.engine.spark.watchdog import Watchdog
@@ -260,17 +261,16 @@ class _Attempt:
         )
         self._program_file.write_bytes(pickling.dump_program(program))
         try:
-            levels = len(program.plan.levels)
             self._inputs = inputs = native_inputs(program.plan)
             users = inputs[0].frame.sparkSession if inputs else None
             session = job_session(self._held, program.plan.slots, users)
             starts = self._loop.native_starts() if inputs else {}
             if starts:
-                self._write(build(session, config, levels, idle=True)).format("noop").trigger(
+                self._write(self._rows(session, config, idle=True)).format("noop").trigger(
                     availableNow=True
                 ).start().awaitTermination()
                 seed(self._folder, inputs, starts)
-            rows = build(session, config, levels, inputs)
+            rows = self._rows(session, config, inputs)
             self._query = self._write(rows).foreachBatch(self._turnstile).queryName(program.job_name).start()
             self._unlist = list_query(users or self._held.session, self._query)
             if inputs:
@@ -280,6 +280,12 @@ class _Attempt:
             raise
         except Exception as error:
             raise self._error("The Spark query did not start", error) from error
+
+    def _rows(
+        self, session: SparkSession, config: hosts.HostConfig, inputs: Sequence[NativeInput] = (), *, idle: bool = False
+    ) -> DataFrame:
+        with workers_like_driver(session.sparkContext):
+            return build(session, config, len(self._program.plan.levels), inputs, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
         return rows.writeStream.outputMode("append").option("checkpointLocation", self._folder.resolve().as_uri())

@@ -225,6 +225,25 @@ def list_query(session: SparkSession, query: StreamingQuery) -> Callable[[], Non
     return ended
 
 
+@contextlib.contextmanager
+def workers_like_driver(context: Any) -> Iterator[None]:
+    """Have functions that are given to Spark meanwhile run in this process's Python, unless another one was chosen.
+
+    Spark's own choice is the first `python3` on the PATH, which is not that of a virtual environment that is not activated. In a
+    session that flinkish makes PYSPARK_PYTHON is set; this is for sessions of the program.
+    """
+    chosen = "PYSPARK_PYTHON" in os.environ or context._conf.get("spark.pyspark.python") is not None
+    if chosen or not spark_settings.is_one_machine(str(context.master)):
+        yield
+        return
+    before = context.pythonExec
+    context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = before
+
+
 def _running_context() -> SparkContext | None:
     """Return the context of this process if it works; drop one whose JVM is gone."""
     context = SparkContext._active_spark_context

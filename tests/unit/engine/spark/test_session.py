@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,3 +107,26 @@ def test_a_person_learns_that_spark_is_started_and_where_its_page_is(
     for _ in range(2):
         SparkEngine()._session()
     assert [record.getMessage() for record in caplog.records] == ["Starting Spark ...", *told, *told]
+
+
+@pytest.mark.parametrize(
+    ("master", "variable", "setting", "taken"),
+    [
+        ("local[2]", None, None, True),
+        ("local-cluster[2,1,1024]", None, None, True),
+        ("local[2]", "/opt/python", None, False),
+        ("local[2]", None, "/opt/python", False),
+        ("spark://host:7077", None, None, False),
+    ],
+)
+def test_workers_of_the_program_s_session_run_the_driver_s_python_unless_one_was_chosen(
+    master: str, variable: str | None, setting: str | None, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", variable)
+    conf = {} if setting is None else {"spark.pyspark.python": setting}
+    context = SimpleNamespace(master=master, pythonExec="python3", _conf=conf)
+    with session.workers_like_driver(context):
+        assert context.pythonExec == (sys.executable if taken else "python3")
+    assert context.pythonExec == "python3"
