@@ -117,6 +117,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
             if self._discovered and isinstance(error, _PassingError):
                 _log.warning("%s", error)
                 return
+            if isinstance(error, _PassingError):
+                raise SourceError(str(error)) from None
             raise error
         self._assign([split for split in found or () if split.split_id not in self._known])
         self._discovered = True
@@ -248,7 +250,7 @@ class _Brokers:
         """Raise SourceError if the reason why brokers do not answer is known, and will not pass."""
         refusal = None if self._admin is None else self._admin.refusal()
         if refusal is not None:
-            raise client.described(SourceError, f"{WHO}: the brokers refuse the client", refusal)
+            raise client.described(SourceError, f"{WHO}: the brokers at {self._settings.servers} refuse the client", refusal)
 
     def _group_client(self) -> Any:
         if self._consumer is None:
@@ -267,7 +269,9 @@ class _Brokers:
                 self._check_access()
                 if not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline or self._is_closed:
                     kind = _PassingError if client.is_passing(error.args[0]) else SourceError
-                    raise client.described(kind, f"{WHO}: the topics cannot be listed", error) from None
+                    raise client.described(
+                        kind, f"{WHO}: the topics at {self._settings.servers} cannot be listed", error
+                    ) from None
                 continue
             missing = self._missing(topics)
             if missing is None:
@@ -275,11 +279,14 @@ class _Brokers:
             if client.is_gone(missing[1]) and self._clock.monotonic() < deadline - settings.timeout + _GONE_FOR:
                 self._wait(200)  # brokers that have just started know no topics for a moment
                 continue
-            raise client.described(SourceError, f"{WHO}: topic {missing[0]!r} cannot be read", missing[1])
+            raise client.described(SourceError, f"{WHO}: topic {missing[0]!r} at {settings.servers} cannot be read", missing[1])
         found = [(name, number) for name, topic in topics.items() for number in topic.partitions if settings.wants(name, number)]
         absent = [pair for pair in settings.partitions if pair not in found]
         if absent:
-            raise SourceError(f"{WHO}: there are no partitions {', '.join(split_id(*pair) for pair in absent)}")
+            raise SourceError(
+                f"{WHO}: at {settings.servers} there are no partitions {', '.join(split_id(*pair) for pair in absent)}",
+                hint="partitions are counted from 0; set_topics() reads all there are.",
+            )
         return sorted(found)
 
     def _missing(self, topics: Mapping[str, Any]) -> tuple[str, Any] | None:

@@ -76,6 +76,15 @@ def checked(key: Any, value: Any, method: str) -> tuple[str, str]:
     return key, str(value)
 
 
+def servers(bootstrap_servers: Any) -> str:
+    """Return the argument of set_bootstrap_servers(); raises InvalidArgumentError if it is not text."""
+    if not isinstance(bootstrap_servers, str) or not bootstrap_servers.strip():
+        raise InvalidArgumentError(
+            f"set_bootstrap_servers() takes text; got {bootstrap_servers!r}", hint="'host:9092', several as 'a:9092,b:9092'."
+        )
+    return bootstrap_servers
+
+
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
     """Return properties for a text that people read: secrets are hidden."""
     return {key: "******" if _SECRET.search(key) else value for key, value in properties.items()}

@@ -80,6 +80,11 @@ class KafkaSourceSettings:
     properties: Mapping[str, str] = field(repr=False)
 
     @property
+    def servers(self) -> str:
+        """The brokers to ask first."""
+        return self.properties.get("bootstrap.servers", "")
+
+    @property
     def group(self) -> str | None:
         """The consumer group, if one is set."""
         return self.properties.get("group.id")

@@ -100,7 +100,7 @@ class KafkaSinkBuilder:
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
         """Set the brokers to ask first: host:port, several with commas between."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        return self.set_property("bootstrap.servers", properties.servers(bootstrap_servers))
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
         """Say what the sink promises; the default is NONE."""

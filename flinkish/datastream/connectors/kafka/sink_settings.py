@@ -57,6 +57,11 @@ class KafkaSinkSettings:
     #: Of FlinkKafkaProducer: messages that could not be written are logged, and lost.
     log_failures_only: bool = False
 
+    @property
+    def servers(self) -> str:
+        """The brokers to ask first."""
+        return self.properties.get("bootstrap.servers", "")
+
     def common(self, client: str) -> dict[str, str]:
         """Return the configuration of a client of any kind; `client` ends its id."""
         own = {key: value for key, value in self.properties.items() if key != "client.id.prefix"}

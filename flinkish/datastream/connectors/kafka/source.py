@@ -135,7 +135,7 @@ class KafkaSourceBuilder:
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Set the brokers to ask first: host:port, several with commas between."""
-        return self.set_property("bootstrap.servers", bootstrap_servers)
+        return self.set_property("bootstrap.servers", properties.servers(bootstrap_servers))
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
         """Set the consumer group to which offsets are committed with each checkpoint."""
@@ -144,7 +144,7 @@ class KafkaSourceBuilder:
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
         """Read topics by name; all of them must exist."""
         if not topics or not all(isinstance(topic, str) and topic for topic in topics):
-            raise InvalidArgumentError(f"set_topics() takes names of topics; got {topics!r}")
+            raise InvalidArgumentError(f"set_topics() takes names of topics; got {topics!r}", hint="set_topics('a', 'b').")
         self._choose("set_topics")
         self._topics = tuple(dict.fromkeys(topics))
         return self

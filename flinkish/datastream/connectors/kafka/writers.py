@@ -40,8 +40,9 @@ _OVERHEAD: Final = 512
 class _Topics:
     """How many partitions topics have; raises for one that is not there."""
 
-    def __init__(self, producer: Callable[[], Any]) -> None:
+    def __init__(self, producer: Callable[[], Any], servers: str) -> None:
         self._producer = producer
+        self._servers = servers
         self._partitions: dict[str, int] = {}
 
     def partitions(self, topic: str) -> int:
@@ -49,12 +50,13 @@ class _Topics:
         known = self._partitions.get(topic)
         if known is None:
             kafka = client.library()
+            what = f"{WHO}: topic {topic!r} cannot be written to at {self._servers}"
             try:
                 found = self._producer().list_topics(topic, timeout=_TOPIC_TIMEOUT).topics[topic]
             except kafka.KafkaException as error:
-                raise client.described(SinkError, f"{WHO}: topic {topic!r} cannot be written to", error) from None
+                raise client.described(SinkError, what, error) from None
             if found.error is not None:
-                raise client.described(SinkError, f"{WHO}: topic {topic!r} cannot be written to", found.error)
+                raise client.described(SinkError, what, found.error)
             known = self._partitions[topic] = len(found.partitions)
         return known
 
@@ -127,7 +129,7 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
         configuration = settings.producer(str(context.subtask_index))
         configuration |= {"on_delivery": self._report, "delivery.report.only.error": True}
         self._producer = client.make_producer(configuration, WHO)
-        self._message = message_function(settings, _Topics(lambda: self._producer))
+        self._message = message_function(settings, _Topics(lambda: self._producer, settings.servers))
         self._waits = settings.guarantee is not DeliveryGuarantee.NONE
         self._count = 0
 
@@ -180,7 +182,7 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         self._context = context
         self._ids = ids
         self._producer: Any = None
-        self._message = message_function(settings, _Topics(self._asking))
+        self._message = message_function(settings, _Topics(self._asking, settings.servers))
         self._largest = settings.largest
         root = staging_root(context.configuration, context.job_id)
         self._root = None if root is None else str(root)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import sys
 from typing import Any
 
 import pytest
 
+from flinkish.common import WatermarkStrategy
 from flinkish.common.errors import (
     ConfigurationError,
     ForeignCheckpointError,
     InvalidArgumentError,
     InvalidProgramError,
+    JobExecutionError,
     MissingPackageError,
     UnsupportedError,
 )
@@ -30,6 +33,7 @@ from flinkish.datastream.connectors.kafka import (
 )
 from flinkish.datastream.connectors.kafka.properties import client_configuration
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
+from tests.conftest import MakeEnvironment
 from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
 JAAS = 'org.apache.kafka.common.security.{}LoginModule required username="me" password="a \\"b\\";c";'
@@ -113,6 +117,9 @@ def test_secrets_show_in_no_text_of_a_source() -> None:
         (lambda: KafkaOffsetsInitializer.timestamp("now"), "at least 0"),  # type: ignore[arg-type]
         (lambda: KafkaOffsetsInitializer.offsets({"t": 0}), "KafkaTopicPartition"),  # type: ignore[dict-item]
         (lambda: builder().set_property("a", []), "must be text"),  # type: ignore[arg-type]
+        (lambda: builder().set_bootstrap_servers(9092), r"got 9092\nHint: 'host:9092'"),  # type: ignore[arg-type]
+        (lambda: KafkaSink.builder().set_bootstrap_servers(["a:1"]), r"got \['a:1'\]"),  # type: ignore[arg-type]
+        (lambda: KafkaSource.builder().set_topics(["a"]), r"Hint: set_topics\('a', 'b'\)"),  # type: ignore[arg-type]
     ],
 )
 def test_a_builder_refuses_what_cannot_work(wrong: Any, message: str) -> None:
@@ -193,3 +200,18 @@ def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch:
         handler(work(), None)
     assert len(context.calls) == 1
     found.close()
+
+
+@pytest.mark.parametrize("engine", ["local"])
+def test_brokers_that_do_not_answer_are_named_with_what_to_check(make_env: MakeEnvironment) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        nobody = f"127.0.0.1:{listening.getsockname()[1]}"
+    source = builder(default_api_timeout_ms="200").set_bootstrap_servers(nobody)
+    env = make_env(1)
+    env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "kafka").print()
+    with pytest.raises(JobExecutionError) as failed:
+        env.execute()
+    assert "SourceError: source 'Source: kafka'" in str(failed.value)
+    assert f"KafkaSource: the topics at {nobody} cannot be listed" in str(failed.value)
+    assert "are the brokers running" in str(failed.value)
+    assert "_PassingError" not in str(failed.value)
