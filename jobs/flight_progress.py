@@ -71,8 +71,9 @@ class Progress:
     def look(self) -> str:
         """Return the current progress line."""
         run, figures = self.run(), self._client.figures()
-        watermark = max((vertex.watermark for vertex in figures.vertices), default=0)
-        if 0 < watermark < _END:
+        # The weather is at its end long before the flights.
+        watermark = max((vertex.watermark for vertex in figures.vertices if vertex.watermark < _END), default=0)
+        if watermark > 0:
             self._event_time = f"{datetime.datetime.fromtimestamp(watermark / 1000, datetime.UTC):%Y-%m-%d %H:%M}"
         minutes, seconds = divmod(int(run.seconds), 60)
         return _line(

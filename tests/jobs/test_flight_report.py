@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import io
 from collections.abc import Iterable
@@ -272,3 +273,15 @@ def test_event_time_stays_what_it_was_when_the_input_has_ended() -> None:
     assert "2013-01-01 12:00" in progress.look()
     client.watermark = 2**63 - 1
     assert "2013-01-01 12:00" in progress.look()
+
+
+def test_event_time_is_that_of_the_flights_when_the_weather_has_ended() -> None:
+    class WithWeather(Client):
+        def figures(self) -> JobFigures:
+            figures = super().figures()
+            weather = dataclasses.replace(figures.vertices[0], name="Weather", watermark=2**63 - 1)
+            return dataclasses.replace(figures, vertices=(*figures.vertices, weather))
+
+    client = WithWeather()
+    client.watermark = int(AT.timestamp() * 1000)
+    assert "2013-01-01 12:00" in progress_of.Progress(client).look()

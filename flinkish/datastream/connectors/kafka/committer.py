@@ -32,6 +32,8 @@ _log = logging.getLogger("flinkish.kafka")
 #: Seconds for what does not depend on the amount of data, and between two tries of it.
 _TIMEOUT: Final = 60.0
 _RETRY: Final = 10.0
+#: Milliseconds between two lines in the log about brokers that do not answer.
+_REMIND: Final = 10_000
 #: Milliseconds after which the offset is committed again although nothing was written: brokers forget it after a week.
 _REFRESH: Final = 3_600_000
 #: Milliseconds after which it may have been forgotten (offsets.retention.minutes is 7 days by default).
@@ -240,14 +242,19 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     def _retrying(self, what: str, call: Any, *, writing: bool = False) -> None:
         """Repeat a call as long as its error passes, up to a minute; while writing, other errors are left to the caller."""
         kafka = self._kafka
-        deadline = self._clock.monotonic() + _TIMEOUT * 1000
+        now = self._clock.monotonic()
+        deadline, remind = now + _TIMEOUT * 1000, now + _REMIND
         while True:
             try:
                 call()
                 return
             except kafka.KafkaException as error:
-                inner = error.args[0]
-                if inner.retriable() and self._clock.monotonic() < deadline:
+                inner, now = error.args[0], self._clock.monotonic()
+                if inner.retriable() and now < deadline:
+                    # The job waits meanwhile.
+                    if now >= remind:
+                        remind = now + _REMIND
+                        _log.warning("%s: %s; it is tried again: %s", WHO, what, client.text_of(inner))
                     continue
                 if writing:
                     raise

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import WatermarkStrategy
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common.clock import ManualClock
 from flinkish.common.errors import (
     ConfigurationError,
     ForeignCheckpointError,
@@ -29,8 +30,10 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSource,
     KafkaSourceBuilder,
     KafkaTopicPartition,
+    client,
     enumerator,
 )
+from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.properties import client_configuration
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.conftest import MakeEnvironment
@@ -215,3 +218,22 @@ def test_brokers_that_do_not_answer_are_named_with_what_to_check(make_env: MakeE
     assert f"KafkaSource: the topics at {nobody} cannot be listed" in str(failed.value)
     assert "are the brokers running" in str(failed.value)
     assert "_PassingError" not in str(failed.value)
+
+
+def test_a_commit_that_waits_for_the_brokers_says_so_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    kafka = client.library()
+    clock = ManualClock()
+    schema = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(SimpleStringSchema())
+    sink = KafkaSink.builder().set_bootstrap_servers("nowhere:9092").set_record_serializer(schema.build()).build()
+    committer = KafkaCommitter(sink._settings, Configuration(), clock)
+    tries = []
+
+    def call() -> None:
+        tries.append(clock.monotonic())
+        clock.advance(4_000)
+        if len(tries) < 7:
+            raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, "no answer", retriable=True))
+
+    committer._retrying("the transaction was not committed", call)
+    text = "KafkaSink: the transaction was not committed; it is tried again: no answer (_TIMED_OUT)"
+    assert [record.getMessage() for record in caplog.records] == [text, text]
