@@ -6,13 +6,15 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import JobCancelledError, UnsupportedError
@@ -55,6 +57,37 @@ class Written:
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(row for rows in self.by_id.values() for row in rows)
+
+
+def numbers_source() -> type[DataSource]:
+    """Return a Python data source of the numbers below the one in a file; a local class goes to Spark's processes by value."""
+
+    class Reader(SimpleDataSourceStreamReader):
+        def __init__(self, file: str) -> None:
+            self._file = file
+
+        def initialOffset(self) -> dict[str, int]:
+            return {"n": 0}
+
+        def read(self, start: dict[str, int]) -> tuple[Iterator[tuple[Any, ...]], dict[str, int]]:
+            end = {"n": int(Path(self._file).read_text())}
+            return self.readBetweenOffsets(start, end), end
+
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[Any, ...]]:
+            return iter([("python", number) for number in range(start["n"], end["n"])])  # Spark copies the iterator
+
+    class Numbers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "numbers"
+
+        def schema(self) -> str:
+            return "key string, time long"
+
+        def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:
+            return Reader(self.options["file"])
+
+    return Numbers
 
 
 def put(folder: Path, name: str, *rows: tuple[str, int]) -> None:
@@ -156,28 +189,51 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
 def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing_twice(
     make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
 ) -> None:
-    folder, written = tmp_path / "files", Written()
+    folder, written, others = tmp_path / "files", Written(), Written()
     put(folder, "1.json", ("a", 1), ("b", 2))
+    table, numbers = str(tmp_path / "table"), tmp_path / "numbers"
+    spark_session.createDataFrame([("delta", 1)], "key string, time long").write.format("delta").save(table)
+    numbers.write_text("2")
+    spark_session.dataSource.register(numbers_source())
 
     def start(parallelism: int, settings: dict[str, str] | None = None) -> JobClient:
         env = make_env(parallelism, {"execution.checkpointing.interval": "200 ms"} | (settings or {}))
         reader = spark_session.readStream.schema("key string, time long").option("maxFilesPerTrigger", 1)
         sums(env.from_data_frame(reader.json(str(folder)), name="files").uid("files")).sink_to(DataFrameSink(written)).uid("out")
+        # Other kinds of sources in the same job: Spark's offsets of each are found again.
+        frames = {
+            "delta": spark_session.readStream.format("delta").load(table),
+            "python": spark_session.readStream.format("numbers").option("file", str(numbers)).load(),
+        }
+        delta, python = (env.from_data_frame(frame).uid(name) for name, frame in frames.items())
+        delta.union(python).map(lambda row: row, output_type=TOTAL).sink_to(DataFrameSink(others)).uid("others")
         return env.execute_async("sums")
 
     client = start(2)
-    wait_until("rows", lambda: ("b", 2) in written.rows(), 60)
+    wait_until("rows", lambda: ("b", 2) in written.rows(), 120)
     put(folder, "2.json", ("a", 10))
-    wait_until("more rows", lambda: ("a", 11) in written.rows(), 60)
+    wait_until("more rows", lambda: ("a", 11) in written.rows(), 120)
+    wait_until("other rows", lambda: {"delta", "python"} == {row[0] for row in others.rows()}, 120)
     savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+    sources = spark_session.read.format("delta").load(savepoint).where("value_json LIKE '%offsets%'").select("value_json").first()
+    assert sources is not None
+    offsets = {
+        source["uid"]: json.loads(source["enumerator"]["offsets"][0])
+        for source in json.loads(sources.value_json)["coordinator"]["sources"]
+    }
+    assert (offsets["files"], offsets["python"], offsets["delta"]["reservoirVersion"]) == ({"logOffset": 1}, {"n": 2}, 1)
     put(folder, "3.json", ("a", 100), ("b", 200))
+    spark_session.createDataFrame([("delta", 2)], "key string, time long").write.format("delta").mode("append").save(table)
+    numbers.write_text("5")
     written.by_id.clear()
     client = start(3, {"execution.state-recovery.path": savepoint})
-    wait_until("the rest", lambda: written.rows() == [("a", 111), ("b", 202)], 60)
+    wait_until("the rest", lambda: written.rows() == [("a", 111), ("b", 202)], 120)
     put(folder, "4.json", ("b", 1000))
-    wait_until("a new file", lambda: ("b", 1202) in written.rows(), 60)
+    wait_until("a new file", lambda: ("b", 1202) in written.rows(), 120)
+    wait_until("new rows of the others", lambda: {("delta", 2), ("python", 4)} <= set(others.rows()), 120)
     end(client)
     assert written.rows() == [("a", 111), ("b", 202), ("b", 1202)]
+    assert others.rows() == [("delta", 1), ("delta", 2), *(("python", number) for number in range(5))]
 
 
 def test_a_look_for_arrivals_takes_no_files_out_of_turn(spark_session: SparkSession, tmp_path: Path) -> None:
