@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Configuration, Row, Types, WatermarkStrategy
+from flinkish.common import Configuration, Encoder, Row, Types, WatermarkStrategy
 from flinkish.common.files import store_settings
 from flinkish.common.files.schemes import files_at
 from flinkish.datastream.checkpoint import CheckpointListener
 from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
 from flinkish.datastream.functions import MapFunction
 from tests.behaviour.test_bad_checkpoints import PATH, first_result, local_env, sums
 from tests.conftest import MakeEnvironment
@@ -77,6 +78,9 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
         .key_by(lambda value: value % 7, key_type=Types.LONG())
         .reduce(lambda a, b: a + b)
     )
+    lines = FileSink.for_row_format(f"{directory}/out", Encoder.simple_string_encoder())
+    lines.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+    numbers.map(FailsOnce(tmp_path / "failed"), Types.LONG()).map(str, Types.STRING()).sink_to(lines.build())
     try:
         with sums.execute_and_collect() as results:
             found = list(results)
@@ -96,6 +100,9 @@ def test_a_job_recovers_from_a_checkpoint_in_an_object_store_and_hands_on_its_cr
         shown = caplog.text + str(events_table.to_pylist()) + str(output.history())
         assert SECRET_KEY not in shown
         assert ACCESS_KEY not in shown
+        with env.read_text_file(f"{directory}/out").execute_and_collect() as results:
+            assert sorted(int(line) for line in results) == list(range(4_000))
+        assert not any(name.startswith(".") for name in files_at(f"{directory}/out").files_below(""))
     finally:
         store_settings.use(Configuration())
 

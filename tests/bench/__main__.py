@@ -22,7 +22,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import data_frames, floor, kafka, keyed_count, naive, peer, slow_engine, start, windows
+from tests.bench import data_frames, floor, kafka, keyed_count, naive, peer, slow_engine, start, stores, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -189,6 +189,16 @@ def bench_checkpoints(report: Report, spark: Any, scale: float) -> None:
     report.add("a checkpoint every 10 s costs", f"{cost:.1%}", "15 %", cost <= 0.15)
 
 
+def bench_stores(report: Report, spark: Any, scale: float) -> None:
+    """What a checkpoint costs in S3 (moto, on this machine) beside a folder: one small state file, committed and cleaned."""
+    checkpoints = int(30 * scale) + 5
+    with tempfile.TemporaryDirectory() as folder:
+        local = stores.milliseconds(folder, checkpoints)
+    report.add("a checkpoint in a folder", f"{local:.0f} ms")
+    report.add("a checkpoint in S3", f"{stores.in_s3(checkpoints):.0f} ms")
+    report.add("requests for it", f"{stores.requests(checkpoints):.0f}")
+
+
 def bench_windows(report: Report, spark: Any, scale: float) -> None:
     """Windows and joins, parallelism 2, 100,000 keys."""
     for name, program in windows.BENCHED.items():
@@ -258,6 +268,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "idle": bench_idle,
     "state": bench_state,
     "checkpoints": bench_checkpoints,
+    "stores": bench_stores,
     "windows": bench_windows,
     "pyflink": bench_pyflink,
     "kafka": bench_kafka,
