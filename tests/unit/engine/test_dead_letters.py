@@ -171,6 +171,14 @@ def test_formats_give_the_bytes_that_they_read_and_where_they_are(tmp_path: Path
     assert set(rows(tmp_path / "dead", "checkpoint_id")) == {None}
 
 
+def test_a_batch_job_commits_when_it_has_finished(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"good\nb\xe4d\n")
+    env = local_env(**{OPTION: tmp_path / "dead", "execution.runtime-mode": "BATCH"})
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "x")).build()
+    assert collect(env.from_source(source, NO_WATERMARKS, "x").key_by(lambda line: line).reduce(lambda a, b: a)) == ["good"]
+    assert rows(tmp_path / "dead", "raw", "checkpoint_id") == [(b"b\xe4d", None)]
+
+
 class Join(ProcessJoinFunction):
     def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any:
         yield left, right
