@@ -88,6 +88,8 @@ def running(folder: Path) -> Iterator[Cloud]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    #: An answer is one packet: TCP would hold the second one back for 40 ms.
+    wbufsize = -1
     cloud: Cloud
 
     def log_message(self, format: str, *args: Any) -> None:

