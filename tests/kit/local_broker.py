@@ -16,7 +16,9 @@ from tests.kit.kafka_broker import MissingJarsError, own_broker
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, prog="make kafka")
     parser.add_argument("--port", type=int, default=9092, help="default: 9092")
-    port: int = parser.parse_args().port
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="create a topic; may be given several times")
+    arguments = parser.parse_args()
+    port: int = arguments.port
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except (OSError, OverflowError) as error:
@@ -32,6 +34,8 @@ def main() -> int:
             tempfile.TemporaryDirectory(prefix="flinkish-kafka-") as folder,
             own_broker(Path(folder, "broker"), port=port) as broker,
         ):
+            for topic in arguments.topic:
+                broker.create_topic(1, topic)
             print(f"Kafka is at localhost:{port} until Ctrl-C; its topics are gone then.", flush=True)
             while broker.runs():
                 time.sleep(0.5)

@@ -67,7 +67,9 @@ def data_frame_source(df: Any, *, as_tuples: bool) -> StreamingDataFrameSource |
     if not any(name.startswith("pyspark.sql.") and name.endswith(".DataFrame") for name in classes):
         raise InvalidArgumentError(
             f"from_data_frame() needs a DataFrame of Spark; got {df!r} of type {type(df).__name__}.",
-            hint="for pandas or Arrow data use from_collection(), for files FileSource.",
+            hint="call load() on it."
+            if hasattr(df, "load")
+            else "for pandas or Arrow data use from_collection(), for files FileSource.",
         )
     if df.isStreaming:
         _check_plan(df)

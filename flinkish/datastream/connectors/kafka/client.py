@@ -113,7 +113,7 @@ def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError
     if name in _REFUSED_ACCESS:
         hint = "check security.protocol, sasl.* and ssl.* of the client, and what the broker allows this user."
     elif name in _GONE:
-        hint = "was the topic deleted, or is its name misspelt?"
+        hint = "was the topic deleted, or is its name misspelt? A job does not create topics."
     elif name in _PASSING or name == "_MSG_TIMED_OUT":
         hint = "is bootstrap.servers right, and are the brokers running and reached from this machine?"
     return kind(f"{what}: {text_of(inner) if hasattr(inner, 'name') else inner}", hint=hint)

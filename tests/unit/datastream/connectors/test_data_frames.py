@@ -153,6 +153,11 @@ class TestRefusals:
         with pytest.raises(InvalidArgumentError, match=r"needs a DataFrame of Spark; got \[1\]"):
             data_frame_source([1], as_tuples=False)
 
+    def test_a_reader_that_was_not_loaded_is_refused_with_what_is_missing(self) -> None:
+        reader = type("DataStreamReader", (), {"__module__": "pyspark.sql.streaming.readwriter", "load": None})
+        with pytest.raises(InvalidArgumentError, match=r"of type DataStreamReader\.\nHint: call load\(\) on it"):
+            data_frame_source(reader(), as_tuples=False)
+
     def test_a_data_frame_of_spark_connect_is_refused(self) -> None:
         connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})
         with pytest.raises(UnsupportedError, match="Spark Connect"):
