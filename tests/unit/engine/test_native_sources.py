@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from flinkish.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import ForeignCheckpointError, JobCancelledError, JobExecutionError, UnsupportedError
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.engine import launcher
 from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.program.sources import SourceReaderContext
 from tests.kit.native import Batches, NativeEngine
 
 SEEN: list[Any] = []
@@ -85,6 +88,35 @@ def test_each_row_arrives_once_and_in_the_order_of_its_partition() -> None:
     run(lambda env: rows(env, source).map(note))
     assert sorted((row.key, row.time) for row in SEEN) == [("a", 1), ("a", 2), ("b", 3), ("c", 4), ("c", 5), ("d", 6)]
     assert [row.time for row in SEEN if row.key == "a"] == [1, 2]
+
+
+class Picky(Batches):
+    """Has tasks that cannot decode negative times."""
+
+    def create_decoder_in(self, context: SourceReaderContext) -> Callable[[bytes], Iterable[Any]]:
+        decode, errors = self.create_decoder(), RecordErrors(RecordErrorPolicy.fail(), context)
+
+        def picky(body: bytes) -> Iterable[Any]:
+            for row in decode(body):
+                bad = row.time < 0
+                yield errors.handle(path="rows", line=None, reason="negative", record=row.key) if bad else row
+
+        return picky
+
+
+def test_rows_that_cannot_be_decoded_are_dead_letters(tmp_path: Path) -> None:
+    source = Picky([[("a", 1), ("b", -1)], [("c", 3)]], [[], [("d", -4)]])
+    settings = {"pipeline.dead-letters.dir": str(tmp_path / "dead"), "execution.checkpointing.interval": "1 h"}
+    client = start(
+        lambda env: rows(env, source).map(note),
+        NativeEngine(),
+        settings=settings,
+        end=lambda client: client.stop_with_savepoint(False, str(tmp_path)),
+    )
+    client.get_job_execution_result().result(60)
+    assert sorted(row.key for row in SEEN) == ["a", "c"]
+    found = DeltaTable(tmp_path / "dead").to_pyarrow_table().select(["operator_uid", "json"]).to_pylist()
+    assert sorted(map(str, found)) == [str({"operator_uid": "rows", "json": f'"{key}"'}) for key in "bd"]
 
 
 def test_a_watermark_follows_the_latest_row_of_all_subtasks_one_epoch_later() -> None:
