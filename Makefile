@@ -20,6 +20,8 @@ DELTA_JAR := $(shell eval echo ~$$(id -un))/.ivy2.5.2/jars/$(subst :,-,$(subst i
 
 # A Kafka broker for the tests; tests/kit/kafka_broker.py looks for it there.
 KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/kafka-4.3.1
+# Spark's own Kafka source for the tests; tests/kit/spark_kafka.py looks for it there. The version is that of pyspark in setup.cfg.
+SPARK_KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/spark-kafka-4.2.0
 
 # ruff cannot read setup.cfg: its settings are here.
 RUFF_FORMAT := --isolated --target-version py311 --line-length 130
@@ -75,7 +77,7 @@ submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spa
 	@$(WITH_JAVA) $(BIN)/flinkish submit --master '$(MASTER)' '$(JOB)' $(ARGS)
 
 .PHONY: bench
-bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=... compares with PyFlink)
+bench: setup ## Measure speed and memory, as ratios (PYFLINK_PYTHON=, PYFLINK_KAFKA_JAR=, QUIX_PYTHON=: with other engines)
 	@$(WITH_JAVA) $(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: soak
@@ -85,7 +87,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 ##@ Develop
 
 .PHONY: test
-test: setup $(CLASSES) $(KAFKA_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
+test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
 .PHONY: check
@@ -118,6 +120,9 @@ $(INSTALLED): setup.cfg pyproject.toml .ci/venv.sh
 # The cache of a machine without a network has none: the tests that need a broker are skipped then, but not in CI.
 $(KAFKA_JARS): | setup
 	@$(WITH_JAVA) $(BIN)/python .ci/fetch_kafka.py '$@' || test -z "$(CI)"
+
+$(SPARK_KAFKA_JARS): | setup
+	@$(WITH_JAVA) $(BIN)/python .ci/fetch_kafka.py '$@' --spark || test -z "$(CI)"
 
 $(CLASSES): $(INSTALLED) .ci/class_archive.py | setup
 	@$(WITH_JAVA) $(BIN)/python .ci/class_archive.py '$(CURDIR)/$@'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,10 @@ from flinkish.datastream.connectors.kafka import (
 )
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.conftest import MakeEnvironment
-from tests.kit.kafka_broker import Broker, own_broker
-from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, reader_at, source_of, split_at
+from tests.kit.kafka_broker import Broker
+from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, source_of, split_at
 from tests.kit.waiting import wait_until
-from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext, FakeOutput
+from tests.unit.datastream.connectors.fakes import FakeEnumeratorContext
 
 LOCAL = pytest.mark.parametrize("engine", ["local"])
 BEGIN = KafkaOffsetsInitializer
@@ -177,44 +175,3 @@ def test_a_compacted_topic_is_read_over_its_gaps(kafka: Broker, make_env: MakeEn
     # Before the first message that is left, and between two of them.
     builder.set_starting_offsets(BEGIN.offsets({KafkaTopicPartition(topic, 0): 1}))
     assert read(make_env(1), builder) == [value for _, value in left]
-
-
-def cut_off(broker: Broker, topic: str, batches: int) -> None:
-    """Let a broker lose what it wrote to a topic after some batches, as a crash of the machine may."""
-    folder = broker.folder / "data" / f"{topic}-0"
-    (log,) = folder.glob("*.log")
-    data, end = log.read_bytes(), 0
-    for _ in range(batches):
-        end += 12 + int.from_bytes(data[end + 8 : end + 12], "big")
-    log.write_bytes(data[:end])
-    for index in [*folder.glob("*index"), *folder.glob("*.snapshot")]:
-        index.unlink()
-
-
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that tests may kill."""
-    with own_broker(tmp_path_factory.mktemp("mortal") / "broker") as broker:
-        yield broker
-
-
-def test_a_log_that_was_cut_off_and_has_grown_again_is_an_error(mortal: Broker) -> None:
-    topic = mortal.create_topic(1)
-    for number in range(10):
-        mortal.produce(topic, [f"old {number}"])
-    running = reader_at(source_of(mortal, topic), split_at(topic, 0), end=10)
-    output = FakeOutput(100)
-    running.poll_next(output)
-    assert len(output.values) == 10
-    (split,) = running.snapshot_state()
-    assert (split.offset, split.leader_epoch) == (10, 0)
-    mortal.kill()
-    cut_off(mortal, topic, 4)
-    mortal.start(os.getpid())
-    mortal.produce(topic, [f"new {number}" for number in range(10)])
-    restored = reader_at(source_of(mortal, topic), split, end=14)
-    running.set_split_limits({split.split_id: 14})
-    for reader in (running, restored):
-        with pytest.raises(SourceError, match=r"the messages before offset 10, .*, are not those that were read"):
-            reader.poll_next(FakeOutput(100))
-        reader.close()

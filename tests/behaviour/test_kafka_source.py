@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from flinkish.datastream.connectors.kafka import (
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy
 from flinkish.datastream.functions import ProcessFunction
 from tests.conftest import MakeEnvironment
-from tests.kit.kafka_broker import Broker, own_broker
+from tests.kit.kafka_broker import Broker
 from tests.kit.kafka_sources import LATEST, NO_WATERMARKS, committed, read, reader_at, source_of, split_at
 from tests.kit.results import collect
 from tests.kit.waiting import wait_until
@@ -354,54 +353,3 @@ def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
             future.result(10)
         with pytest.raises(JobExecutionError, match=f"know nothing of {topic}-0 any more"):
             next(results)
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that talks TLS and asks who one is, and that tests may kill."""
-    with own_broker(tmp_path_factory.mktemp("secure") / "broker", secure=True) as broker:
-        yield broker
-
-
-@LOCAL
-def test_a_wrong_password_fails_the_job_and_is_not_shown(secure: Broker, make_env: MakeEnvironment) -> None:
-    topic = secure.create_topic(1)
-    builder = source_of(secure, topic).set_bounded(LATEST).set_property("sasl.password", "wrong-secret")
-    with pytest.raises(JobExecutionError, match=r"check security\.protocol") as raised:
-        read(make_env(1), builder)
-    assert "wrong-secret" not in str(raised.value)
-    builder.set_property("sasl.password", "right")
-    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="tester" password="right";'
-    del builder._properties["sasl.username"], builder._properties["sasl.password"]
-    assert read(make_env(1), builder.set_property("sasl.jaas.config", jaas)) == []
-
-
-@LOCAL
-def test_a_broker_whose_certificate_is_not_trusted_is_refused_by_name(secure: Broker, make_env: MakeEnvironment) -> None:
-    topic = secure.create_topic(1)
-    secure.produce(topic, ["a"])
-    builder = source_of(secure, topic).set_bounded(LATEST)
-    certificate = builder._properties.pop("ssl.ca.location")
-    with pytest.raises(JobExecutionError, match=r"check security\.protocol, sasl\.\* and ssl\.\*"):
-        read(make_env(1), builder)
-    # Java's names, with the file and with its text.
-    builder.set_property("ssl.truststore.type", "PEM").set_property("ssl.truststore.location", certificate)
-    assert read(make_env(1), builder) == ["a"]
-    del builder._properties["ssl.truststore.location"]
-    assert read(make_env(1), builder.set_property("ssl.truststore.certificates", Path(certificate).read_text())) == ["a"]
-
-
-@LOCAL
-def test_a_job_survives_a_broker_that_is_killed_and_started_again(secure: Broker, make_env: MakeEnvironment) -> None:
-    topic = secure.create_topic(2)
-    secure.produce(topic, [f"{number}" for number in range(500)])
-    env = make_env(2, {"execution.epoch.max-records": 20})
-    stream = env.from_source(source_of(secure, topic).build(), NO_WATERMARKS, "kafka")
-    with stream.execute_and_collect() as results:
-        found = [next(results) for _ in range(100)]
-        secure.kill()
-        secure.start(os.getpid())
-        secure.produce(topic, [f"{number}" for number in range(500, 600)])
-        while len(found) < 600:
-            found.append(next(results))
-    assert sorted(found, key=int) == [f"{number}" for number in range(600)]

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -223,29 +224,55 @@ def bench_pyflink(report: Report, spark: Any, scale: float) -> None:
 
 
 def bench_kafka(report: Report, spark: Any, scale: float) -> None:
-    """A million messages of 100 bytes, 4 partitions: read, copied, counted by key into another topic; the best of two runs."""
+    """A million messages of 100 bytes, 4 partitions: read, copied, counted by key into another topic; the best of two runs.
+
+    Runs of two programs that are compared take turns, so that what else the machine does falls on both.
+    """
     messages = int(_MILLION * scale)
     with tempfile.TemporaryDirectory() as folder, own_broker(Path(folder) / "broker") as broker:
         topic = kafka.fill(broker, messages)
 
-        def rate(program: str, **more: Any) -> float:
-            took = [kafka.run(broker, program, topic, **more) for _ in range(2)]
-            return messages / min((seconds for seconds in took if seconds is not None), default=math.inf)
+        def compared(*programs: Callable[[], kafka.Took | None]) -> list[float]:
+            """Return the best rate of each program, and print the processor time that it took."""
+            runs = [[program() for program in programs] for _ in range(2)]
+            best = [
+                min((took for took in each if took is not None), key=lambda took: took.seconds, default=None)
+                for each in zip(*runs, strict=True)
+            ]
+            print("    processor seconds:", *("failed" if took is None else f"{took.cpu:.1f}" for took in best), flush=True)
+            return [0.0 if took is None else messages / took.seconds for took in best]
 
-        alone = rate("source")
+        def program(name: str, **more: Any) -> Callable[[], kafka.Took | None]:
+            return lambda: kafka.run(broker, name, topic, **more)
+
+        (alone,) = compared(program("source"))
         report.add("source alone, local engine", f"{alone:,.0f}/s", "400,000/s", alone >= 400_000)
-        at_least, exactly = rate("copy"), rate("copy", guarantee="EXACTLY_ONCE")
+        at_least, exactly = compared(program("copy"), program("copy", guarantee="EXACTLY_ONCE"))
         report.add("copy to another topic, at least once", f"{at_least:,.0f}/s")
-        report.add("exactly once / at least once", f"{exactly / at_least:.2f}", "0.50", exactly / at_least >= 0.5)
-        local, on_spark = rate("count"), rate("count", engine="spark")
+        report.add("exactly once / at least once", f"{_ratio(exactly, at_least):.2f}", "0.50", exactly >= 0.5 * at_least)
+        local, on_spark = compared(program("count"), program("count", engine="spark"))
         report.add("count by key into another topic, local engine", f"{local:,.0f}/s")
         report.add("the same on Spark, with its start", f"{on_spark:,.0f}/s")
+        stream, batch = compared(*(partial(kafka.run_spark, broker, name, topic) for name in ("stream", "batch")))
+        report.add("plain Spark, groupBy().count(), a count for each key and batch", f"{stream:,.0f}/s")
+        report.add("plain Spark, foreachBatch, each batch by itself", f"{batch:,.0f}/s")
+        if kafka.QUIX not in os.environ:
+            report.add("Quix Streams", f"{kafka.QUIX} not set")
+        else:
+            local, theirs = compared(program("count"), partial(kafka.run_quix, broker, topic, messages))
+            report.add("the same on Quix Streams", f"{theirs:,.0f}/s")
+            report.add("flinkish (local) / Quix Streams", f"{_ratio(local, theirs):.1f}")
         if peer.python() is None or kafka.JAR not in os.environ:
             report.add("PyFlink", f"PYFLINK_PYTHON or {kafka.JAR} not set")
             return
-        theirs = rate("count", pyflink=True)
+        local, theirs = compared(program("count"), program("count", pyflink=True))
         report.add("the same on PyFlink, process mode", f"{theirs:,.0f}/s")
-        report.add("flinkish (local) / PyFlink", f"{local / theirs:.1f}", "20", local / theirs >= 20)
+        report.add("flinkish (local) / PyFlink", f"{_ratio(local, theirs):.1f}", "20", local >= 20 * theirs > 0)
+
+
+def _ratio(ours: float, theirs: float) -> float:
+    """Return how many times as fast ours is; nan if theirs failed."""
+    return ours / theirs if theirs else math.nan
 
 
 def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> None:

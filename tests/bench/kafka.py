@@ -1,19 +1,36 @@
-"""Kafka: a million messages of 100 bytes in four partitions, beside PyFlink with its connector's jar."""
+"""Kafka: messages of 100 bytes in four partitions, beside PyFlink with its connector's jar, Spark's own source, and Quix Streams.
+
+Each program runs in a process of its own. The other engines are only measured where the environment names what they need.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import peer
 from tests.kit.kafka_broker import Broker
+from tests.kit.spark_kafka import connector_jars
 
 #: The path of the jar of PyFlink's connector (flink-sql-connector-kafka), for the comparison.
 JAR = "PYFLINK_KAFKA_JAR"
+#: The Python that has Quix Streams (the package quixstreams).
+QUIX = "QUIX_PYTHON"
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a program took; processor seconds are those of all its processes, with their start."""
+
+    seconds: float
+    cpu: float
 
 
 def fill(broker: Broker, messages: int) -> str:
@@ -30,8 +47,8 @@ def fill(broker: Broker, messages: int) -> str:
 
 def run(
     broker: Broker, program: str, source: str, *, engine: str = "local", guarantee: str = "AT_LEAST_ONCE", pyflink: bool = False
-) -> float | None:
-    """Run a program in a process of its own and return its seconds; None if it failed, which is printed."""
+) -> Took | None:
+    """Run a program of kafka_program.py; None if it failed, which is printed."""
     text = Path(__file__).with_name("kafka_program.py").read_text(encoding="utf-8")
     environment = {**os.environ, "GUARANTEE": guarantee}
     with tempfile.TemporaryDirectory() as folder:
@@ -50,9 +67,32 @@ def run(
         script = Path(folder) / "kafka_program.py"
         script.write_text(text, encoding="utf-8")
         command = [interpreter, str(script), program, broker.address, source, broker.create_topic(4), *settings]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return _measured(command, environment)
+
+
+def run_spark(broker: Broker, program: str, source: str) -> Took | None:
+    """Run a program of kafka_spark.py; None if it failed, which is printed."""
+    jars = map(str, connector_jars())
+    with tempfile.TemporaryDirectory() as folder:
+        script = str(Path(__file__).with_name("kafka_spark.py"))
+        return _measured([sys.executable, script, program, broker.address, source, broker.create_topic(4), folder, *jars])
+
+
+def run_quix(broker: Broker, source: str, messages: int) -> Took | None:
+    """Run kafka_quix.py; None if it failed, which is printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = str(Path(__file__).with_name("kafka_quix.py"))
+        arguments = [broker.address, source, broker.create_topic(4), str(messages), folder]
+        return _measured([os.environ[QUIX], script, *arguments])
+
+
+def _measured(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Took | None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     line = next((line for line in done.stdout.splitlines() if line.startswith("SECONDS")), None)
     if line is None:
         print(done.stderr[-2_000:], file=sys.stderr)
         return None
-    return float(line.split()[1])
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took(float(line.split()[1]), cpu)
