@@ -42,6 +42,8 @@ _GONE_FOR: Final = 5_000
 _SAME_TOPICS: Final = 10_000
 #: Milliseconds between two new clients while brokers do not answer.
 _RENEW: Final = 1_000
+#: Milliseconds to wait at the end for the brokers to take the last offsets of the group.
+_LAST_COMMIT: Final = 3_000
 #: Milliseconds between two lines in the log about brokers that do not answer.
 _REMIND: Final = 30_000
 
@@ -228,6 +230,9 @@ class _Brokers:
         self._timeout = settings.timeout / 1000
         self._admin: client.Admin | None = None
         self._consumer: Any = None
+        #: Of the group: offsets that wait for the request that is under way.
+        self._uncommitted: dict[Partition, int] = {}
+        self._committing = False
         self._closed = threading.Condition()
         self._is_closed = False
         #: Of the last look that was begun.
@@ -254,7 +259,7 @@ class _Brokers:
 
     def _group_client(self) -> Any:
         if self._consumer is None:
-            configuration = {**self._settings.consumer("enumerator"), "on_commit": _note_commit}
+            configuration = {**self._settings.consumer("enumerator"), "on_commit": self._note_commit}
             self._consumer = client.make_consumer(configuration, WHO)
         return self._consumer
 
@@ -457,26 +462,46 @@ class _Brokers:
     # -- the group -----------------------------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Commit offsets to the group, without waiting for it: they are for others to see, recovery does not use them."""
-        offsets = [self._kafka.TopicPartition(*pair, offset) for pair, offset in positions.items()]
+        """Commit offsets to the group, without waiting for it: they are for others to see, recovery does not use them.
+
+        One request is under way at a time: the client may repeat one, which would then undo what a later one committed.
+        """
+        self._uncommitted.update(positions)
+        self._send_commit()
+
+    def _send_commit(self) -> None:
+        consumer = self._group_client()
         try:
-            self._group_client().poll(0)  # reports of earlier commits
-            self._group_client().commit(offsets=offsets, asynchronous=True)
+            consumer.poll(0)  # calls _note_commit
+            if self._uncommitted and not self._committing:
+                offsets = [self._kafka.TopicPartition(*pair, offset) for pair, offset in self._uncommitted.items()]
+                self._uncommitted = {}
+                self._committing = True
+                consumer.commit(offsets=offsets, asynchronous=True)
         except self._kafka.KafkaException as error:
+            self._committing = False
             _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error.args[0]))
 
+    def _note_commit(self, error: Any, partitions: Any) -> None:
+        self._committing = False
+        if error is not None:
+            _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error))
+
+    def _finish_commits(self) -> None:
+        """Wait for what was not committed yet, for a few seconds."""
+        deadline = self._clock.monotonic() + _LAST_COMMIT
+        while (self._uncommitted or self._committing) and self._clock.monotonic() < deadline:
+            self._send_commit()
+            if self._committing:
+                self._consumer.poll(0.01)
+
     def close(self) -> None:
-        """Stop looking; what is being asked for is left to itself."""
+        """Stop looking, after the last commit; what is being asked for is left to itself."""
         with self._closed:
             self._is_closed = True
             self._closed.notify_all()
         self.watched = {}
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
-
-
-def _note_commit(error: Any, partitions: Any) -> None:
-    """Log why offsets were not committed to the group."""
-    if error is not None:
-        _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error))
+        if self._consumer is not None:
+            self._finish_commits()
+            self._consumer.close()
+            self._consumer = None
