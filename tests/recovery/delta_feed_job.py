@@ -32,12 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--engine", required=True)
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--records", default="50", help="the most records in an epoch")
     parsed = parser.parse_args(arguments)
     settings = {
         "execution.engine": parsed.engine,
         "execution.checkpointing.interval": "20 ms",
         "execution.checkpointing.dir": str(parsed.output / "checkpoints"),
-        "execution.epoch.max-records": "50",
+        "execution.epoch.max-records": parsed.records,
         "high-availability.cluster-id": "feed",
         "restart-strategy.type": "none",
     }
