@@ -10,7 +10,7 @@ from flinkish.common.ids import random_id
 
 
 class NeedsDataFrames:
-    """Marks a source or sink that works with Spark's DataFrames, and so on engines that have them only."""
+    """Marks a source or sink that works with Spark's DataFrames, and so only on engines that have them."""
 
     #: What to use on other engines, in the imperative.
     instead: str

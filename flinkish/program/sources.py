@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JAVA_OBJECT
+from flinkish.program.driver_objects import NeedsDataFrames
 
 if TYPE_CHECKING:
     from flinkish.common.configuration import Configuration
@@ -321,13 +322,15 @@ class DriverSource(ABC, Generic[T]):
         """Raise an error if the source cannot work as configured; called when the job is built."""
 
 
-class NativeSource(ABC, Generic[T]):
-    """A source that the engine reads with its own means; on Spark, a streaming DataFrame.
+class NativeSource(NeedsDataFrames, ABC, Generic[T]):
+    """A source that the engine reads with its own means, which is a streaming DataFrame of Spark.
 
     There are no splits and no readers: in each epoch the engine sends the tasks what has arrived, as Arrow data, and says where
     its source stands. What a task gets in an epoch is processed before the next epoch begins. A watermark is made over all of
     the source: the driver combines what the tasks' generators say after an epoch, and sends it with the next one.
     """
+
+    instead = "use a Source"
 
     @property
     def boundedness(self) -> Boundedness:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import pytest
 from deltalake import DeltaTable
 
 from flinkish.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
+from flinkish.common.engines import ENGINES
 from flinkish.common.errors import ForeignCheckpointError, JobCancelledError, JobExecutionError, UnsupportedError
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.engine import launcher
+from flinkish.engine import launcher, support
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.sources import SourceReaderContext
 from tests.kit.native import Batches, NativeEngine
@@ -24,8 +26,11 @@ SEEN: list[Any] = []
 
 
 @pytest.fixture(autouse=True)
-def _clear() -> None:
+def _clear(monkeypatch: pytest.MonkeyPatch) -> None:
     SEEN.clear()
+    # NativeEngine takes the place of the local engine.
+    able = replace(ENGINES["local"], data_frames=True)
+    monkeypatch.setattr(support, "ENGINES", {**ENGINES, "local": able})
 
 
 class Times(TimestampAssigner):

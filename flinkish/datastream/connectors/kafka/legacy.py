@@ -19,34 +19,34 @@ from flinkish.program.sinks import DeliveryGuarantee
 
 
 class FlinkKafkaConsumerBase(KafkaSource):
-    """What FlinkKafkaConsumer can."""
+    """The methods of FlinkKafkaConsumer."""
 
     _filters_restored = True
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> FlinkKafkaConsumerBase:
-        """Say whether offsets are committed to the group when a checkpoint is complete."""
+        """Set whether offsets are committed to the consumer group when a checkpoint completes."""
         return self._with_property("commit.offsets.on.checkpoint", "true" if commit_on_checkpoints else "false")
 
     def set_start_from_earliest(self) -> FlinkKafkaConsumerBase:
-        """Begin at the first message there is."""
+        """Start at the earliest message."""
         return self._starting(KafkaOffsetsInitializer.earliest())
 
     def set_start_from_latest(self) -> FlinkKafkaConsumerBase:
-        """Begin after the last message there is when the job starts."""
+        """Start after the latest message at the job's start."""
         return self._starting(KafkaOffsetsInitializer.latest())
 
     def set_start_from_timestamp(self, startup_offsets_timestamp: int) -> FlinkKafkaConsumerBase:
-        """Begin at the first message whose time is at least that, in milliseconds since 1970; else at the end."""
+        """Start at the first message with at least this timestamp (milliseconds since 1970); at the end if there is none."""
         return self._starting(KafkaOffsetsInitializer.timestamp(startup_offsets_timestamp))
 
     def set_start_from_group_offsets(self) -> FlinkKafkaConsumerBase:
-        """Begin at what the group has committed, the default; auto.offset.reset (latest) decides where it has nothing."""
+        """Start at the group's committed offsets (the default); auto.offset.reset (latest) decides for partitions without one."""
         return self._starting(_group_offsets(self._settings.reset))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
-        """Go on with all partitions of a checkpoint, also of topics that are not asked for any more.
+        """Continue to read all partitions of a checkpoint, also of topics that are no longer subscribed.
 
-        Differs from Flink: without it such a checkpoint is refused, where Flink leaves those partitions out without a word.
+        Differs from Flink: without this call, such a checkpoint is refused; Flink leaves those partitions out silently.
         """
         self._filters_restored = False
         return self
@@ -97,7 +97,7 @@ def _group_offsets(reset: str | None) -> KafkaOffsetsInitializer:
 
 
 class Semantic(Enum):
-    """What a FlinkKafkaProducer promises; see DeliveryGuarantee."""
+    """The guarantee of a FlinkKafkaProducer; see DeliveryGuarantee."""
 
     EXACTLY_ONCE = (0,)
     AT_LEAST_ONCE = 1
@@ -108,22 +108,22 @@ class Semantic(Enum):
 
 
 class FlinkKafkaProducerBase(KafkaSink):
-    """What FlinkKafkaProducer can."""
+    """The methods of FlinkKafkaProducer."""
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
-        """Say whether messages that cannot be written are only logged, and lost; not with EXACTLY_ONCE, which loses nothing."""
+        """Set whether messages that cannot be written are only logged, and lost; no effect with EXACTLY_ONCE."""
         self._settings = replace(self._settings, log_failures_only=bool(log_failures_only))
         return self
 
     def set_flush_on_checkpoint(self, flush_on_checkpoint: bool) -> FlinkKafkaProducerBase:
-        """Say whether checkpoints wait for the brokers to have all messages: AT_LEAST_ONCE if so, else NONE."""
+        """Set whether checkpoints wait until the brokers have all messages: True = AT_LEAST_ONCE, False = NONE."""
         if self._settings.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             guarantee = DeliveryGuarantee.AT_LEAST_ONCE if flush_on_checkpoint else DeliveryGuarantee.NONE
             self._settings = replace(self._settings, guarantee=guarantee)
         return self
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
-        """Say whether messages get the time of their records; the default is no, and Kafka takes that of the client."""
+        """Set whether messages get the event time of their records; by default, they get the time of the client."""
         self._settings = replace(self._settings, write_timestamp=bool(write_timestamp_to_kafka))
         return self
 
@@ -131,7 +131,7 @@ class FlinkKafkaProducerBase(KafkaSink):
 class FlinkKafkaProducer(FlinkKafkaProducerBase):
     """Writes to a topic; the old name of KafkaSink, for `add_sink` and `sink_to`.
 
-    Differs from Flink: `kafka_producer_pool_size` has no use, as one producer on the driver makes all transactions. Their ids
+    Differs from Flink: `kafka_producer_pool_size` has no effect, as one producer on the driver makes all transactions. Their ids
     begin with the property client.id.prefix, else with `flinkish-` and the topic.
     """
 

@@ -1,4 +1,4 @@
-"""Where to begin and where to stop: partitions, and how their offsets are found."""
+"""Partitions, and the rules for the offsets at which reading starts and stops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class KafkaTopicPartition:
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """What to do if there is no such offset as asked for: the end, the beginning, or an error."""
+    """The offset to use if the requested one does not exist: the end, the beginning, or none, which is an error."""
 
     LATEST = 0
     EARLIEST = 1
@@ -64,7 +64,7 @@ class OffsetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRule:
-    """What a KafkaOffsetsInitializer says."""
+    """The rule of a KafkaOffsetsInitializer, with its parameters."""
 
     kind: OffsetKind
     reset: KafkaOffsetResetStrategy
@@ -76,7 +76,7 @@ _NO_RESET: Final = KafkaOffsetResetStrategy.NONE
 
 
 class KafkaOffsetsInitializer:
-    """Says at which offsets partitions begin, or stop; made by its static methods.
+    """Sets the offsets at which partitions start or stop; made by its static methods.
 
     >>> KafkaOffsetsInitializer.offsets({KafkaTopicPartition("flights", 0): 42})
     KafkaOffsetsInitializer.offsets
@@ -94,26 +94,26 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """Begin at what the consumer group has committed.
+        """Start at the committed offsets of the consumer group.
 
-        `offset_reset_strategy` decides for partitions without a committed offset, or whose offset does not exist any more.
+        `offset_reset_strategy` decides for partitions without a committed offset, or whose offset no longer exists.
         """
         return KafkaOffsetsInitializer(OffsetRule(OffsetKind.COMMITTED, _strategy(offset_reset_strategy, "committed_offsets")))
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """Begin at the first message whose time is at least `timestamp`, in milliseconds since 1970; else at the end."""
+        """Start at the first message with at least this timestamp (milliseconds since 1970); at the end if there is none."""
         _integer(timestamp, "timestamp")
         return KafkaOffsetsInitializer(OffsetRule(OffsetKind.TIMESTAMP, _NO_RESET, timestamp=timestamp))
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """Begin at the first message there is."""
+        """Start at the earliest message."""
         return KafkaOffsetsInitializer(OffsetRule(OffsetKind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST))
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Begin after the last message there is when the job starts; as a stop, the last one there is then."""
+        """Start after the latest message at the job's start; as a stop: that message is the last one."""
         return KafkaOffsetsInitializer(OffsetRule(OffsetKind.LATEST, KafkaOffsetResetStrategy.LATEST))
 
     @staticmethod
@@ -121,9 +121,9 @@ class KafkaOffsetsInitializer:
         offsets: dict[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """Begin at given offsets.
+        """Start at given offsets.
 
-        Partitions that are not in `offsets` begin at what the group has committed, if there is a group. `offset_reset_strategy`
+        Partitions that are not in `offsets` start at the group's committed offset, if there is a group. `offset_reset_strategy`
         decides for the others, and for offsets that do not exist.
         """
         if not isinstance(offsets, Mapping):
@@ -144,7 +144,7 @@ class KafkaOffsetsInitializer:
 
 
 def rule_of(initializer: Any, method: str) -> OffsetRule:
-    """Return what an initializer says; raises InvalidArgumentError if it is none."""
+    """Return the rule of an initializer; raises InvalidArgumentError for other objects."""
     if not isinstance(initializer, KafkaOffsetsInitializer):
         raise InvalidArgumentError(
             f"{method} takes a KafkaOffsetsInitializer; got {initializer!r}",

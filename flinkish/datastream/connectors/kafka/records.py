@@ -1,4 +1,4 @@
-"""What a message is to a program, and how it becomes a record."""
+"""Messages as programs see them, and their conversion to records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkish.common.typeinfo import TypeInformation
 
 
 class KafkaRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as it was read, Java's ConsumerRecord: `value` is None for a tombstone, `timestamp` is in milliseconds."""
+    """A message as in Java's ConsumerRecord: `value` is None for a tombstone, `timestamp` is in milliseconds."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
-        """Return the schema that takes a message's value and nothing else."""
+        """Return a schema that reads only the values of messages."""
         if isinstance(deserialization_schema, KafkaRecordDeserializationSchema):
             raise InvalidArgumentError(
                 "value_only() takes a schema of values; got a KafkaRecordDeserializationSchema",
@@ -51,12 +51,12 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
 
     @abstractmethod
     def deserialize(self, message: Any) -> Any:
-        """Return the record of a KafkaRecord, or None for no record; raises ValueError if it is not one."""
+        """Return the record for a KafkaRecord, or None for no record; raises ValueError if the message is malformed."""
         raise NotImplementedError(f"{type(self).__name__} must implement deserialize(message)")
 
 
 class ValueOnly(KafkaRecordDeserializationSchema):
-    """Takes a message's value and nothing else. Readers call the schema of values itself."""
+    """Reads only the values of messages. Readers call the schema of the values directly."""
 
     def __init__(self, schema: DeserializationSchema) -> None:
         self.schema = schema

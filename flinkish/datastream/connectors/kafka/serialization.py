@@ -1,4 +1,4 @@
-"""What KafkaSink makes of a record: topic, partition, key, value, headers."""
+"""Conversion of records to messages: topic, partition, key, value, headers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class KafkaRecordSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """Begin a schema."""
+        """Return a builder of a schema."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def open(self) -> None:
@@ -104,14 +104,14 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Make the key of a record's message; without it there is none."""
+        """Set the schema of the keys; without it, messages have no keys."""
         self._key_schema = _schema(key_serialization_schema, "set_key_serialization_schema()")
         return self
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Make the value of a record's message."""
+        """Set the schema of the values."""
         self._value_schema = _schema(value_serialization_schema, "set_value_serialization_schema()")
         return self
 
@@ -127,14 +127,14 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_header_provider(self, header_provider: HeaderProvider) -> KafkaRecordSerializationSchemaBuilder:
-        """Give each message headers: record -> [(name, bytes), ...]. In Flink's Java API, not in PyFlink."""
+        """Set the function that returns headers: record -> [(name, bytes), ...]. In Flink's Java API, not in PyFlink."""
         if not callable(header_provider):
             raise InvalidArgumentError(f"set_header_provider() takes a function; got {header_provider!r}")
         self._header_provider = header_provider
         return self
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """Return the schema; raises InvalidProgramError if topic or value schema were not set."""
+        """Return the schema; raises InvalidProgramError if the topic or the value schema is missing."""
         if self._value_schema is None:
             raise InvalidProgramError(
                 "a KafkaRecordSerializationSchema needs a schema of values", hint="call set_value_serialization_schema()."

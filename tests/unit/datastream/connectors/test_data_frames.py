@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flinkish.common import Configuration, Instant, Row, Types
+from flinkish.common import Configuration, Instant, Row, Types, WatermarkStrategy
 from flinkish.common.errors import AbsentMemberError, InvalidArgumentError, SourceError, UnsupportedError
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink
 from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, row_type_of
 from flinkish.datastream.connectors.data_frame import data_frame_source, decoder
-from tests.kit.native import body
+from tests.kit.native import Batches, body
 
 
 def struct(**types: Any) -> dict[str, Any]:
@@ -174,6 +174,13 @@ class TestRefusals:
         rows = env.from_collection([Row(a=1)], Types.ROW_NAMED(["a"], [Types.LONG()]))
         rows.sink_to(DataFrameSink(print)).name("out")
         with pytest.raises(UnsupportedError, match=r"(?s)'out' works with a DataFrame.*engine to spark, or use a sink"):
+            env.execute()
+
+    def test_an_engine_that_cannot_read_a_native_source_refuses_it(self) -> None:
+        configuration = Configuration.from_dict({"execution.engine": "local"})
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.from_source(Batches([[("a", 1)]]), WatermarkStrategy.no_watermarks(), "rows").print()
+        with pytest.raises(UnsupportedError, match=r"(?s)'rows' works with a DataFrame.*engine to spark, or use a Source"):
             env.execute()
 
     def test_names_of_sparks_data_frames_say_what_to_use(self) -> None:
