@@ -27,7 +27,7 @@ QUIX = "QUIX_PYTHON"
 
 @dataclass(frozen=True)
 class Took:
-    """What a program took; processor seconds are those of all its processes, with their start."""
+    """What a program took; processor seconds are those of the processes that were waited for: not of the JVM of Spark."""
 
     seconds: float
     cpu: float
