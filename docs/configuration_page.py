@@ -25,6 +25,9 @@ SECTIONS: Final = {
     "security.": "Security",
     "task.": "Tasks",
     "metrics.": "Metrics",
+    "rest.": "Server",
+    "web.": "Server: the page",
+    "jobstore.": "Server: jobs that have ended",
     "io.": "Folders",
 }
 

@@ -18,6 +18,8 @@ _NEEDED = frozenset(
         "numpy",
         "pandas",
         "psutil",
+        "starlette",
+        "uvicorn",
         "pyarrow",
         "pyspark",
         "rich",

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -283,10 +284,9 @@ class CheckpointCoordinator:
                 result = AckResult.DISCARDED if known else AckResult.UNKNOWN
                 self._discard_late(ack, result)
             else:
-                result = pending.acknowledge(ack)
+                result = pending.acknowledge(ack, self._clock.wall_time())
                 if result is AckResult.SUCCESS:
-                    acknowledged = len(pending.expected) - len(pending.missing)
-                    self._statistics.progressed(pending.checkpoint_id, acknowledged)
+                    self._statistics.progressed(pending.checkpoint_id, pending.records)
                     self._complete_if_ready(pending)
                 elif result is AckResult.UNKNOWN:
                     self._storage.discard_files(pending.location, ack.files)
@@ -647,6 +647,9 @@ class CheckpointCoordinator:
             snapshot_ms=max((ack.snapshot_ms for ack in acknowledgements), default=0.0),
             failure=failure,
             external_path=external_path,
+            failed_at=self._clock.wall_time() if status is CheckpointStatus.FAILED else None,
+            acknowledgements=pending.records,
+            parallelism=Counter(subtask.vertex for subtask in pending.expected),
         )
 
     # -- what is done without the lock -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -45,6 +45,14 @@ _KEPT_ROWS = 100_000
 _PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 hours"}
 
 
+#: The figures of a checkpoint that are recorded; the part of each subtask is not.
+_DETAILS = tuple(
+    field.name
+    for field in fields(CheckpointRecord)
+    if field.name not in ("status", "kind", "failure", "failed_at", "acknowledgements", "parallelism")
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Note:
     time: int
@@ -75,7 +83,7 @@ class JobHistory:
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
         """Record a checkpoint that completed or failed."""
-        details = {name: value for name, value in asdict(record).items() if name not in ("status", "kind", "failure")}
+        details = {name: getattr(record, name) for name in _DETAILS}
         self.note(
             f"checkpoint {record.status.value.lower()}",
             record.failure or f"{record.kind.value} checkpoint of {record.state_size} bytes",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from flinkish.checkpoint.failure_reason import FailureReason
 from flinkish.checkpoint.manifest import CheckpointKind, CoordinatorState
+from flinkish.checkpoint.statistics import SubtaskRecord
 from flinkish.checkpoint.storage import CheckpointLocation
 from flinkish.common.ids import CheckpointId
 from flinkish.graph.job_graph import VertexId
@@ -66,9 +67,10 @@ class PendingCheckpoint:
         self.aborted: FailureReason | None = None
         self.coordinator_state: CoordinatorState | None = None
         self._acknowledgements: dict[Subtask, Acknowledgement] = {}
+        self._records: list[SubtaskRecord] = []
 
-    def acknowledge(self, ack: Acknowledgement) -> AckResult:
-        """Take the part of one subtask."""
+    def acknowledge(self, ack: Acknowledgement, now: int = -1) -> AckResult:
+        """Take the part of one subtask, which arrived at `now`, in milliseconds since the epoch (-1: unknown)."""
         if self.aborted is not None:
             return AckResult.DISCARDED
         subtask = Subtask(ack.vertex, ack.subtask)
@@ -77,6 +79,16 @@ class PendingCheckpoint:
         if subtask in self._acknowledgements:
             return AckResult.DUPLICATE
         self._acknowledgements[subtask] = ack
+        self._records.append(
+            SubtaskRecord(
+                vertex=ack.vertex,
+                subtask=ack.subtask,
+                acknowledged_at=now,
+                state_size=sum(file.size for file in ack.files),
+                alignment_ms=ack.alignment_ms,
+                snapshot_ms=ack.snapshot_ms,
+            )
+        )
         return AckResult.SUCCESS
 
     def set_coordinator_state(self, state: CoordinatorState) -> bool:
@@ -107,6 +119,11 @@ class PendingCheckpoint:
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:
         """The acknowledgements, sorted by vertex and subtask, so that the order of arrival does not matter."""
         return tuple(self._acknowledgements[subtask] for subtask in sorted(self._acknowledgements))
+
+    @property
+    def records(self) -> tuple[SubtaskRecord, ...]:
+        """What the subtasks did that have acknowledged, in the order of the acknowledgements."""
+        return tuple(self._records)
 
     @property
     def files(self) -> tuple[StateFile, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.ids import CheckpointId
+from flinkish.graph.job_graph import VertexId
 
 #: Number of past checkpoints that are kept in memory; Flink's web.checkpoints.history.
 HISTORY_LIMIT = 10
@@ -19,6 +21,18 @@ class CheckpointStatus(Enum):
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskRecord:
+    """What one subtask did for a checkpoint; times are milliseconds since the epoch, durations milliseconds, sizes bytes."""
+
+    vertex: VertexId
+    subtask: int
+    acknowledged_at: int
+    state_size: int
+    alignment_ms: float
+    snapshot_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +54,22 @@ class CheckpointRecord:
     snapshot_ms: float = 0.0
     failure: str | None = None
     external_path: str | None = None
+    #: When a checkpoint that did not complete was given up.
+    failed_at: int | None = None
+    #: The subtasks that have acknowledged.
+    acknowledgements: tuple[SubtaskRecord, ...] = ()
+    #: Number of subtasks of each vertex.
+    parallelism: Mapping[VertexId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredRecord:
+    """The checkpoint that the current attempt started from; `restored_at` is milliseconds since the epoch."""
+
+    checkpoint_id: CheckpointId
+    restored_at: int
+    is_savepoint: bool
+    external_path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +92,7 @@ class CheckpointFigures:
     latest_failed: CheckpointRecord | None = None
     latest_savepoint: CheckpointRecord | None = None
     latest_restored: CheckpointId | None = None
+    restored: RestoredRecord | None = None
     history: tuple[CheckpointRecord, ...] = ()
 
 
@@ -103,9 +134,11 @@ class CheckpointStatistics:
         self._counts = replace(self._counts, triggered=self._counts.triggered + 1)
         self._records[record.checkpoint_id] = record
 
-    def progressed(self, checkpoint_id: CheckpointId, acknowledged: int) -> None:
-        """Record the number of subtasks that have acknowledged."""
-        self._records[checkpoint_id] = replace(self._records[checkpoint_id], acknowledged=acknowledged)
+    def progressed(self, checkpoint_id: CheckpointId, acknowledgements: tuple[SubtaskRecord, ...]) -> None:
+        """Record the subtasks that have acknowledged."""
+        self._records[checkpoint_id] = replace(
+            self._records[checkpoint_id], acknowledged=len(acknowledgements), acknowledgements=acknowledgements
+        )
 
     def ended(self, record: CheckpointRecord) -> None:
         """Record a checkpoint that completed or failed."""

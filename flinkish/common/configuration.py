@@ -260,6 +260,10 @@ class Configuration:
     def __repr__(self) -> str:
         return f"Configuration({self})"
 
+    def shown(self) -> list[tuple[str, str]]:
+        """Return all entries as text, by key; the values of secrets are hidden."""
+        return [(key, self._shown(key, value)) for key, value in sorted(self._values.items())]
+
 
 def _parse_bytes(value: Any) -> bytearray:
     if not isinstance(value, (bytes, bytearray)):

@@ -580,6 +580,34 @@ PYTHON_CLIENT_EXECUTABLE = _accepted(
     "python.client.executable", STRING, None, "the program runs in the interpreter that was started"
 )
 
+# The server.
+
+REST_PORT = _unset(
+    "rest.port",
+    in_range(INT, 0, 65_535),
+    "Port of the server that answers for the jobs of this process in the form of Flink's REST API; 0 = any that is free. "
+    "If neither it nor rest.bind-port is set, there is no server.",
+)
+REST_BIND_PORT = _unset("rest.bind-port", STRING, "Ports of the server to try: '8081', '50100-50200' or a list of these.")
+REST_ADDRESS = _unset("rest.address", STRING, "Name under which clients reach the server. If not set: localhost.")
+REST_BIND_ADDRESS = _unset(
+    "rest.bind-address",
+    STRING,
+    "Address that the server listens on. If not set: 127.0.0.1; any other that is not a loopback address needs a token.",
+)
+REST_TOKEN = _unset(
+    "security.rest.token",
+    STRING,
+    "The server answers only requests with the header 'Authorization: Bearer TOKEN'. A key of flinkish; the environment variable "
+    "FLINKISH_REST_TOKEN sets it without a file.",
+)
+WEB_REFRESH_INTERVAL = _option("web.refresh-interval", DURATION, 3 * _SECOND, "How often the web page asks for news.")
+WEB_CANCEL_ENABLE = _option("web.cancel.enable", BOOLEAN, True, "Whether the web page can cancel jobs.")
+JOB_STORE_EXPIRATION_TIME = _option(
+    "jobstore.expiration-time", in_range(INT, 0), 3600, "How long the server answers for a job that has ended, in seconds."
+)
+JOB_STORE_MAX_CAPACITY = _option("jobstore.max-capacity", INT, INT_MAX, "Most jobs that have ended for which the server answers.")
+
 
 def _registered() -> dict[str, ConfigOption[Any]]:
     return {option.key: option for option in globals().values() if isinstance(option, ConfigOption)}

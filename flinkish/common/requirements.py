@@ -26,6 +26,8 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "yaml": "PyYAML>=6.0",
     "rich": "rich>=13.7",
     "click": "click>=8.1",
+    "starlette": "starlette>=0.46",
+    "uvicorn": "uvicorn>=0.34",
     "psutil": "psutil>=5.9",
 }
 #: Installed together with pandas.

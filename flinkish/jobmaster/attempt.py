@@ -412,10 +412,10 @@ class Attempt:
             self.fail(failure)
             return
         self._check_complete(command, reports)
-        self._ended = self._clock.monotonic()
+        ended_before, self._ended = self._ended, self._clock.monotonic()
         records, most = self._take_reports(reports)
         elapsed = float(self._ended - self._began)
-        busy = self._metrics.add(reports, elapsed)
+        busy = self._metrics.add(reports, elapsed, float(self._ended - ended_before))
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
         special = command.barrier is not None or command.epoch == 0
         self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))
@@ -474,8 +474,7 @@ class Attempt:
     def _start_running(self) -> None:
         self.running = True
         self._graph.transition_all(ExecutionState.RUNNING)
-        restored = self._restored.checkpoint_id if self._restored is not None else None
-        self._checkpoints.begin_attempt(self, self._subtasks, restored=restored)
+        self._checkpoints.begin_attempt(self, self._subtasks, restored=self._restored)
 
     def _take_checkpoint_parts(self, reports: Sequence[EpochReport]) -> None:
         coordinator, trigger = self._checkpoints.coordinator, self._trigger

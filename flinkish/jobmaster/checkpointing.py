@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from flinkish.checkpoint.coordinator import CheckpointCoordinator, Notifications, Trigger
@@ -20,7 +20,7 @@ from flinkish.checkpoint.listeners import CheckpointHistory
 from flinkish.checkpoint.manifest import Committable, CoordinatorState
 from flinkish.checkpoint.pending import AckResult, Subtask
 from flinkish.checkpoint.settings import JobEnd, deletes_checkpoints
-from flinkish.checkpoint.statistics import CheckpointFigures
+from flinkish.checkpoint.statistics import CheckpointFigures, RestoredRecord
 from flinkish.checkpoint.storage import CheckpointStorage, StoredCheckpoint
 from flinkish.common import options
 from flinkish.common.clock import Clock
@@ -170,6 +170,7 @@ class JobCheckpoints:
         if storage is not None:
             self._coordinator = self._make_coordinator(storage)
         self._running: _Running | None = None
+        self._restored: RestoredRecord | None = None
         self._watches_generation = setup.configuration.contains(options.HA_CLUSTER_ID)
         self._generation_due: int | None = None
         self._lock = threading.Lock()
@@ -190,7 +191,7 @@ class JobCheckpoints:
 
     def figures(self) -> CheckpointFigures:
         """Return figures of all checkpoints since this process took over the job; may be called from any thread."""
-        return self._coordinator.figures()
+        return replace(self._coordinator.figures(), restored=self._restored)
 
     # -- called by any thread ------------------------------------------------------------------------------------------------
 
@@ -241,10 +242,18 @@ class JobCheckpoints:
     # -- for the attempt -----------------------------------------------------------------------------------------------------
 
     def begin_attempt(
-        self, attempt: CheckpointedAttempt, subtasks: tuple[Subtask, ...], *, restored: CheckpointId | None
+        self, attempt: CheckpointedAttempt, subtasks: tuple[Subtask, ...], *, restored: StoredCheckpoint | None
     ) -> None:
         """Begin to take checkpoints of an attempt whose tasks run; if there is no coordinator yet, as soon as there is one."""
-        self._running = _Running(attempt=attempt, subtasks=subtasks, restored=restored)
+        if restored is not None:
+            self._restored = RestoredRecord(
+                checkpoint_id=restored.checkpoint_id,
+                restored_at=self._clock.wall_time(),
+                is_savepoint=restored.manifest.kind.is_savepoint,
+                external_path=restored.external_path,
+            )
+        checkpoint_id = None if restored is None else restored.checkpoint_id
+        self._running = _Running(attempt=attempt, subtasks=subtasks, restored=checkpoint_id)
         self._begin_taking(self._coordinator)
 
     def serve_requests(self) -> None:

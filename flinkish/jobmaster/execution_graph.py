@@ -95,6 +95,11 @@ class Execution:
         """Return the name as Flink writes it: task name, subtask counted from 1, attempt."""
         return f"{self.vertex_name} ({self.subtask + 1}/{self.parallelism})#{self.attempt_number}"
 
+    @property
+    def flink_label(self) -> str:
+        """Return the name as Flink's exception history writes it."""
+        return f"{self.vertex_name} ({self.subtask + 1}/{self.parallelism}) - execution #{self.attempt_number}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetails:
@@ -148,6 +153,11 @@ class ExecutionGraph:
                 executions=tuple(self._executions.values()),
                 failure=self._failure,
             )
+
+    def execution(self, vertex: VertexId | None, subtask: int | None) -> Execution | None:
+        """Return the current execution of a subtask; None if there is no such subtask."""
+        with self._lock:
+            return None if vertex is None or subtask is None else self._executions.get((vertex, subtask))
 
     def transition_job(self, to: JobStatus, failure: str | None = None) -> None:
         """Change the status of the job; does nothing if it is already `to`."""

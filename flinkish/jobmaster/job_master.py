@@ -33,6 +33,7 @@ from flinkish.jobmaster.checkpointing import JobCheckpoints
 from flinkish.jobmaster.delivery import Delivery, Results, Taker
 from flinkish.jobmaster.epochs import Engine
 from flinkish.jobmaster.event_time import EventTimeGraph
+from flinkish.jobmaster.exception_history import ExceptionHistory
 from flinkish.jobmaster.execution_graph import ExecutionGraph, ExecutionState, JobDetails
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import JobFigures, JobMetrics
@@ -97,6 +98,8 @@ class JobMaster:
         self._event_time = EventTimeGraph(setup.plan.job_graph)
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
         self._metrics = JobMetrics(setup.plan)
+        #: The failures that the job has had.
+        self.exceptions = ExceptionHistory(environment.clock)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
         #: The job's checkpoints; clients may call the methods that are for any thread.
         self.checkpoints = JobCheckpoints(
@@ -306,6 +309,7 @@ class JobMaster:
             self.results.check_restart()
         except JobExecutionError as error:
             return self._give_up(failure, str(error))
+        self._record_failure(failure)
         self._graph.transition_job(JobStatus.RESTARTING)
         _log.warning(
             "Job %s (%s) failed in %s\n%s\nIt starts again in %d ms.",
@@ -326,6 +330,7 @@ class JobMaster:
         status = self._graph.status
         if status in (JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTING):
             self._graph.transition_job(JobStatus.FAILING, failure.message)
+        self._record_failure(failure, why_final)
         error = failures.to_error(
             failure, self.setup.job_name, self.setup.job_id, why_final, full_traceback=self.setup.full_traceback
         )
@@ -336,6 +341,10 @@ class JobMaster:
         if not self._graph.status.is_terminal_state():
             self._graph.transition_job(JobStatus.FAILED)
         return error
+
+    def _record_failure(self, failure: JobFailure, why_final: str | None = None) -> None:
+        execution = self._graph.execution(failure.vertex, failure.subtask)
+        self.exceptions.add(failure, execution, full_traceback=self.setup.full_traceback, why_final=why_final)
 
     def _cancel_job(self) -> JobCancelledError:
         to = JobStatus.SUSPENDED if self._suspended else JobStatus.CANCELED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,29 @@ from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.metrics.registry import merge
 from flinkish.program.operators import SinkWriterConfig
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskFigures:
+    """Figures of a subtask since the job began in this process, over all attempts, and its current watermark.
+
+    Durations are in milliseconds. Of the time that a subtask is not busy, it is back-pressured while its sources are held back
+    because of a slower vertex downstream, else idle.
+    """
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_out: int = 0
+    late_records: int = 0
+    records_written: int = 0
+    busy_ms: float = 0.0
+    back_pressured_ms: float = 0.0
+    idle_ms: float = 0.0
+    watermark: int = MIN_WATERMARK
+    #: The watermarks of the operators of the chain, in their order.
+    watermarks: tuple[int, ...] = ()
+    #: User metrics by dotted name.
+    user: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +52,7 @@ class VertexFigures:
     records_written: int
     #: The watermarks of the operators of its chain, by subtask.
     watermarks: Mapping[int, tuple[int, ...]]
+    subtasks: Mapping[int, SubtaskFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +78,35 @@ class JobFigures:
 
 @dataclass(slots=True)
 class _Totals:
+    """Figures of one subtask."""
+
     records_in: int = 0
     records_out: int = 0
+    bytes_out: int = 0
     late_records: int = 0
-    busy_ms: float = 0.0
     records_written: int = 0
-    watermarks: dict[int, int] = field(default_factory=dict)
-    chains: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    busy_ms: float = 0.0
+    back_pressured_ms: float = 0.0
+    idle_ms: float = 0.0
+    #: None until the current attempt has reported it.
+    watermark: int | None = None
+    watermarks: tuple[int, ...] = ()
+    user: Mapping[str, Any] = field(default_factory=dict)
+
+    def figures(self) -> SubtaskFigures:
+        return SubtaskFigures(
+            records_in=self.records_in,
+            records_out=self.records_out,
+            bytes_out=self.bytes_out,
+            late_records=self.late_records,
+            records_written=self.records_written,
+            busy_ms=self.busy_ms,
+            back_pressured_ms=self.back_pressured_ms,
+            idle_ms=self.idle_ms,
+            watermark=MIN_WATERMARK if self.watermark is None else self.watermark,
+            watermarks=self.watermarks,
+            user=self.user,
+        )
 
 
 class JobMetrics:
@@ -69,8 +115,8 @@ class JobMetrics:
     def __init__(self, plan: ExecutionPlan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._totals = {vertex: _Totals() for vertex in plan.job_graph.vertices}
-        self._user: dict[tuple[VertexId, int], Mapping[str, Any]] = {}
+        self._totals = {vertex.id: [_Totals() for _ in range(vertex.parallelism)] for vertex in plan.job_graph.vertices.values()}
+        self._upstream = _upstream(plan.job_graph)
         self._epochs = 0
         self._restarts = 0
         self._read = 0
@@ -85,26 +131,39 @@ class JobMetrics:
         """Reset watermarks and user metrics, because a new attempt begins after a failure."""
         with self._lock:
             self._restarts += 1
-            self._user.clear()
             self._epoch_began = None
-            for totals in self._totals.values():
-                totals.watermarks.clear()
-                totals.chains.clear()
+            for subtasks in self._totals.values():
+                for totals in subtasks:
+                    totals.watermark, totals.watermarks, totals.user = None, (), {}
 
     def epoch_begins(self, now: int, credit: int) -> None:
         """Record that a command is sent out at the given time, in monotonic milliseconds."""
         with self._lock:
             self._epoch_began, self.credit = now, credit
 
-    def add(self, reports: Iterable[EpochReport], elapsed_ms: float) -> float:
-        """Add the reports of an epoch; return the busy time of the busiest slot over all levels, in milliseconds."""
+    def add(
+        self,
+        reports: Iterable[EpochReport],
+        elapsed_ms: float,
+        period_ms: float | None = None,
+    ) -> float:
+        """Add the reports of an epoch; return the busy time of the busiest slot over all levels, in milliseconds.
+
+        `elapsed_ms` is the duration of the epoch, `period_ms` the time since the end of the epoch before (default: the same).
+        """
         busy: dict[int, float] = {}
+        held_back = False
+        seen: list[VertexMetrics] = []
         with self._lock:
             for report in reports:
-                self._read += sum(reader.records for reader in report.readers.values())
+                for reader in report.readers.values():
+                    self._read += reader.records
+                    held_back = held_back or (reader.more_available and not reader.finished)
                 for metrics in report.metrics:
                     busy[report.slot] = busy.get(report.slot, 0.0) + metrics.busy_ms
                     self._add_vertex(metrics)
+                    seen.append(metrics)
+            self._add_times(seen, elapsed_ms if period_ms is None else period_ms, held_back)
             self._epochs += 1
             self._epoch_began = None
             self._elapsed = elapsed_ms
@@ -112,51 +171,83 @@ class JobMetrics:
             return self._busy
 
     def _add_vertex(self, metrics: VertexMetrics) -> None:
-        totals = self._totals[metrics.vertex]
+        totals = self._totals[metrics.vertex][metrics.subtask]
         totals.records_in += metrics.records_in
         totals.records_out += metrics.records_out
+        totals.bytes_out += metrics.bytes_out
         totals.late_records += metrics.late_records
         totals.busy_ms += metrics.busy_ms
         if metrics.vertex not in self._second_stages:
             totals.records_written += metrics.records_written
-        totals.chains[metrics.subtask] = metrics.watermarks
-        totals.watermarks[metrics.subtask] = metrics.watermark
+        totals.watermarks = metrics.watermarks
+        totals.watermark = metrics.watermark
         if metrics.user:
-            self._user[metrics.vertex, metrics.subtask] = metrics.user
+            totals.user = metrics.user
+
+    def _add_times(self, seen: list[VertexMetrics], period: float, held_back: bool) -> None:
+        """Add what the subtasks did while they were not busy.
+
+        Credit holds back sources that have more to read, so that the slowest vertex can keep up: everything upstream of that
+        vertex is back-pressured, and everything else has nothing to do.
+        """
+        slowest = max(seen, key=lambda metrics: metrics.busy_ms, default=None)
+        waiting = self._upstream[slowest.vertex] if held_back and slowest is not None else frozenset()
+        for metrics in seen:
+            totals = self._totals[metrics.vertex][metrics.subtask]
+            rest = max(0.0, period - metrics.busy_ms)
+            if metrics.vertex in waiting:
+                totals.back_pressured_ms += rest
+            else:
+                totals.idle_ms += rest
 
     def figures(self) -> JobFigures:
         """Return all current figures."""
         with self._lock:
+            vertices = tuple(self._vertex(vertex, subtasks) for vertex, subtasks in self._totals.items())
             return JobFigures(
                 epochs=self._epochs,
                 restarts=self._restarts,
                 records_read=self._read,
-                records_written=sum(totals.records_written for totals in self._totals.values()),
+                records_written=sum(figures.records_written for figures in vertices),
                 last_epoch_ms=self._elapsed,
                 last_busy_ms=self._busy,
                 credit=self.credit,
                 epoch_began=self._epoch_began,
-                vertices=tuple(self._vertex(vertex, totals) for vertex, totals in self._totals.items()),
-                user=merge(self._user.values()),
+                vertices=vertices,
+                user=self._user(),
             )
 
     def user_metrics(self) -> dict[str, Any]:
         """Return user metrics by name; `metrics.registry.merge` combines those of the subtasks."""
         with self._lock:
-            return merge(self._user.values())
+            return self._user()
 
-    def _vertex(self, vertex: VertexId, totals: _Totals) -> VertexFigures:
+    def _user(self) -> dict[str, Any]:
+        return merge(totals.user for subtasks in self._totals.values() for totals in subtasks if totals.user)
+
+    def _vertex(self, vertex: VertexId, subtasks: Sequence[_Totals]) -> VertexFigures:
+        reported = [totals.watermark for totals in subtasks if totals.watermark is not None]
         return VertexFigures(
             vertex=vertex,
             name=self._plan.job_graph.vertices[vertex].name,
-            records_in=totals.records_in,
-            records_out=totals.records_out,
-            late_records=totals.late_records,
-            busy_ms=totals.busy_ms,
-            watermark=min(totals.watermarks.values(), default=MIN_WATERMARK),
-            records_written=totals.records_written,
-            watermarks=dict(totals.chains),
+            records_in=sum(totals.records_in for totals in subtasks),
+            records_out=sum(totals.records_out for totals in subtasks),
+            late_records=sum(totals.late_records for totals in subtasks),
+            busy_ms=sum(totals.busy_ms for totals in subtasks),
+            watermark=min(reported, default=MIN_WATERMARK),
+            records_written=sum(totals.records_written for totals in subtasks),
+            watermarks={index: totals.watermarks for index, totals in enumerate(subtasks) if totals.watermark is not None},
+            subtasks={index: totals.figures() for index, totals in enumerate(subtasks)},
         )
+
+
+def _upstream(graph: JobGraph) -> dict[VertexId, frozenset[VertexId]]:
+    """Map each vertex to all vertices from which records come to it."""
+    found: dict[VertexId, frozenset[VertexId]] = {}
+    for vertex in graph.vertices:
+        sources = {edge.source_vertex for edge in graph.inputs(vertex)}
+        found[vertex] = frozenset(sources).union(*(found[source] for source in sources))
+    return found
 
 
 def _second_stages(graph: JobGraph) -> frozenset[VertexId]:

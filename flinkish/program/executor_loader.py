@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from flinkish.common.job_client import JobClient
 from flinkish.program.program import Program
 
-_EXECUTOR_MODULE = "flinkish.engine.executor"
+_EXECUTOR_MODULE = "flinkish.server.executor"
 
 
 class ExecutorJobClient(Protocol):
@@ -28,7 +28,7 @@ class ExecutorJobClient(Protocol):
 
 
 class Executor(Protocol):
-    """An object that runs programs; the module `flinkish.engine.executor` is one."""
+    """An object that runs programs; the module `flinkish.server.executor` is one."""
 
     def execute_async(self, program: Program) -> JobClient:
         """Start a program and return without waiting for it."""

@@ -1,0 +1,1 @@
+"""The job server: REST in Flink's form over the jobs of this process."""

@@ -1,0 +1,217 @@
+"""Answers about the checkpoints of a job; sizes are bytes, times and durations milliseconds, unknown times -1."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from flinkish.server.answers.wire import Wire
+
+
+class Statistics(Wire, frozen=True, kw_only=True):
+    """A distribution; percentiles without samples are the text "NaN"."""
+
+    min: int
+    max: int
+    avg: int
+    p50: float | str
+    p90: float | str
+    p95: float | str
+    p99: float | str
+    p999: float | str
+
+
+class Counts(Wire, frozen=True, kw_only=True):
+    """Numbers of checkpoints since this process took over the job."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+class Summary(Wire, frozen=True, kw_only=True):
+    """Distributions over the completed checkpoints of the history."""
+
+    checkpointed_size: Statistics
+    state_size: Statistics
+    end_to_end_duration: Statistics
+    alignment_buffered: Statistics
+    processed_data: Statistics
+    persisted_data: Statistics
+
+
+class VertexCheckpoint(Wire, frozen=True, kw_only=True):
+    """Flink's TaskCheckpointStatistics: a checkpoint's part of one vertex."""
+
+    id: int
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+
+
+class Checkpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Flink's CheckpointStatistics in its three forms, which `className` tells apart."""
+
+    className: Literal["completed", "failed", "in_progress"]
+    id: int
+    status: str
+    is_savepoint: bool
+    savepointFormat: str | None
+    trigger_timestamp: int
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    checkpoint_type: str
+    tasks: dict[str, VertexCheckpoint]
+    external_path: str | None = None
+    discarded: bool | None = None
+    failure_timestamp: int | None = None
+    failure_message: str | None = None
+
+
+class Restored(Wire, frozen=True, kw_only=True):
+    """The checkpoint that the current attempt started from."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str
+
+
+class Latest(Wire, frozen=True, kw_only=True):
+    """The latest checkpoints of each kind."""
+
+    completed: Checkpoint | None
+    savepoint: Checkpoint | None
+    failed: Checkpoint | None
+    restored: Restored | None
+
+
+class Checkpoints(Wire, frozen=True, kw_only=True):
+    """Flink's CheckpointingStatistics; `history` has the newest first."""
+
+    counts: Counts
+    summary: Summary
+    latest: Latest
+    history: tuple[Checkpoint, ...]
+
+
+class Externalization(Wire, frozen=True, kw_only=True):
+    """Whether checkpoints outlive the job."""
+
+    enabled: bool
+    delete_on_cancellation: bool
+
+
+class CheckpointConfig(Wire, frozen=True, kw_only=True):
+    """Flink's CheckpointConfigInfo."""
+
+    mode: str
+    interval: int
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: str
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    aligned_checkpoint_timeout: int
+    checkpoints_after_tasks_finish: bool
+    state_changelog_enabled: bool
+    changelog_periodic_materialization_interval: int
+    changelog_storage: str
+
+
+class CheckpointDuration(msgspec.Struct, frozen=True, kw_only=True, rename={"asynchronous": "async"}):
+    """How long the parts of the snapshots took."""
+
+    sync: Statistics
+    asynchronous: Statistics
+
+
+class CheckpointAlignment(Wire, frozen=True, kw_only=True):
+    """How barriers were aligned."""
+
+    buffered: Statistics
+    processed: Statistics
+    persisted: Statistics
+    duration: Statistics
+
+
+class SubtaskSummary(Wire, frozen=True, kw_only=True):
+    """Distributions over the subtasks of a vertex."""
+
+    checkpointed_size: Statistics
+    state_size: Statistics
+    end_to_end_duration: Statistics
+    checkpoint_duration: CheckpointDuration
+    alignment: CheckpointAlignment
+    start_delay: Statistics
+
+
+class SubtaskDuration(msgspec.Struct, frozen=True, kw_only=True, rename={"asynchronous": "async"}):
+    """How long a subtask's snapshot took."""
+
+    sync: int
+    asynchronous: int
+
+
+class SubtaskAlignment(Wire, frozen=True, kw_only=True):
+    """How a subtask's barriers were aligned."""
+
+    buffered: int
+    processed: int
+    persisted: int
+    duration: int
+
+
+class SubtaskCheckpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """Flink's SubtaskCheckpointStatistics; of a pending subtask only the first three fields."""
+
+    className: Literal["completed", "pending"]
+    index: int
+    status: str
+    ack_timestamp: int | None = None
+    end_to_end_duration: int | None = None
+    checkpointed_size: int | None = None
+    state_size: int | None = None
+    checkpoint: SubtaskDuration | None = None
+    alignment: SubtaskAlignment | None = None
+    start_delay: int | None = None
+    unaligned_checkpoint: bool | None = None
+    aborted: bool | None = None
+
+
+class VertexCheckpointDetails(Wire, frozen=True, kw_only=True):
+    """Flink's TaskCheckpointStatisticsWithSubtaskDetails."""
+
+    id: int
+    status: str
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    alignment_buffered: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    summary: SubtaskSummary
+    subtasks: tuple[SubtaskCheckpoint, ...]

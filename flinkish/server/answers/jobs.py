@@ -1,0 +1,224 @@
+"""Answers about a job: /jobs, /jobs/overview, /jobs/:jobid and what is below it except vertices and checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flinkish.server.answers.wire import Kebab, Wire
+
+
+class JobIdWithStatus(Wire, frozen=True, kw_only=True):
+    """A job's id and state."""
+
+    id: str
+    status: str
+
+
+class JobIds(Wire, frozen=True, kw_only=True):
+    """Flink's JobIdsWithStatusOverview."""
+
+    jobs: tuple[JobIdWithStatus, ...]
+
+
+class JobSummary(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "start_time": "start-time",
+        "end_time": "end-time",
+        "last_modification": "last-modification",
+        "pending_operators": "pending-operators",
+    },
+):
+    """Flink's JobDetails; times are milliseconds since the epoch, `end_time` is -1 while the job runs."""
+
+    jid: str
+    name: str
+    jobType: str
+    schedulerType: str = "Default"
+    start_time: int
+    end_time: int
+    duration: int
+    state: str
+    last_modification: int
+    #: Number of subtasks in each state, in lower case, and their total.
+    tasks: dict[str, int]
+    pending_operators: int = 0
+
+
+class JobSummaries(Wire, frozen=True, kw_only=True):
+    """Flink's MultipleJobsDetails."""
+
+    jobs: tuple[JobSummary, ...]
+
+
+class JobStatusInfo(Wire, frozen=True, kw_only=True):
+    """A job's state."""
+
+    status: str
+
+
+class IoMetrics(Kebab, frozen=True, kw_only=True):
+    """Flink's IOMetricsInfo: records and bytes; accumulated times are milliseconds."""
+
+    read_bytes: int
+    read_bytes_complete: bool
+    write_bytes: int
+    write_bytes_complete: bool
+    read_records: int
+    read_records_complete: bool
+    write_records: int
+    write_records_complete: bool
+    accumulated_backpressured_time: int
+    accumulated_idle_time: int
+    accumulated_busy_time: float
+
+
+class VertexSummary(msgspec.Struct, frozen=True, kw_only=True, rename={"start_time": "start-time", "end_time": "end-time"}):
+    """Flink's JobVertexDetailsInfo in a job's details."""
+
+    id: str
+    slotSharingGroupId: str
+    name: str
+    maxParallelism: int
+    parallelism: int
+    status: str
+    start_time: int
+    end_time: int
+    duration: int
+    tasks: dict[str, int]
+    metrics: IoMetrics
+
+
+class PlanInput(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """An edge of the plan."""
+
+    id: str
+    num: int | None = None
+    exchange: str
+    ship_strategy: str
+
+
+class PlanNode(Wire, frozen=True, kw_only=True, omit_defaults=True):
+    """A vertex of the plan; `operator` and `operator_strategy` must be there for Flink's page."""
+
+    id: str
+    operator: str | None = None
+    parallelism: int
+    operator_strategy: str | None = None
+    description: str
+    optimizer_properties: dict[str, Any] | None = None
+    inputs: tuple[PlanInput, ...] = ()
+
+
+class Plan(Wire, frozen=True, kw_only=True):
+    """Flink's plan of a job, sinks first."""
+
+    jid: str
+    name: str
+    type: str
+    nodes: tuple[PlanNode, ...]
+
+
+class JobPlan(Wire, frozen=True, kw_only=True):
+    """Flink's JobPlanInfo."""
+
+    plan: Plan
+
+
+class JobInfo(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "application_id": "application-id",
+        "job_type": "job-type",
+        "start_time": "start-time",
+        "end_time": "end-time",
+        "status_counts": "status-counts",
+        "pending_operators": "pending-operators",
+    },
+):
+    """Flink's JobDetailsInfo."""
+
+    jid: str
+    application_id: str
+    name: str
+    isStoppable: bool = False
+    state: str
+    job_type: str
+    schedulerType: str = "Default"
+    start_time: int
+    end_time: int
+    duration: int
+    maxParallelism: int
+    now: int
+    #: When each state was entered last, 0 = never.
+    timestamps: dict[str, int]
+    vertices: tuple[VertexSummary, ...]
+    #: Number of vertices in each state.
+    status_counts: dict[str, int]
+    plan: Plan
+    pending_operators: int = 0
+
+
+class ExecutionConfigInfo(Kebab, frozen=True, kw_only=True):
+    """What the program has configured."""
+
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]
+
+
+class JobConfigInfo(Kebab, frozen=True, kw_only=True):
+    """Flink's JobConfigInfo."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfigInfo
+
+
+class ExceptionInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One failure; those on the driver have no task."""
+
+    exceptionName: str
+    stacktrace: str
+    timestamp: int
+    failureLabels: dict[str, str]
+    taskName: str | None = None
+    endpoint: str | None = None
+    taskManagerId: str | None = None
+    concurrentExceptions: tuple[ExceptionInfo, ...] | None = None
+
+
+class ExceptionHistoryInfo(Wire, frozen=True, kw_only=True):
+    """Failures, newest first; `truncated` = there were more."""
+
+    entries: tuple[ExceptionInfo, ...]
+    truncated: bool
+
+
+class JobExceptions(Wire, frozen=True, kw_only=True):
+    """Flink's JobExceptionsInfoWithHistory."""
+
+    exceptionHistory: ExceptionHistoryInfo
+
+
+class UserTaskAccumulator(Wire, frozen=True, kw_only=True):
+    """A user metric of the whole job."""
+
+    name: str
+    type: str
+    value: str
+
+
+class JobAccumulators(Kebab, frozen=True, kw_only=True):
+    """Flink's JobAccumulatorsInfo."""
+
+    job_accumulators: tuple[msgspec.Raw, ...] = ()
+    user_task_accumulators: tuple[UserTaskAccumulator, ...] = ()
+    serialized_user_task_accumulators: dict[str, str]

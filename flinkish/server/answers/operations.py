@@ -1,0 +1,110 @@
+"""Requests that take long, and their results."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from flinkish.server.answers.wire import Kebab, Wire
+
+
+class FailureCause(Kebab, frozen=True, kw_only=True):
+    """Why an operation failed; the Java form is what Flink's command line reads."""
+
+    class_: str = msgspec.field(name="class")
+    stack_trace: str
+    serialized_throwable: str
+
+
+class QueueStatus(Wire, frozen=True, kw_only=True):
+    """Flink knows two states: a failed operation is completed."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class OperationResult(Wire, frozen=True, kw_only=True):
+    """Flink's AsynchronousOperationResult; `operation` is one of the structs below, or None while it runs."""
+
+    status: QueueStatus
+    operation: SavepointInfo | None = None
+
+
+class SavepointInfo(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"failure_cause": "failure-cause"},
+):
+    """The result of an operation: the savepoint's path, the checkpoint's id, nothing at all, or the failure."""
+
+    location: str | None = None
+    checkpointId: int | None = None
+    failure_cause: FailureCause | None = None
+
+
+class Triggered(Kebab, frozen=True, kw_only=True):
+    """Flink's TriggerResponse."""
+
+    request_id: str
+
+
+class SavepointRequest(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"target_directory": "target-directory", "cancel_job": "cancel-job"}
+):
+    """Flink's SavepointTriggerRequestBody."""
+
+    target_directory: str | None = None
+    cancel_job: bool = False
+    formatType: Literal["CANONICAL", "NATIVE"] | None = None
+    triggerId: str | None = None
+
+
+class StopRequest(Wire, frozen=True, kw_only=True):
+    """Flink's StopWithSavepointRequestBody."""
+
+    targetDirectory: str | None = None
+    drain: bool = False
+    formatType: Literal["CANONICAL", "NATIVE"] | None = None
+    triggerId: str | None = None
+
+
+class CheckpointRequest(Wire, frozen=True, kw_only=True):
+    """Flink's CheckpointTriggerRequestBody."""
+
+    checkpointType: Literal["CONFIGURED", "FULL", "INCREMENTAL"] | None = None
+    triggerId: str | None = None
+
+
+class DisposalRequest(Kebab, frozen=True, kw_only=True):
+    """Flink's SavepointDisposalRequest."""
+
+    savepoint_path: str | None = None
+
+
+class ExecutionStatus(Wire, frozen=True, kw_only=True):
+    """Whether a job has ended."""
+
+    id: Literal["IN_PROGRESS", "COMPLETED"]
+
+
+class ExecutionResult(Kebab, frozen=True, kw_only=True, omit_defaults=True):
+    """Flink's JobResult; `net_runtime` is milliseconds."""
+
+    id: str
+    name: str
+    application_status: str
+    accumulator_results: dict[str, str]
+    net_runtime: int
+    failure_cause: FailureCause | None = None
+    application_id: str
+    start_time: int
+    end_time: int
+
+
+class JobExecutionResultInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
+    """Flink's JobExecutionResultResponseBody."""
+
+    status: ExecutionStatus
+    job_execution_result: ExecutionResult | None = None

@@ -1,0 +1,182 @@
+"""Answers about the vertices of a job and their subtasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flinkish.server.answers.jobs import IoMetrics
+from flinkish.server.answers.wire import Kebab, Wire
+
+
+class Aggregated(Kebab, frozen=True, kw_only=True):
+    """Statistics over subtasks by metric and by state: min, max, avg, sum, median, p25, p75, p95."""
+
+    metrics: dict[str, dict[str, int]]
+    status_duration: dict[str, dict[str, int]]
+
+
+class SubtaskInfo(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "first_time": "start-time",
+        "end_time": "end-time",
+        "taskmanager_id": "taskmanager-id",
+        "status_duration": "status-duration",
+    },
+):
+    """Flink's SubtaskExecutionAttemptDetailsInfo, which has the start under two names."""
+
+    subtask: int
+    status: str
+    attempt: int
+    endpoint: str
+    first_time: int
+    end_time: int
+    duration: int
+    metrics: IoMetrics
+    taskmanager_id: str
+    #: Milliseconds in each state.
+    status_duration: dict[str, int]
+    start_time: int
+
+
+class VertexInfo(Wire, frozen=True, kw_only=True):
+    """Flink's JobVertexDetailsInfo."""
+
+    id: str
+    name: str
+    parallelism: int
+    maxParallelism: int
+    now: int
+    subtasks: tuple[SubtaskInfo, ...]
+    aggregated: Aggregated
+
+
+class SubtaskTime(Wire, frozen=True, kw_only=True):
+    """When a subtask entered each state, 0 = never."""
+
+    subtask: int
+    endpoint: str
+    duration: int
+    timestamps: dict[str, int]
+
+
+class SubtaskTimes(Wire, frozen=True, kw_only=True):
+    """Flink's SubtasksTimesInfo."""
+
+    id: str
+    name: str
+    now: int
+    subtasks: tuple[SubtaskTime, ...]
+
+
+class VertexTaskManager(Kebab, frozen=True, kw_only=True):
+    """The subtasks of a vertex in one process."""
+
+    endpoint: str
+    status: str
+    start_time: int
+    end_time: int
+    duration: int
+    metrics: IoMetrics
+    status_counts: dict[str, int]
+    taskmanager_id: str
+    aggregated: Aggregated
+
+
+class VertexTaskManagers(Wire, frozen=True, kw_only=True):
+    """Flink's JobVertexTaskManagersInfo."""
+
+    id: str
+    name: str
+    now: int
+    taskmanagers: tuple[VertexTaskManager, ...]
+
+
+class SubtaskBackPressure(msgspec.Struct, frozen=True, kw_only=True, rename={"level": "backpressure-level"}):
+    """The ratios of a subtask's time, 0 to 1."""
+
+    subtask: int
+    backpressureLevel: str
+    ratio: float
+    idleRatio: float
+    busyRatio: float
+    level: str
+
+
+class BackPressure(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"end_timestamp": "end-timestamp", "level": "backpressure-level"},
+):
+    """Flink's JobVertexBackPressureInfo; for an unknown vertex only the status."""
+
+    status: str
+    backpressureLevel: str | None = None
+    end_timestamp: int | None = None
+    subtasks: tuple[SubtaskBackPressure, ...] | None = None
+    level: str | None = None
+
+
+class UserAccumulator(Wire, frozen=True, kw_only=True):
+    """A user metric."""
+
+    name: str
+    type: str
+    value: str
+
+
+class VertexAccumulators(Kebab, frozen=True, kw_only=True):
+    """Flink's JobVertexAccumulatorsInfo."""
+
+    id: str
+    user_accumulators: tuple[UserAccumulator, ...]
+
+
+class SubtaskAccumulators(Kebab, frozen=True, kw_only=True):
+    """The user metrics of a subtask."""
+
+    subtask: int
+    attempt: int
+    endpoint: str
+    user_accumulators: tuple[UserAccumulator, ...]
+
+
+class AllSubtaskAccumulators(Wire, frozen=True, kw_only=True):
+    """Flink's SubtasksAllAccumulatorsInfo."""
+
+    id: str
+    parallelism: int
+    subtasks: tuple[SubtaskAccumulators, ...]
+
+
+class AttemptAccumulators(Kebab, frozen=True, kw_only=True):
+    """Flink's SubtaskExecutionAttemptAccumulatorsInfo."""
+
+    subtask: int
+    attempt: int
+    id: str
+    user_accumulators: tuple[UserAccumulator, ...]
+
+
+class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A metric's name, and its value as text if it was asked for."""
+
+    id: str
+    value: str | None = None
+
+
+class FlameGraph(Wire, frozen=True, kw_only=True):
+    """Flink's answer where flame graphs are off."""
+
+    endTimestamp: int = -2
+
+
+#: Statistics of one metric over subtasks: its id and those of min, max, avg, sum, skew that were asked for.
+AggregatedMetric = dict[str, Any]

@@ -1,0 +1,76 @@
+"""Application mode: a driver answers for the jobs of its own process.
+
+The server starts with the first job whose configuration names a port, and ends with the process. Jobs that start later are
+served, too; their settings of the server are not looked at.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from flinkish.common import notices
+from flinkish.common.clock import SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.server.settings import server_settings
+
+if TYPE_CHECKING:
+    from flinkish.server.endpoint import Endpoint
+    from flinkish.server.operations import Operations
+
+_log = logging.getLogger("flinkish.server")
+
+_lock = threading.Lock()
+_endpoints: list[Endpoint] = []
+#: How long the end of the process waits for clients that have not asked for the results of their operations, in seconds.
+_UNREAD_PATIENCE = 10.0
+
+
+def ensure_server(configuration: Configuration) -> None:
+    """Start the server of this process, if the configuration names a port and there is none yet.
+
+    Raises ConfigurationError for wrong settings, and if no port is free.
+    """
+    settings = server_settings(configuration)
+    if settings is None:
+        return
+    with _lock:
+        if _endpoints:
+            return
+        # Imported late: jobs without a server need none of it.
+        from flinkish.server.endpoint import Endpoint
+        from flinkish.server.jobs import ServedJobs
+        from flinkish.server.operations import Operations
+        from flinkish.server.rest.app import make_app
+        from flinkish.server.state import ServerState
+
+        clock = SystemClock()
+        endpoint = Endpoint(settings)
+        port = endpoint.listen()
+        address = f"{settings.address}:{port}"
+        jobs = ServedJobs(clock, address, expiration=settings.expiration, capacity=settings.capacity)
+        state = ServerState(settings=settings, clock=clock, jobs=jobs, operations=Operations(clock))
+        try:
+            endpoint.serve(make_app(state))
+        except BaseException:
+            endpoint.close()
+            raise
+        RUNNING_JOBS.subscribe(jobs)
+        for job in RUNNING_JOBS.running():
+            if jobs.get(str(job.get_job_id())) is None:
+                jobs.job_started(job)
+        _endpoints.append(endpoint)
+        atexit.register(_close, endpoint, state.operations)
+        notices.tell(f"REST: http://{address}/jobs/overview")
+
+
+def _close(endpoint: Endpoint, operations: Operations) -> None:
+    """Stop the server, when clients have the results of their operations: a job that was stopped ends before its client asks."""
+    deadline = time.monotonic() + _UNREAD_PATIENCE
+    while operations.has_unread() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    endpoint.close()

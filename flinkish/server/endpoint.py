@@ -1,0 +1,88 @@
+"""The listening server: uvicorn in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from flinkish.common.errors import ConfigurationError, EngineError
+from flinkish.server.settings import ServerSettings
+
+_log = logging.getLogger("flinkish.server")
+
+#: How long starting and stopping may take, in seconds.
+_PATIENCE = 10
+
+
+class Endpoint:
+    """A server on one port, from `listen` to `close`."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._socket: socket.socket | None = None
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def listen(self) -> int:
+        """Take the first free port and return it; raises ConfigurationError if there is none."""
+        settings = self._settings
+        family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
+        for port in settings.ports:
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((settings.bind_address, port))
+            except OSError as error:
+                listener.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise ConfigurationError(
+                        f"the server cannot listen on {settings.bind_address}:{port}: {error.strerror}"
+                    ) from error
+                continue
+            self._socket = listener
+            return int(listener.getsockname()[1])
+        ports = ", ".join(map(str, settings.ports[:5])) + (", ..." if len(settings.ports) > 5 else "")
+        raise ConfigurationError(
+            f"the server cannot listen on {settings.bind_address}: taken by other processes: {ports}",
+            hint="set rest.bind-port to a range such as 8081-8099, or rest.port to 0 for any free port.",
+        )
+
+    def serve(self, app: ASGIApp) -> None:
+        """Answer requests from now on; raises EngineError if the server does not start."""
+        assert self._socket is not None, "serve before listen"
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
+        )
+        self._server = server = uvicorn.Server(config)
+        ready = threading.Event()
+        listener = self._socket
+
+        async def run() -> None:
+            server.config.load()
+            server.lifespan = server.config.lifespan_class(server.config)
+            await server.startup(sockets=[listener])
+            ready.set()
+            await server.main_loop()
+            await server.shutdown(sockets=[listener])
+
+        self._thread = threading.Thread(target=lambda: asyncio.run(run()), name="flinkish-rest", daemon=True)
+        self._thread.start()
+        if not ready.wait(_PATIENCE):
+            raise EngineError(f"the server did not start within {_PATIENCE} s")
+
+    def close(self) -> None:
+        """Stop answering and free the port."""
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+            if self._thread.is_alive():
+                _log.warning("The server did not end within %d s; its thread is left.", _PATIENCE)
+        if self._socket is not None:
+            self._socket.close()

@@ -1,0 +1,20 @@
+"""Runs programs as `engine.executor` does, and starts the server before, if one is configured."""
+
+from __future__ import annotations
+
+from flinkish.engine import executor
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.program.program import Program
+from flinkish.server.application import ensure_server
+
+execution_plan_json = executor.execution_plan_json
+explain = executor.explain
+
+
+def execute_async(program: Program) -> EmbeddedJobClient:
+    """Start a program and return without waiting for it; see `engine.executor.execute_async`.
+
+    In addition, it raises ConfigurationError for wrong settings of the server.
+    """
+    ensure_server(program.configuration)
+    return executor.execute_async(program)

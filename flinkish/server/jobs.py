@@ -1,0 +1,93 @@
+"""The jobs that a server answers for: those of this process, also some time after their end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from flinkish.common.clock import Clock
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.server.metrics import Rates
+from flinkish.server.views.job_view import JobView, look_at
+
+
+class ServedJob:
+    """One job: its client while it runs, the last look at it afterwards."""
+
+    def __init__(self, client: EmbeddedJobClient, clock: Clock, endpoint: str) -> None:
+        self.job_id = str(client.get_job_id())
+        self.rates = Rates()
+        self._client: EmbeddedJobClient | None = client
+        self._clock = clock
+        self._endpoint = endpoint
+        self._last: JobView | None = None
+        #: When it ended, in monotonic milliseconds.
+        self.ended: int | None = None
+
+    @property
+    def client(self) -> EmbeddedJobClient | None:
+        """The client of a job that runs; None afterwards."""
+        return self._client
+
+    def view(self) -> JobView:
+        """Look at the job now; of a job that has ended, return the last look."""
+        client = self._client
+        if client is None:
+            assert self._last is not None
+            return self._last
+        return look_at(client.job_master, now=self._clock.wall_time(), endpoint=self._endpoint)
+
+    def end(self) -> None:
+        """Keep the last look instead of the job itself."""
+        if self._client is not None:
+            self._last = self.view()
+            self.ended = self._clock.monotonic()
+            self._client = None
+
+
+class ServedJobs:
+    """Jobs by id; may be used from any thread. It is a listener of the process's list of jobs.
+
+    A job that has ended is kept for `expiration` milliseconds, and at most `capacity` of them, as in Flink's job store.
+    """
+
+    def __init__(self, clock: Clock, endpoint: str, *, expiration: int, capacity: int) -> None:
+        self._clock = clock
+        self._endpoint = endpoint
+        self._expiration = expiration
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._jobs: dict[str, ServedJob] = {}
+
+    def job_started(self, job: EmbeddedJobClient) -> None:
+        """Serve a job; one that is started again under its id replaces the earlier one."""
+        served = ServedJob(job, self._clock, self._endpoint)
+        with self._lock:
+            self._jobs.pop(served.job_id, None)
+            self._jobs[served.job_id] = served
+
+    def job_ended(self, job: EmbeddedJobClient) -> None:
+        """Keep only the last look at a job."""
+        with self._lock:
+            served = self._jobs.get(str(job.get_job_id()))
+            if served is not None and served.client is job:
+                served.end()
+
+    def get(self, job_id: str) -> ServedJob | None:
+        """Return a job; None if it is not known."""
+        with self._lock:
+            self._forget()
+            return self._jobs.get(job_id)
+
+    def all(self) -> Sequence[ServedJob]:
+        """Return all jobs, oldest first."""
+        with self._lock:
+            self._forget()
+            return tuple(self._jobs.values())
+
+    def _forget(self) -> None:
+        now = self._clock.monotonic()
+        ended = [job for job in self._jobs.values() if job.ended is not None]
+        for number, job in enumerate(sorted(ended, key=lambda job: -(job.ended or 0))):
+            if number >= self._capacity or now - (job.ended or 0) > self._expiration:
+                del self._jobs[job.job_id]

@@ -1,0 +1,101 @@
+"""Operations that take long: a request starts one, and later requests ask for its result by the trigger id."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.common.clock import Clock
+from flinkish.common.completable_future import CompletableFuture
+from flinkish.server.answers.operations import OperationResult, QueueStatus, SavepointInfo
+from flinkish.server.java_throwable import failure_cause
+
+#: How long results are kept after the end of an operation, in milliseconds; Flink's rest.async.store-duration.
+KEPT_MS = 5 * 60_000
+#: Most operations that are kept; the oldest that has ended goes first.
+_MOST = 1_000
+
+
+@dataclass(slots=True)
+class _Operation:
+    future: CompletableFuture[Any]
+    as_info: Callable[[Any], SavepointInfo]
+    ended: int | None = None
+    #: Whether the result was given to a client.
+    read: bool = False
+
+
+class Operations:
+    """The operations of a server, by kind and trigger id; may be used from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._operations: OrderedDict[tuple[str, str], _Operation] = OrderedDict()
+
+    def start(
+        self,
+        kind: str,
+        trigger_id: str | None,
+        begin: Callable[[], CompletableFuture[Any]],
+        as_info: Callable[[Any], SavepointInfo],
+    ) -> str:
+        """Begin an operation and return its trigger id; with an id that is known already, begin nothing."""
+        wanted = trigger_id or secrets.token_hex(16)
+        key = (kind, wanted)
+        with self._lock:
+            self._forget()
+            if key in self._operations:
+                return wanted
+            placeholder: CompletableFuture[Any] = CompletableFuture()
+            self._operations[key] = _Operation(placeholder, as_info)
+        try:
+            future = begin()
+        except Exception as error:
+            placeholder.set_exception(error)
+            return wanted
+        future.add_done_callback(lambda done: _pass_on(done, placeholder))
+        return wanted
+
+    def result(self, kind: str, trigger_id: str) -> OperationResult | None:
+        """Return the state of an operation; None if it is not known, or was forgotten."""
+        with self._lock:
+            self._forget()
+            operation = self._operations.get((kind, trigger_id))
+            if operation is None:
+                return None
+            if not operation.future.done():
+                return OperationResult(status=QueueStatus(id="IN_PROGRESS"))
+            operation.ended = operation.ended or self._clock.monotonic()
+            operation.read = True
+        error = operation.future.exception()
+        if error is None:
+            info = operation.as_info(operation.future.result())
+        else:
+            info = SavepointInfo(failure_cause=failure_cause(type(error).__name__, f"{type(error).__name__}: {error}"))
+        return OperationResult(status=QueueStatus(id="COMPLETED"), operation=info)
+
+    def has_unread(self) -> bool:
+        """Tell whether a client has not been given the result of its operation."""
+        with self._lock:
+            return any(not operation.read for operation in self._operations.values())
+
+    def _forget(self) -> None:
+        now = self._clock.monotonic()
+        for key, operation in list(self._operations.items()):
+            if operation.ended is None and operation.future.done():
+                operation.ended = now
+            if operation.ended is not None and (now - operation.ended > KEPT_MS or len(self._operations) > _MOST):
+                del self._operations[key]
+
+
+def _pass_on(done: CompletableFuture[Any], target: CompletableFuture[Any]) -> None:
+    error = done.exception()
+    if error is not None:
+        target.set_exception(error)
+    else:
+        target.set_result(done.result())

@@ -1,0 +1,106 @@
+"""The HTTP application: finds the route of a request, calls its handler, and answers in Flink's form.
+
+Every request passes the same gate first (`trust.py`); there is no way around it, because the gate wraps the whole application.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from flinkish.server.answers.wire import encode
+from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
+from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.rest.trust import Gate
+from flinkish.server.state import ServerState
+
+_log = logging.getLogger("flinkish.server")
+
+_JSON = "application/json; charset=UTF-8"
+#: Longest body in bytes: requests are small JSON objects.
+_LONGEST_BODY = 1_000_000
+
+
+def make_app(state: ServerState) -> ASGIApp:
+    """Return the application."""
+    return Gate(_Application(state), state.settings)
+
+
+class _Application:
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        # Starlette only compiles and matches the paths; methods and errors are answered as Flink does.
+        self._routes = [(route, Route(_starlette_path(route.path), endpoint=_unused, methods=[route.method])) for route in ROUTES]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            answer, status = await self._answer(request)
+            response = Response(encode(answer), status, media_type=_JSON)
+        except RestError as error:
+            response = error_response(error.status, *error.messages)
+        except Exception as error:
+            _log.exception("The request %s %s failed.", request.method, request.url.path)
+            response = error_response(500, "Internal server error.", f"{type(error).__name__}: {error}")
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> tuple[Answer, int]:
+        path = _normalised(request.url.path)
+        for route, matcher in self._routes:
+            match, found = matcher.matches({"type": "http", "path": path, "method": request.method, "root_path": ""})
+            if match is Match.FULL and request.method == route.method:
+                call = Call(found["path_params"], _query(request), await _body(request))
+                return self._call(route, call), route.status
+        raise RestError(404, f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}")
+
+    def _call(self, route: ServerRoute | JobRoute, call: Call) -> Answer:
+        if isinstance(route, ServerRoute):
+            return route.handler(self._state, call)
+        job_id = call.id("jobid")
+        job = self._state.jobs.get(job_id)
+        if job is not None:
+            return route.handler(JobCall(call, job, job.view()))
+        if route.unknown == 200:
+            return []
+        raise RestError(route.unknown, *(["Internal server error."] if route.unknown == 500 else []), f"Job {job_id} not found")
+
+
+def error_response(status: int, *messages: str) -> Response:
+    """Return an error in the form that Flink's clients expect."""
+    return Response(encode({"errors": list(messages)}), status, media_type=_JSON)
+
+
+def _normalised(path: str) -> str:
+    """Remove the version and a trailing slash."""
+    if path == "/v1" or path.startswith("/v1/"):
+        path = path[3:]
+    return path.rstrip("/") or "/"
+
+
+def _starlette_path(path: str) -> str:
+    return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
+
+
+def _query(request: Request) -> Mapping[str, str]:
+    return dict(request.query_params)
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body, which Flink's command line also sends with GET; raises RestError 413."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LONGEST_BODY:
+            raise RestError(413, f"The body of the request is longer than {_LONGEST_BODY} bytes.")
+    return b"" if request.method == "GET" else bytes(body)
+
+
+def _unused(request: Request) -> Response:
+    raise AssertionError("routes are only matched")

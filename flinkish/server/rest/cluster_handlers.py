@@ -1,0 +1,187 @@
+"""Handlers of the paths about the whole server: /config, /overview, /applications, /jobs, /jobmanager."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+
+from flinkish.common.job_status import JobStatus
+from flinkish.server import metrics
+from flinkish.server.answers import cluster as answers
+from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
+from flinkish.server.answers.vertices import Metric
+from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
+from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
+from flinkish.server.rest.job_handlers import aggregations
+from flinkish.server.state import ServerState
+from flinkish.server.views import jobs
+from flinkish.server.views.job_view import JobView
+
+#: Words of Flink's ApplicationState for the states of a job whose words differ.
+_APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
+
+
+def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
+    zone = time.localtime()
+    return answers.DashboardConfiguration(
+        refresh_interval=state.settings.refresh_interval,
+        timezone_name=zone.tm_zone,
+        timezone_offset=zone.tm_gmtoff * 1000,
+        flink_version=FLINK_VERSION,
+        flink_revision=FLINK_COMMIT,
+        features=answers.Features(web_submit=False, web_cancel=state.settings.cancel_enabled),
+    )
+
+
+def overview(state: ServerState, call: Call) -> answers.ClusterOverview:
+    views = _views(state)
+    counts = Counter(view.status for view in views)
+    running = [view for view in views if not view.status.is_terminal_state()]
+    return answers.ClusterOverview(
+        taskmanagers=len(running),
+        slots_total=sum(view.setup.plan.slots for view in running),
+        slots_available=0,
+        jobs_running=len(running),
+        jobs_finished=counts[JobStatus.FINISHED],
+        jobs_cancelled=counts[JobStatus.CANCELED],
+        jobs_failed=counts[JobStatus.FAILED],
+        flink_version=FLINK_VERSION,
+        flink_commit=FLINK_COMMIT,
+    )
+
+
+def applications(state: ServerState, call: Call) -> answers.Applications:
+    return answers.Applications(
+        applications=tuple(
+            answers.ApplicationSummary(
+                id=view.job_id,
+                name=f"SingleJobApplication({view.name})",
+                start_time=view.started_at,
+                end_time=view.ended_at,
+                duration=view.duration,
+                status=_application_state(view),
+                jobs={view.status.name: 1},
+            )
+            for view in _views(state)
+        )
+    )
+
+
+def application(call: JobCall) -> answers.ApplicationDetails:
+    view = call.view
+    entered = {_APPLICATION_STATES.get(status.name, status.name): at for status, at in view.details.timestamps.items()}
+    states = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
+    return answers.ApplicationDetails(
+        id=view.job_id,
+        name=f"SingleJobApplication({view.name})",
+        status=_application_state(view),
+        start_time=view.started_at,
+        end_time=view.ended_at,
+        duration=view.duration,
+        timestamps={state: entered.get(state, 0) for state in states},
+        jobs=(jobs.summary(view),),
+    )
+
+
+def application_exceptions(call: JobCall) -> answers.ApplicationExceptions:
+    entries = tuple(
+        answers.ApplicationException(
+            exceptionName=failure.error, stacktrace=failure.text, timestamp=failure.timestamp, jobId=call.view.job_id
+        )
+        for failure in call.view.failures
+        if failure.why_final is not None
+    )
+    return answers.ApplicationExceptions(exceptionHistory=answers.ApplicationExceptionHistory(entries=entries))
+
+
+def job_ids(state: ServerState, call: Call) -> JobIds:
+    return JobIds(jobs=tuple(JobIdWithStatus(id=view.job_id, status=view.status.name) for view in _views(state)))
+
+
+def job_summaries(state: ServerState, call: Call) -> JobSummaries:
+    return JobSummaries(jobs=tuple(jobs.summary(view) for view in _views(state)))
+
+
+def jobs_metrics(state: ServerState, call: Call) -> Answer:
+    wanted = aggregations(call.words("agg"))
+    chosen = set(call.words("jobs"))
+    found: dict[str, list[float]] = {}
+    for view in _views(state):
+        if not chosen or view.job_id in chosen:
+            for name, value in metrics.job_metrics(view).items():
+                if isinstance(value, (int, float)):
+                    found.setdefault(name, []).append(value)
+    names = call.words("get")
+    if not names:
+        return [Metric(name) for name in sorted(found)]
+    return [{"id": name, **metrics.aggregate(found[name], wanted)} for name in names if name in found]
+
+
+def submit_job(state: ServerState, call: Call) -> Answer:
+    raise RestError(
+        501,
+        "A Flink program is sent as a serialised Java graph, which flinkish cannot run. "
+        "Start the script itself: flinkish run JOB.py, or flink run -d -py JOB.py.",
+    )
+
+
+def manager_config(state: ServerState, call: Call) -> Answer:
+    return [answers.ConfigurationEntry(key=key, value=value) for key, value in state.settings.shown]
+
+
+def manager_environment(state: ServerState, call: Call) -> answers.EnvironmentInfo:
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    return answers.EnvironmentInfo(
+        jvm=answers.Jvm(version=version, arch=platform.machine(), options=()), classpath=tuple(sys.path)
+    )
+
+
+def manager_metrics(state: ServerState, call: Call) -> Answer:
+    views = _views(state)
+    found = {
+        "numRunningJobs": sum(not view.status.is_terminal_state() for view in views),
+        "taskSlotsTotal": sum(view.setup.plan.slots for view in views if not view.status.is_terminal_state()),
+        "taskSlotsAvailable": 0,
+        "numRegisteredTaskManagers": sum(not view.status.is_terminal_state() for view in views),
+    }
+    names = call.words("get")
+    if not names:
+        return [Metric(name) for name in sorted(found)]
+    return [Metric(name, str(found[name])) for name in names if name in found]
+
+
+def manager_logs(state: ServerState, call: Call) -> answers.LogList:
+    return answers.LogList(logs=())
+
+
+def no_log(state: ServerState, call: Call) -> Answer:
+    raise RestError(404, "This file does not exist in JobManager log dir.")
+
+
+def thread_dump(state: ServerState, call: Call) -> answers.ThreadDump:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return answers.ThreadDump(
+        threadInfos=tuple(
+            answers.ThreadInfo(
+                threadName=names.get(ident, str(ident)),
+                stringifiedThreadInfo=f'"{names.get(ident, ident)}" Id={ident}\n{"".join(traceback.format_stack(frame))}',
+            )
+            for ident, frame in sys._current_frames().items()
+        )
+    )
+
+
+def data_sets(state: ServerState, call: Call) -> answers.DataSets:
+    return answers.DataSets()
+
+
+def _views(state: ServerState) -> list[JobView]:
+    return [job.view() for job in state.jobs.all()]
+
+
+def _application_state(view: JobView) -> str:
+    return _APPLICATION_STATES.get(view.status.name, view.status.name)

@@ -1,0 +1,101 @@
+"""Handlers of savepoints, checkpoints and stops: one starts the operation, another gives its result.
+
+As in Flink, a request about a job that does not run is accepted, and the operation's result is the failure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.errors import JobNotFoundError
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.server.answers.operations import (
+    CheckpointRequest,
+    OperationResult,
+    SavepointInfo,
+    SavepointRequest,
+    StopRequest,
+    Triggered,
+)
+from flinkish.server.rest.calls import Call, RestError
+from flinkish.server.state import ServerState
+
+_TRIGGER_ID = re.compile(r"[0-9a-f]{32}")
+#: Kinds of operations; a stop is asked for as a savepoint, too.
+_SAVEPOINT, _CHECKPOINT = "savepoint", "checkpoint"
+
+
+def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
+    request = call.read(SavepointRequest)
+
+    def begin() -> CompletableFuture[Any]:
+        client = _running(state, call)
+        future = client.trigger_savepoint(request.target_directory)
+        if request.cancel_job:
+            # As in Flink, the job goes on if its savepoint fails.
+            future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
+        return future
+
+    return _start(state, _SAVEPOINT, request.triggerId, begin, lambda path: SavepointInfo(location=path))
+
+
+def stop(state: ServerState, call: Call) -> Triggered:
+    request = call.read(StopRequest)
+    return _start(
+        state,
+        _SAVEPOINT,
+        request.triggerId,
+        lambda: _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory),
+        lambda path: SavepointInfo(location=path),
+    )
+
+
+def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
+    request = call.read(CheckpointRequest)
+    return _start(
+        state,
+        _CHECKPOINT,
+        request.triggerId,
+        lambda: _running(state, call).trigger_checkpoint(),
+        lambda checkpoint_id: SavepointInfo(checkpointId=checkpoint_id),
+    )
+
+
+def savepoint_result(state: ServerState, call: Call) -> OperationResult:
+    return _result(state, _SAVEPOINT, call)
+
+
+def checkpoint_result(state: ServerState, call: Call) -> OperationResult:
+    return _result(state, _CHECKPOINT, call)
+
+
+def _result(state: ServerState, kind: str, call: Call) -> OperationResult:
+    call.id("jobid")
+    trigger_id = call.id("triggerid")
+    found = state.operations.result(kind, trigger_id)
+    if found is None:
+        raise RestError(404, f"There is no {kind} operation with triggerId={trigger_id}.")
+    return found
+
+
+def _start(
+    state: ServerState,
+    kind: str,
+    trigger_id: str | None,
+    begin: Callable[[], CompletableFuture[Any]],
+    as_info: Callable[[Any], SavepointInfo],
+) -> Triggered:
+    if trigger_id is not None and not _TRIGGER_ID.fullmatch(trigger_id):
+        raise RestError(400, f"triggerId must be 32 hexadecimal digits; got {trigger_id[:80]!r}.")
+    return Triggered(request_id=state.operations.start(kind, trigger_id, begin, as_info))
+
+
+def _running(state: ServerState, call: Call) -> EmbeddedJobClient:
+    job_id = call.id("jobid")
+    job = state.jobs.get(job_id)
+    if job is None or job.client is None:
+        raise JobNotFoundError(f"could not find a running job {job_id}", hint="GET /jobs lists the jobs.")
+    return job.client

@@ -1,0 +1,98 @@
+"""The settings of a server, read from the configuration."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import secrets
+from dataclasses import dataclass, field
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import ConfigurationError
+
+#: The variable of the environment that has the token, so that no command line shows it.
+TOKEN_VARIABLE = "FLINKISH_REST_TOKEN"
+_PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_LOOPBACK_NAMES = ("localhost",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The settings of a server; durations are milliseconds."""
+
+    #: The address that the server listens on, and the name under which clients reach it.
+    bind_address: str
+    address: str
+    #: Ports to try, in their order; 0 = any that is free.
+    ports: tuple[int, ...]
+    refresh_interval: int
+    cancel_enabled: bool
+    expiration: int
+    capacity: int
+    #: The token that every request needs; None = none is needed, which only a loopback address allows.
+    token: str | None = field(default=None, repr=False)
+    #: All settings as text, secrets hidden.
+    shown: tuple[tuple[str, str], ...] = ()
+
+
+def server_settings(configuration: Configuration) -> ServerSettings | None:
+    """Read the settings; None if the configuration names no port, so that there is no server.
+
+    Raises ConfigurationError for a malformed value, and for an address that other machines reach without a token.
+    """
+    ports = _ports(configuration)
+    if ports is None:
+        return None
+    address = configuration.get(options.REST_ADDRESS) or "localhost"
+    bind_address = configuration.get(options.REST_BIND_ADDRESS) or "127.0.0.1"
+    token = configuration.get(options.REST_TOKEN) or os.environ.get(TOKEN_VARIABLE) or None
+    if token is None and not is_loopback(bind_address):
+        raise ConfigurationError(
+            f"{options.REST_BIND_ADDRESS.key}: {bind_address} can be reached from other machines, which needs a token",
+            hint=f"set the environment variable {TOKEN_VARIABLE} to a secret of at least 16 characters, such as "
+            f"{secrets.token_hex(16)}, or listen on 127.0.0.1.",
+        )
+    if token is not None and len(token) < 16:
+        raise ConfigurationError(
+            f"the token of {options.REST_TOKEN.key} or {TOKEN_VARIABLE} is shorter than 16 characters (it is not shown)"
+        )
+    return ServerSettings(
+        bind_address=bind_address,
+        address=address,
+        ports=ports,
+        refresh_interval=configuration.get(options.WEB_REFRESH_INTERVAL),
+        cancel_enabled=configuration.get(options.WEB_CANCEL_ENABLE),
+        expiration=1000 * configuration.get(options.JOB_STORE_EXPIRATION_TIME),
+        capacity=configuration.get(options.JOB_STORE_MAX_CAPACITY),
+        token=token,
+        shown=tuple(configuration.shown()),
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address in _LOOPBACK_NAMES
+
+
+def _ports(configuration: Configuration) -> tuple[int, ...] | None:
+    """Return the ports to try, as rest.bind-port lists them, else rest.port."""
+    listed = configuration.get(options.REST_BIND_PORT)
+    if listed is None:
+        port = configuration.get(options.REST_PORT)
+        return None if port is None else (port,)
+    found: list[int] = []
+    for part in listed.split(","):
+        match = _PORTS.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)
+        if not 0 <= first <= last <= 65_535:
+            raise ConfigurationError(
+                f"{options.REST_BIND_PORT.key}: {listed!r} is not a list of ports",
+                hint="such as 8081, 50100-50200 or 50100,50110.",
+            )
+        found.extend(range(first, last + 1))
+    return tuple(found)

@@ -1,0 +1,122 @@
+"""A look at one job at one moment: all that the answers about it are made of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flinkish.checkpoint.statistics import CheckpointFigures
+from flinkish.common.job_status import JobStatus
+from flinkish.graph.job_graph import JobVertex, VertexId
+from flinkish.jobmaster.exception_history import FailureRecord
+from flinkish.jobmaster.execution_graph import Execution, ExecutionState, JobDetails
+from flinkish.jobmaster.job_master import JobMaster
+from flinkish.jobmaster.job_metrics import JobFigures, SubtaskFigures
+from flinkish.jobmaster.setup import JobSetup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job; `now` is milliseconds since the epoch, `endpoint` the host and port that stand for its processes."""
+
+    setup: JobSetup
+    details: JobDetails
+    figures: JobFigures
+    checkpoints: CheckpointFigures
+    #: The last failures, newest first, and the number of all.
+    failures: tuple[FailureRecord, ...]
+    failure_count: int
+    now: int
+    endpoint: str
+
+    @property
+    def job_id(self) -> str:
+        return self.setup.job_id
+
+    @property
+    def name(self) -> str:
+        return self.setup.job_name
+
+    @property
+    def status(self) -> JobStatus:
+        return self.details.status
+
+    @property
+    def started_at(self) -> int:
+        return self.details.timestamps[JobStatus.CREATED]
+
+    @property
+    def ended_at(self) -> int:
+        """When the job reached its last state; -1 while it runs."""
+        return self.details.timestamps[self.status] if self.status.is_terminal_state() else -1
+
+    @property
+    def duration(self) -> int:
+        return (self.now if self.ended_at < 0 else self.ended_at) - self.started_at
+
+    @property
+    def vertices(self) -> Mapping[VertexId, JobVertex]:
+        return self.setup.plan.job_graph.vertices
+
+    @property
+    def task_manager_id(self) -> str:
+        """The id of the one process group that runs the job."""
+        return f"{self.endpoint}-{self.job_id[:6]}"
+
+    def vertex(self, vertex_id: str) -> JobVertex | None:
+        """Return the vertex with this id in REST; None if there is none."""
+        return next((vertex for vertex in self.vertices.values() if rest_id(vertex) == vertex_id), None)
+
+    def executions(self, vertex: VertexId) -> tuple[Execution, ...]:
+        """Return the current executions of a vertex, by subtask."""
+        return tuple(execution for execution in self.details.executions if execution.vertex == vertex)
+
+    def subtask(self, vertex: VertexId, index: int) -> SubtaskFigures:
+        """Return the figures of a subtask."""
+        figures = next(figures for figures in self.figures.vertices if figures.vertex == vertex)
+        return figures.subtasks.get(index, SubtaskFigures())
+
+
+def look_at(master: JobMaster, *, now: int, endpoint: str) -> JobView:
+    """Look at a job; may be called from any thread, also after the job has ended."""
+    failures, count = master.exceptions.records()
+    return JobView(
+        setup=master.setup,
+        details=master.details(),
+        figures=master.figures(),
+        checkpoints=master.checkpoints.figures(),
+        failures=failures,
+        failure_count=count,
+        now=now,
+        endpoint=endpoint,
+    )
+
+
+def rest_id(vertex: JobVertex) -> str:
+    """Return the id of a vertex in REST: 32 hexadecimal digits, made of the uid of its first operator.
+
+    It is the same in each run of a program whose operators have uids, as in Flink.
+    """
+    return hashlib.blake2b(vertex.head.uid.encode(), digest_size=16).hexdigest()
+
+
+def group_id(name: str) -> str:
+    """Return the id of a slot sharing group in REST."""
+    return hashlib.blake2b(f"slot sharing group {name}".encode(), digest_size=16).hexdigest()
+
+
+def started_at(execution: Execution) -> int:
+    """Return when a subtask was deployed; -1 if it was not yet."""
+    return execution.timestamps.get(ExecutionState.DEPLOYING, -1)
+
+
+def ended_at(execution: Execution) -> int:
+    """Return when a subtask reached its last state; -1 if it has not yet."""
+    return execution.timestamps[execution.state] if execution.state.is_terminal else -1
+
+
+def duration(execution: Execution, now: int) -> int:
+    """Return how long a subtask has been deployed; -1 if it was not yet."""
+    begin, end = started_at(execution), ended_at(execution)
+    return -1 if begin < 0 else (now if end < 0 else end) - begin

@@ -1,0 +1,301 @@
+"""Answers about a whole job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from flinkish.common import config_options, options
+from flinkish.common.job_status import JobStatus
+from flinkish.graph.job_graph import JobGraph, JobVertex
+from flinkish.graph.runtime_mode import is_batch
+from flinkish.jobmaster.exception_history import FailureRecord
+from flinkish.jobmaster.execution_graph import Execution, ExecutionState
+from flinkish.jobmaster.job_metrics import SubtaskFigures
+from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
+from flinkish.server.answers import jobs as answers
+from flinkish.server.answers.cluster import ConfigurationEntry
+from flinkish.server.answers.operations import ExecutionResult, ExecutionStatus, JobExecutionResultInfo
+from flinkish.server.java_throwable import failure_cause
+from flinkish.server.views.job_view import JobView, ended_at, group_id, rest_id, started_at
+
+#: The states of Flink's ExecutionState that its answers count, one of which flinkish never enters.
+EXECUTION_STATES = (*(state.name for state in ExecutionState), "RECONCILING")
+#: Flink's JobStatus, with a state for jobs whose JobMaster starts.
+JOB_STATES = ("INITIALIZING", *(status.name for status in JobStatus))
+
+
+def job_type(view: JobView) -> str:
+    return "BATCH" if is_batch(view.setup.configuration) else "STREAMING"
+
+
+def summary(view: JobView) -> answers.JobSummary:
+    """Return the job's line in /jobs/overview."""
+    counts = Counter(execution.state.name.lower() for execution in view.details.executions)
+    tasks = {"total": len(view.details.executions)}
+    tasks |= {state.lower(): counts[state.lower()] for state in EXECUTION_STATES}
+    changes = [at for execution in view.details.executions for at in execution.timestamps.values()]
+    return answers.JobSummary(
+        jid=view.job_id,
+        name=view.name,
+        jobType=job_type(view),
+        start_time=view.started_at,
+        end_time=view.ended_at,
+        duration=view.duration,
+        state=view.status.name,
+        last_modification=max([*view.details.timestamps.values(), *changes]),
+        tasks=tasks,
+    )
+
+
+def info(view: JobView) -> answers.JobInfo:
+    """Return /jobs/:jobid."""
+    vertices = tuple(_vertex_summary(view, vertex) for vertex in view.vertices.values())
+    return answers.JobInfo(
+        jid=view.job_id,
+        application_id=view.job_id,
+        name=view.name,
+        state=view.status.name,
+        job_type=job_type(view),
+        start_time=view.started_at,
+        end_time=view.ended_at,
+        duration=view.duration,
+        maxParallelism=-1,
+        now=view.now,
+        timestamps=timestamps(view),
+        vertices=vertices,
+        status_counts=count(vertex.status for vertex in vertices),
+        plan=plan(view).plan,
+    )
+
+
+def timestamps(view: JobView) -> dict[str, int]:
+    """Return when each status was entered last, 0 = never."""
+    entered = {status.name: at for status, at in view.details.timestamps.items()}
+    return {state: entered.get(state, 0) for state in JOB_STATES} | {"INITIALIZING": view.started_at}
+
+
+def plan(view: JobView) -> answers.JobPlan:
+    """Return /jobs/:jobid/plan: the vertices, sinks first, with the operators of each as a tree."""
+    graph = view.setup.plan.job_graph
+    nodes = tuple(_node(graph, vertex) for vertex in reversed(tuple(graph.vertices.values())))
+    return answers.JobPlan(plan=answers.Plan(jid=view.job_id, name=view.name, type=job_type(view), nodes=nodes))
+
+
+def status(view: JobView) -> answers.JobStatusInfo:
+    """Return /jobs/:jobid/status."""
+    return answers.JobStatusInfo(status=view.status.name)
+
+
+def config(view: JobView) -> answers.JobConfigInfo:
+    """Return /jobs/:jobid/config."""
+    configuration = view.setup.configuration
+    parameters = configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}
+    hidden = {key: config_options.HIDDEN if config_options.is_sensitive(key) else str(value) for key, value in parameters.items()}
+    return answers.JobConfigInfo(
+        jid=view.job_id,
+        name=view.name,
+        execution_config=answers.ExecutionConfigInfo(
+            restart_strategy=_restart_text(view.setup.restart),
+            job_parallelism=view.setup.plan.slots,
+            object_reuse_mode=bool(configuration.get(options.OBJECT_REUSE)),
+            user_config=hidden,
+        ),
+    )
+
+
+def configuration(view: JobView) -> list[ConfigurationEntry]:
+    """Return /jobs/:jobid/jobmanager/config: all settings, secrets hidden."""
+    return [ConfigurationEntry(key=key, value=value) for key, value in view.setup.configuration.shown()]
+
+
+def exceptions(view: JobView, limit: int | None) -> answers.JobExceptions:
+    """Return /jobs/:jobid/exceptions with at most `limit` failures."""
+    kept = view.failures if limit is None else view.failures[: max(0, limit)]
+    return answers.JobExceptions(
+        exceptionHistory=answers.ExceptionHistoryInfo(
+            entries=tuple(_exception(view, failure) for failure in kept), truncated=len(kept) < view.failure_count
+        )
+    )
+
+
+def accumulators(view: JobView) -> answers.JobAccumulators:
+    """Return /jobs/:jobid/accumulators: the user metrics of all subtasks together."""
+    return answers.JobAccumulators(
+        serialized_user_task_accumulators={},
+        user_task_accumulators=tuple(
+            answers.UserTaskAccumulator(name=name, type=kind, value=value)
+            for name, kind, value in user_metrics(view.figures.user)
+        ),
+    )
+
+
+def execution_result(view: JobView) -> JobExecutionResultInfo:
+    """Return /jobs/:jobid/execution-result."""
+    if not view.status.is_terminal_state():
+        return JobExecutionResultInfo(status=ExecutionStatus(id="IN_PROGRESS"))
+    outcome = {JobStatus.FINISHED: "SUCCEEDED", JobStatus.FAILED: "FAILED", JobStatus.CANCELED: "CANCELED"}
+    last = view.failures[0] if view.failures and view.status is JobStatus.FAILED else None
+    cause = None if last is None else failure_cause(last.error, last.text)
+    if view.status is JobStatus.CANCELED:
+        cause = failure_cause("JobCancelledError", f"Job {view.name!r} ({view.job_id}) was cancelled.")
+    return JobExecutionResultInfo(
+        status=ExecutionStatus(id="COMPLETED"),
+        job_execution_result=ExecutionResult(
+            id=view.job_id,
+            name=view.name,
+            application_status=outcome.get(view.status, "UNKNOWN"),
+            accumulator_results={},
+            net_runtime=view.duration,
+            failure_cause=cause,
+            application_id=view.job_id,
+            start_time=view.started_at,
+            end_time=view.ended_at,
+        ),
+    )
+
+
+def count(states: Iterable[str]) -> dict[str, int]:
+    """Count states; all states of Flink are there."""
+    counts = Counter(states)
+    return {state: counts[state] for state in EXECUTION_STATES}
+
+
+def aggregate_state(states: Sequence[ExecutionState]) -> str:
+    """Return the state of a vertex, from those of its subtasks, by Flink's rules."""
+    found = set(states)
+    for state in (
+        ExecutionState.FAILED,
+        ExecutionState.CANCELING,
+        ExecutionState.CANCELED,
+        ExecutionState.INITIALIZING,
+        ExecutionState.RUNNING,
+    ):
+        if state in found:
+            return state.name
+    if ExecutionState.FINISHED in found:
+        return "FINISHED" if len(found) == 1 else "RUNNING"
+    return "CREATED"
+
+
+def io_metrics(subtasks: Iterable[SubtaskFigures]) -> answers.IoMetrics:
+    """Return the figures of subtasks together. How many bytes came in is not counted, which the answer says."""
+    figures = list(subtasks)
+    return answers.IoMetrics(
+        read_bytes=0,
+        read_bytes_complete=False,
+        write_bytes=sum(each.bytes_out for each in figures),
+        write_bytes_complete=True,
+        read_records=sum(each.records_in for each in figures),
+        read_records_complete=True,
+        write_records=sum(each.records_out for each in figures),
+        write_records_complete=True,
+        accumulated_backpressured_time=int(sum(each.back_pressured_ms for each in figures)),
+        accumulated_idle_time=int(sum(each.idle_ms for each in figures)),
+        accumulated_busy_time=float(round(sum(each.busy_ms for each in figures))),
+    )
+
+
+def user_metrics(values: dict[str, Any] | Any) -> list[tuple[str, str, str]]:
+    """Return user metrics as name, kind and text."""
+    kinds = {int: "LongCounter", float: "DoubleCounter"}
+    return [(name, kinds.get(type(value), "Metric"), str(value)) for name, value in sorted(values.items())]
+
+
+def _vertex_summary(view: JobView, vertex: JobVertex) -> answers.VertexSummary:
+    executions = view.executions(vertex.id)
+    begin, end = span(executions)
+    return answers.VertexSummary(
+        id=rest_id(vertex),
+        slotSharingGroupId=group_id(vertex.slot_sharing_group),
+        name=vertex.name,
+        maxParallelism=vertex.max_parallelism,
+        parallelism=vertex.parallelism,
+        status=aggregate_state([execution.state for execution in executions]),
+        start_time=begin,
+        end_time=end,
+        duration=-1 if begin < 0 else (view.now if end < 0 else end) - begin,
+        tasks=count(execution.state.name for execution in executions),
+        metrics=io_metrics(view.subtask(vertex.id, index) for index in range(vertex.parallelism)),
+    )
+
+
+def span(executions: Sequence[Execution]) -> tuple[int, int]:
+    """Return when the first of some subtasks was deployed and the last one ended; -1 if that has not happened."""
+    begins = [started_at(execution) for execution in executions]
+    ends = [ended_at(execution) for execution in executions]
+    return min((begin for begin in begins if begin >= 0), default=-1), -1 if -1 in ends else max(ends)
+
+
+def _node(graph: JobGraph, vertex: JobVertex) -> answers.PlanNode:
+    inputs = tuple(
+        answers.PlanInput(
+            id=rest_id(graph.vertices[edge.source_vertex]),
+            num=number,
+            exchange="pipelined_bounded",
+            ship_strategy=edge.partitioner.partitioning.value,
+        )
+        for number, edge in enumerate(graph.inputs(vertex.id))
+    )
+    return answers.PlanNode(
+        id=rest_id(vertex),
+        operator="",
+        parallelism=vertex.parallelism,
+        operator_strategy="",
+        description=_chain_text(vertex),
+        optimizer_properties={},
+        inputs=inputs,
+    )
+
+
+def _chain_text(vertex: JobVertex) -> str:
+    """Draw the operators of a chain as a tree, in the form that Flink's page shows."""
+    names = {node.id: node.name for node in vertex.operators}
+    lines = [names[vertex.head.id]]
+
+    def draw(parent: Any, depth: int) -> None:
+        for edge in vertex.chain_edges:
+            if edge.source == parent:
+                lines.append(f"{'   ' * depth}+- {names[edge.target]}")
+                draw(edge.target, depth + 1)
+
+    draw(vertex.head.id, 0)
+    return "".join(f"{line}<br/>" for line in lines)
+
+
+def _exception(view: JobView, failure: FailureRecord) -> answers.ExceptionInfo:
+    """Return a failure; the one that ended the job is a failure of the job, with that of the task beside it, as in Flink."""
+    on_task = failure.task is not None
+    own = answers.ExceptionInfo(
+        exceptionName=failure.error,
+        stacktrace=failure.text,
+        timestamp=failure.timestamp,
+        failureLabels={},
+        taskName=failure.task,
+        endpoint=view.endpoint if on_task else None,
+        taskManagerId=view.task_manager_id if on_task else None,
+        concurrentExceptions=None if failure.why_final is not None else (),
+    )
+    if failure.why_final is None:
+        return own
+    return answers.ExceptionInfo(
+        exceptionName="JobExecutionError",
+        stacktrace=f"JobExecutionError: the job was not started again: {failure.why_final}.\nCaused by: {failure.text}",
+        timestamp=failure.timestamp,
+        failureLabels={},
+        concurrentExceptions=(own,),
+    )
+
+
+def _restart_text(restart: RestartConfig) -> str:
+    match restart:
+        case NoRestart():
+            return "Restart deactivated."
+        case FixedDelay(attempts=attempts, delay=delay):
+            return f"Restart with fixed delay ({delay} ms). #{attempts} restart attempts."
+        case FailureRate(max_failures_per_interval=most, interval=interval, delay=delay):
+            return f"Failure rate restart with maximum of {most} failures within interval {interval} ms, delay {delay} ms."
+        case ExponentialDelay(initial_backoff=first, max_backoff=last, backoff_multiplier=factor):
+            return f"Restart with exponential delay, from {first} ms to {last} ms, multiplied by {factor}."
+    raise AssertionError(restart)

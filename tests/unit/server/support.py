@@ -1,0 +1,132 @@
+"""A server over jobs of the local engine, and comparisons of its answers with recorded ones of Flink 2.3.0."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common.clock import SystemClock
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.server.endpoint import Endpoint
+from flinkish.server.jobs import ServedJobs
+from flinkish.server.operations import Operations
+from flinkish.server.rest.app import make_app
+from flinkish.server.settings import ServerSettings, server_settings
+from flinkish.server.state import ServerState
+
+SAMPLES = Path(__file__).parent / "samples"
+_ID = re.compile(r"[0-9a-f]{32}")
+UNKNOWN = "0" * 32
+
+
+class Server:
+    """A server on a free port, and requests to it."""
+
+    def __init__(self, **changes: Any) -> None:
+        settings = server_settings(Configuration.from_dict({"rest.port": "0"}))
+        assert isinstance(settings, ServerSettings)
+        settings = replace(settings, **changes)
+        clock = SystemClock()
+        self._endpoint = Endpoint(settings)
+        self.port = self._endpoint.listen()
+        self.jobs = ServedJobs(clock, f"localhost:{self.port}", expiration=settings.expiration, capacity=settings.capacity)
+        self.state = ServerState(settings=settings, clock=clock, jobs=self.jobs, operations=Operations(clock))
+        self._endpoint.serve(make_app(self.state))
+        RUNNING_JOBS.subscribe(self.jobs)
+
+    def close(self) -> None:
+        RUNNING_JOBS.unsubscribe(self.jobs)
+        self._endpoint.close()
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        """Send a request as Flink's command line does; return the status and the decoded answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            content = body if isinstance(body, (str, bytes)) else json.dumps({} if body is None else body)
+            connection.request(method, path, content, {"Connection": "close", **(headers or {})})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or b"null")
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """Return the answer to a GET that must succeed."""
+        status, answer = self.ask("GET", path)
+        assert status == 200, (path, status, answer)
+        return answer
+
+
+def make_env(tmp_path: Path, **settings: str) -> StreamExecutionEnvironment:
+    configuration = {
+        "execution.engine": "local",
+        "execution.epoch.target-duration": "20 ms",
+        "execution.epoch.max-records": "200",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "execution.checkpointing.savepoint-dir": str(tmp_path / "savepoints"),
+        "execution.checkpointing.interval": "100 ms",
+        "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
+        **settings,
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configuration))
+    return env.set_parallelism(2)
+
+
+def endless_job(env: StreamExecutionEnvironment, name: str = "endless") -> Any:
+    """Start a job of two vertices that reads numbers until it is stopped."""
+    numbers = env.from_source(NumberSequenceSource(0, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
+    pairs = numbers.map(lambda v: (v % 10, v), Types.TUPLE([Types.LONG(), Types.LONG()])).name("to pair").uid("pair")
+    counted = pairs.key_by(lambda p: p[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1])).name("count").uid("count")
+    counted.sink_to(DiscardingSink()).name("out").uid("out")
+    return env.execute_async(name)
+
+
+@contextmanager
+def served(**changes: Any) -> Iterator[Server]:
+    server = Server(**changes)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def sample(file: str, request: str) -> Any:
+    """Return the recorded body of the first request that ends so; ids in the paths do not matter."""
+    recorded = json.loads((SAMPLES / f"{file}.json").read_text())
+    for key, value in recorded.items():
+        if _ID.sub("ID", key) == request or re.sub(r"/\d+(/|$)", r"/N\1", _ID.sub("ID", key)) == request:
+            return value.get("body", value)
+    raise AssertionError(f"{request} was not recorded in {file}: {list(recorded)}")
+
+
+def shape(value: Any) -> Any:
+    """Return the form of an answer: names of fields and kinds of values; of a list, that of its first element."""
+    if isinstance(value, dict):
+        return {("ID" if _ID.fullmatch(key) else key): shape(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    if isinstance(value, bool) or value is None:
+        return type(value).__name__
+    return "number" if isinstance(value, (int, float)) else type(value).__name__
+
+
+def differences(expected: Any, actual: Any, at: str = "") -> list[str]:
+    """Return where two forms differ; an empty list and a missing object differ from nothing."""
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        missing = [f"{at}.{key} is missing" for key in expected.keys() - actual.keys()]
+        more = [f"{at}.{key} is not Flink's" for key in actual.keys() - expected.keys()]
+        return sorted(missing + more) + [
+            text for key in expected.keys() & actual.keys() for text in differences(expected[key], actual[key], f"{at}.{key}")
+        ]
+    if isinstance(expected, list) and isinstance(actual, list):
+        return differences(expected[0], actual[0], f"{at}[0]") if expected and actual else []
+    return [] if expected == actual else [f"{at} is {actual!r}, Flink's is {expected!r}"]

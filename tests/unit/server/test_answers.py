@@ -1,0 +1,181 @@
+"""The answers about a running job, an ended one and the server have exactly the fields of Flink's recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.common.errors import JobExecutionError
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from tests.kit.waiting import wait_until
+from tests.unit.server.support import Server, differences, endless_job, make_env, sample, served, shape
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
+    """A server and the id of a job that runs and has completed a checkpoint."""
+    with served() as server:
+        client = endless_job(make_env(tmp_path_factory.mktemp("job")))
+        job_id = str(client.get_job_id())
+        wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
+        wait_until("records", lambda: server.get(f"/jobs/{job_id}")["vertices"][1]["metrics"]["read-records"] > 0)
+        yield server, job_id
+        client.cancel().result(60)
+
+
+@pytest.mark.parametrize(
+    ("file", "request_", "except_for"),
+    [
+        ("job_running_pyflink", "GET /jobs/ID", []),
+        ("job_running_pyflink", "GET /jobs/ID/status", []),
+        ("job_running_pyflink", "GET /jobs/ID/config", []),
+        ("job_running_pyflink", "GET /jobs/ID/plan", []),
+        ("job_running_pyflink", "GET /jobs/ID/accumulators", []),
+        ("job_running_pyflink", "GET /jobs/ID/exceptions", []),
+        ("job_running_pyflink", "GET /jobs/ID/execution-result", []),
+        ("job_running_pyflink", "GET /jobs/ID/jobmanager/log-url", []),
+        ("job_checkpoints_running", "GET /jobs/ID/checkpoints", [".latest.failed", ".latest.restored"]),
+        ("job_checkpoints_running", "GET /jobs/ID/checkpoints/config", []),
+        ("cluster", "GET /config", []),
+        ("cluster", "GET /overview", []),
+        ("cluster", "GET /applications/overview", []),
+        ("cluster", "GET /jobs", []),
+        ("cluster", "GET /jobs/overview", []),
+        ("cluster", "GET /datasets", []),
+        ("cluster", "GET /jobmanager/environment", []),
+        ("cluster", "GET /jobmanager/logs", []),
+    ],
+)
+def test_an_answer_has_the_fields_of_flinks(world: tuple[Server, str], file: str, request_: str, except_for: list[str]) -> None:
+    server, job_id = world
+
+    answer = server.get(request_.removeprefix("GET ").replace("ID", job_id))
+    if "history" in answer:
+        # The recorded history begins with a checkpoint that had completed.
+        answer["history"] = [each for each in answer["history"] if each["className"] == "completed"]
+
+    found = differences(shape(sample(file, request_)), shape(answer))
+    assert [text for text in found if text.split(" is ")[0] not in except_for] == []
+
+
+def test_the_details_of_a_checkpoint_have_the_fields_of_flinks(world: tuple[Server, str]) -> None:
+    server, job_id = world
+    checkpoint = server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"]["id"]
+    details = server.get(f"/jobs/{job_id}/checkpoints/details/{checkpoint}")
+    vertex = next(iter(details["tasks"]))
+    subtasks = server.get(f"/jobs/{job_id}/checkpoints/details/{checkpoint}/subtasks/{vertex}")
+
+    recorded = sample("job_checkpoints_running", "GET /jobs/ID/checkpoints/details/N")
+    assert differences(shape(recorded), shape(details)) == []
+    recorded = sample("checkpoint_subtasks", "GET /jobs/ID/checkpoints/details/N/subtasks/ID")
+    assert [text for text in differences(shape(recorded), shape(subtasks)) if ".p" not in text] == []
+    # Four subtasks have acknowledged, two of each vertex, and the vertices' parts are the whole.
+    assert details["num_acknowledged_subtasks"] == 4
+    assert sum(part["num_acknowledged_subtasks"] for part in details["tasks"].values()) == 4
+    assert details["state_size"] == sum(part["state_size"] for part in details["tasks"].values()) > 0
+    assert {each["ack_timestamp"] >= details["trigger_timestamp"] for each in subtasks["subtasks"]} == {True}
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/accumulators", "/backpressure", "/subtasktimes", "/taskmanagers", "/subtasks/accumulators"]
+)
+def test_an_answer_about_a_vertex_has_the_fields_of_flinks(world: tuple[Server, str], path: str) -> None:
+    server, job_id = world
+    vertex = server.get(f"/jobs/{job_id}")["vertices"][1]["id"]
+
+    answer = server.get(f"/jobs/{job_id}/vertices/{vertex}{path}")
+
+    assert differences(shape(sample("vertex_pyflink", f"GET /jobs/ID/vertices/ID{path}")), shape(answer)) == []
+
+
+def test_the_plan_lists_the_sinks_first_and_names_what_they_read(world: tuple[Server, str]) -> None:
+    server, job_id = world
+
+    last, first = server.get(f"/jobs/{job_id}/plan")["plan"]["nodes"]
+
+    assert last["description"] == "count<br/>+- Sink: out<br/>"
+    assert first["description"] == "Source: numbers<br/>+- to pair<br/>"
+    assert [(each["id"], each["ship_strategy"]) for each in last["inputs"]] == [(first["id"], "HASH")]
+    assert "inputs" not in first
+
+
+def test_metrics_are_listed_by_name_and_given_as_text(world: tuple[Server, str]) -> None:
+    server, job_id = world
+    vertex = server.get(f"/jobs/{job_id}")["vertices"][1]["id"]
+    path = f"/jobs/{job_id}/vertices/{vertex}"
+
+    names = {metric["id"] for metric in server.get(f"{path}/metrics")}
+    assert {"0.numRecordsIn", "1.busyTimeMsPerSecond", "0.currentInputWatermark"} <= names
+    chosen = server.get(f"{path}/metrics?get=0.numRecordsIn,nothing")
+    assert [metric["id"] for metric in chosen] == ["0.numRecordsIn"]
+    assert int(chosen[0]["value"]) > 0
+    [summed] = server.get(f"{path}/subtasks/metrics?get=numRecordsIn&agg=sum,max")
+    assert summed.keys() == {"id", "sum", "max"}
+    assert summed["sum"] >= summed["max"] > 0
+    assert server.get(f"{path}/watermarks")[0]["id"] == "0.currentInputWatermark"
+    assert {"id": "numRestarts", "value": "0"} in server.get(f"/jobs/{job_id}/metrics?get=numRestarts,uptime")
+
+
+def test_a_failed_job_is_shown_with_its_failures_after_its_end(tmp_path: Path) -> None:
+    def boom(value: int) -> int:
+        if value == 50:
+            raise ValueError("deliberate")
+        return value
+
+    env = make_env(tmp_path, **{"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1"})
+    numbers = env.from_source(NumberSequenceSource(0, 100), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.map(boom, Types.LONG()).name("boom").sink_to(DiscardingSink())
+    with served() as server:
+        client = env.execute_async("failing")
+        with pytest.raises(JobExecutionError):
+            client.get_job_execution_result().result(60)
+        job_id = str(client.get_job_id())
+
+        info = server.get(f"/jobs/{job_id}")
+        history = server.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]
+        result = server.get(f"/jobs/{job_id}/execution-result")
+        summary = server.get("/jobs/overview")["jobs"][0]
+
+    assert (info["state"], summary["state"]) == ("FAILED", "FAILED")
+    assert info["end-time"] == info["timestamps"]["FAILED"] > 0
+    assert differences(shape(sample("job_failed_pyflink", "GET /jobs/ID")), shape(info)) == []
+    assert differences(shape(sample("job_failed_pyflink", "GET /jobs/ID/execution-result")), shape(result)) == []
+    final, first = history["entries"]
+    recorded = sample("job_failed_pyflink", "GET /jobs/ID/exceptions")["exceptionHistory"]
+    assert differences(shape(recorded), shape(history)) == []
+    assert "taskName" not in final
+    assert final["concurrentExceptions"][0]["taskName"].endswith("- execution #1")
+    assert "deliberate" in final["concurrentExceptions"][0]["stacktrace"]
+    assert (first["exceptionName"], first["concurrentExceptions"]) == ("ValueError", [])
+    assert first["taskName"].startswith("Source: numbers -> boom -> Sink: ")
+    assert result["job-execution-result"]["failure-cause"]["class"] == "ValueError"
+
+
+def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> None:
+    with served() as server:
+        client = endless_job(make_env(tmp_path))
+        job_id = str(client.get_job_id())
+        wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
+        status, answer = server.ask("POST", f"/v1/jobs/{job_id}/stop", {"targetDirectory": None, "drain": False})
+        assert status == 202
+        trigger = answer["request-id"]
+        result: Any = None
+
+        def done() -> bool:
+            nonlocal result
+            result = server.get(f"/v1/jobs/{job_id}/savepoints/{trigger}")
+            return result["status"]["id"] == "COMPLETED"
+
+        wait_until("the savepoint", done)
+        info = server.get(f"/jobs/{job_id}")
+        checkpoints = server.get(f"/jobs/{job_id}/checkpoints")
+
+    client.get_job_execution_result().result(60)
+    assert Path(result["operation"]["location"]).is_dir()
+    assert info["state"] == "FINISHED"
+    assert checkpoints["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
