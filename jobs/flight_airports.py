@@ -23,6 +23,7 @@ from flinkish.datastream import (
     TimeWindow,
     WindowedStream,
 )
+from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 
 #: Allowed lateness: how long a window of three hours is kept after its end to be corrected.
@@ -45,6 +46,7 @@ BUSIEST_HOUR = Types.ROW_NAMED(
 )
 
 NO_WINDOW = OutputTag("too late for all windows", DEPARTURE)
+NO_HOUR = OutputTag("too late for their hour", DEPARTURE)
 
 
 def departures_by_airport(flights: DataStream) -> KeyedStream:
@@ -125,8 +127,14 @@ def late_departures(three_hours: DataStream) -> DataStream:
 
 
 def single_hours(departures: KeyedStream) -> DataStream:
-    """Return the figures of single hours, emitted once for each hour; flights that arrive later are not counted."""
-    return _sums(departures.window(TumblingEventTimeWindows.of(Time.hours(1)))).name("Single hours").uid("hours")
+    """Return the figures of single hours, emitted once for each hour; flights that arrive later are not counted.
+
+    They are dropped on purpose, so they go to a side output: otherwise a warning would name the operator that drops records.
+    """
+    windows = departures.window(TumblingEventTimeWindows.of(Time.hours(1))).side_output_late_data(NO_HOUR)
+    hours = _sums(windows).name("Single hours").uid("hours")
+    hours.get_side_output(NO_HOUR).sink_to(DiscardingSink()).name("Too late for their hour").uid("too late for hours")
+    return hours
 
 
 class Busiest(ProcessAllWindowFunction[Row, Row, TimeWindow]):
