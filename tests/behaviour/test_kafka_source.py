@@ -341,7 +341,7 @@ def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
     kafka: Broker, make_env: MakeEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enumerator, "_GONE_FOR", 300)
-    with pytest.raises(JobExecutionError, match="topic 'no-such-topic' cannot be read"):
+    with pytest.raises(JobExecutionError, match=r"topic 'no-such-topic' at 127\.0\.0\.1:\d+ cannot be read"):
         read(make_env(1), source_of(kafka, "no-such-topic").set_bounded(LATEST))
     topic = kafka.create_topic(1)
     kafka.produce(topic, ["a"])

@@ -94,6 +94,7 @@ def kill_again_and_again(folder: Path, spark: SparkSession, rounds: int, rng: ra
     assert_exact(table, given.rows, complete=True)
 
 
+@pytest.mark.soak  # tests/jobs/test_spark_to_spark.py kills a job over a streaming DataFrame once
 def test_a_job_that_was_killed_reads_on_exactly_where_its_checkpoint_ended(spark_session: SparkSession, tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, spark_session, 1, random.Random(5))
 

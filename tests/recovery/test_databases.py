@@ -64,7 +64,8 @@ def count(server: PostgreSQL) -> int:
 
 
 @pytest.mark.parametrize(
-    ("on", "committed"), [("local", False), ("local", True), pytest.param("spark", False, marks=pytest.mark.spark)]
+    ("on", "committed"),
+    [("local", False), ("local", True), pytest.param("spark", False, marks=[pytest.mark.spark, pytest.mark.soak])],
 )
 def test_a_job_killed_in_mid_commit_writes_each_row_once(
     on: str,

@@ -68,7 +68,8 @@ def test_a_driver_that_is_taken_over_ends_within_ten_seconds_also_between_two_ch
         ("local", "P10:stop:nth=3", False),
         ("local", "P10:stop:nth=3", True),
         ("local", "P14:stop:nth=4", True),
-        pytest.param("spark", "P9:stop:nth=2", False, marks=pytest.mark.spark),
+        # The driver is the same on both engines.
+        pytest.param("spark", "P9:stop:nth=2", False, marks=[pytest.mark.spark, pytest.mark.soak]),
     ],
 )
 def test_a_driver_that_stood_still_while_another_one_went_on_changes_nothing_when_it_wakes(
