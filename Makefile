@@ -20,6 +20,8 @@ DELTA_JAR := $(shell eval echo ~$$(id -un))/.ivy2.5.2/jars/$(subst :,-,$(subst i
 
 # A Kafka broker for the tests; tests/kit/kafka_broker.py looks for it there.
 KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/kafka-4.3.1
+# Flink's command line for the tests; tests/server/test_flink_cli.py looks for it there.
+FLINK_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/flink-2.3.0
 # Spark's own Kafka source for the tests; tests/kit/spark_kafka.py looks for it there. The version is that of pyspark in setup.cfg.
 SPARK_KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/spark-kafka-4.2.0
 
@@ -87,7 +89,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 ##@ Develop
 
 .PHONY: test
-test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
+test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
 .PHONY: check
@@ -119,10 +121,13 @@ $(INSTALLED): setup.cfg pyproject.toml .ci/venv.sh
 
 # The cache of a machine without a network has none: the tests that need a broker are skipped then, but not in CI.
 $(KAFKA_JARS): | setup
-	@$(WITH_JAVA) $(BIN)/python .ci/fetch_kafka.py '$@' || test -z "$(CI)"
+	@$(WITH_JAVA) $(BIN)/python .ci/fetch_test_jars.py kafka '$@' || test -z "$(CI)"
 
 $(SPARK_KAFKA_JARS): | setup
-	@$(WITH_JAVA) $(BIN)/python .ci/fetch_kafka.py '$@' --spark || test -z "$(CI)"
+	@$(WITH_JAVA) $(BIN)/python .ci/fetch_test_jars.py spark-kafka '$@' || test -z "$(CI)"
+
+$(FLINK_JARS): | setup
+	@$(WITH_JAVA) $(BIN)/python .ci/fetch_test_jars.py flink '$@' || test -z "$(CI)"
 
 $(CLASSES): $(INSTALLED) .ci/class_archive.py | setup
 	@$(WITH_JAVA) $(BIN)/python .ci/class_archive.py '$(CURDIR)/$@'

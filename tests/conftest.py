@@ -16,7 +16,8 @@ from flinkish.common.engines import ENGINES
 from flinkish.common.files import store_settings
 from flinkish.datastream import StreamExecutionEnvironment
 from tests.kit import fake_clouds, s3_server
-from tests.kit.kafka_broker import Broker, MissingJarsError, shared_broker
+from tests.kit.jars import MissingJarsError
+from tests.kit.kafka_broker import Broker, shared_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,8 +24,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.kit.jars import fetch, jar_folder
+
 _ROOT = Path(__file__).resolve().parents[2]
-JARS = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "flinkish" / "kafka-4.3.1"
+JARS = jar_folder("kafka", "4.3.1")
 _PR_SET_PDEATHSIG = 1
 _TIMEOUT = 60.0
 
@@ -75,22 +77,6 @@ def _java(program: str) -> str:
     return str(Path(os.environ["JAVA_HOME"], "bin", program)) if os.environ.get("JAVA_HOME") else program
 
 
-class MissingJarsError(Exception):
-    """The jars are not there and could not be fetched."""
-
-
-def fetch_jars() -> None:
-    """Fetch the broker's jars unless they are there; raises MissingJarsError."""
-    JARS.parent.mkdir(parents=True, exist_ok=True)
-    with (JARS.parent / "kafka.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not JARS.is_dir():
-            command = [sys.executable, str(_ROOT / ".ci" / "fetch_kafka.py"), str(JARS)]
-            result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            if result.returncode != 0:
-                raise MissingJarsError(result.stdout[-2000:])
-
-
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
@@ -125,7 +111,7 @@ class Broker:
     @staticmethod
     def make(folder: Path, *, secure: bool = False, port: int | None = None) -> Broker:
         """Lay out the folder of a new broker, at a free port unless one is given."""
-        fetch_jars()
+        fetch("kafka", JARS)
         folder.mkdir(parents=True)
         free, controller = _free_ports(2)
         port = port or free
@@ -139,12 +125,13 @@ class Broker:
 
     def start(self, watched: int) -> None:
         """Start it, again after `kill`; it ends when the process `watched` does."""
-        command = [sys.executable, __file__, str(self.folder), str(watched)]
+        command = [sys.executable, "-m", __name__, str(self.folder), str(watched)]
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
         log = str(self.folder / "guard.log")
         files = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
         files += [(os.POSIX_SPAWN_OPEN, number, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for number in (1, 2)]
         # Not a Popen, which warns when a process outlives it: the broker of a test run outlives the test process that starts it.
-        self._guard = os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+        self._guard = os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
         deadline = time.monotonic() + _TIMEOUT
         while not self._serves():
             if os.waitpid(self._guard, os.WNOHANG)[0] or time.monotonic() > deadline:

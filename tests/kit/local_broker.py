@@ -10,7 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.kit.kafka_broker import MissingJarsError, own_broker
+from tests.kit.jars import MissingJarsError
+from tests.kit.kafka_broker import own_broker
 
 
 def main() -> int:

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from flinkish.common.job_client import JobClient
 from flinkish.datastream.connectors import DataFrameSink
 from tests.conftest import MakeEnvironment
-from tests.kit.kafka_broker import Broker, MissingJarsError
+from tests.kit.jars import MissingJarsError
+from tests.kit.kafka_broker import Broker
 from tests.kit.spark_kafka import connector_jars
 from tests.kit.waiting import wait_until
 from tests.spark.test_data_frames import Written, end, sums
