@@ -101,7 +101,7 @@ def run_until_killed(on: str, output: Path, point: str, parallelism: int) -> Non
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("on", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.soak])])
 def test_a_job_killed_again_and_again_goes_on_with_all_that_its_operators_held(on: str, tmp_path: Path) -> None:
     *killed, (_, last) = _LIVES[on]
     seen = 0
