@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.graph.execution_plan import ExecutionPlan
@@ -14,7 +14,7 @@ from flinkish.program.operators import SinkWriterConfig
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SubtaskFigures:
     """Figures of a subtask since the job began in this process, over all attempts, and its current watermark.
 
@@ -30,7 +30,8 @@ class SubtaskFigures:
     busy_ms: float = 0.0
     back_pressured_ms: float = 0.0
     idle_ms: float = 0.0
-    watermark: int = MIN_WATERMARK
+    #: None until the current attempt has reported it.
+    watermark: int | None = None
     #: The watermarks of the operators of the chain, in their order.
     watermarks: tuple[int, ...] = ()
     #: User metrics by dotted name.
@@ -76,46 +77,14 @@ class JobFigures:
     user: Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class _Totals:
-    """Figures of one subtask."""
-
-    records_in: int = 0
-    records_out: int = 0
-    bytes_out: int = 0
-    late_records: int = 0
-    records_written: int = 0
-    busy_ms: float = 0.0
-    back_pressured_ms: float = 0.0
-    idle_ms: float = 0.0
-    #: None until the current attempt has reported it.
-    watermark: int | None = None
-    watermarks: tuple[int, ...] = ()
-    user: Mapping[str, Any] = field(default_factory=dict)
-
-    def figures(self) -> SubtaskFigures:
-        return SubtaskFigures(
-            records_in=self.records_in,
-            records_out=self.records_out,
-            bytes_out=self.bytes_out,
-            late_records=self.late_records,
-            records_written=self.records_written,
-            busy_ms=self.busy_ms,
-            back_pressured_ms=self.back_pressured_ms,
-            idle_ms=self.idle_ms,
-            watermark=MIN_WATERMARK if self.watermark is None else self.watermark,
-            watermarks=self.watermarks,
-            user=self.user,
-        )
-
-
 class JobMetrics:
     """Aggregates figures; the JobMaster's thread writes them, any thread may read them."""
 
     def __init__(self, plan: ExecutionPlan) -> None:
         self._plan = plan
         self._lock = threading.Lock()
-        self._totals = {vertex.id: [_Totals() for _ in range(vertex.parallelism)] for vertex in plan.job_graph.vertices.values()}
+        vertices = plan.job_graph.vertices.values()
+        self._totals = {vertex.id: [SubtaskFigures() for _ in range(vertex.parallelism)] for vertex in vertices}
         self._upstream = _upstream(plan.job_graph)
         self._epochs = 0
         self._restarts = 0
@@ -141,12 +110,7 @@ class JobMetrics:
         with self._lock:
             self._epoch_began, self.credit = now, credit
 
-    def add(
-        self,
-        reports: Iterable[EpochReport],
-        elapsed_ms: float,
-        period_ms: float | None = None,
-    ) -> float:
+    def add(self, reports: Iterable[EpochReport], elapsed_ms: float, period_ms: float | None = None) -> float:
         """Add the reports of an epoch; return the busy time of the busiest slot over all levels, in milliseconds.
 
         `elapsed_ms` is the duration of the epoch, `period_ms` the time since the end of the epoch before (default: the same).
@@ -225,7 +189,7 @@ class JobMetrics:
     def _user(self) -> dict[str, Any]:
         return merge(totals.user for subtasks in self._totals.values() for totals in subtasks if totals.user)
 
-    def _vertex(self, vertex: VertexId, subtasks: Sequence[_Totals]) -> VertexFigures:
+    def _vertex(self, vertex: VertexId, subtasks: Sequence[SubtaskFigures]) -> VertexFigures:
         reported = [totals.watermark for totals in subtasks if totals.watermark is not None]
         return VertexFigures(
             vertex=vertex,
@@ -237,7 +201,7 @@ class JobMetrics:
             watermark=min(reported, default=MIN_WATERMARK),
             records_written=sum(totals.records_written for totals in subtasks),
             watermarks={index: totals.watermarks for index, totals in enumerate(subtasks) if totals.watermark is not None},
-            subtasks={index: totals.figures() for index, totals in enumerate(subtasks)},
+            subtasks={index: replace(totals) for index, totals in enumerate(subtasks)},
         )
 
 

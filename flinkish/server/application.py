@@ -1,7 +1,7 @@
 """Application mode: a driver answers for the jobs of its own process.
 
 The server starts with the first job whose configuration names a port, and ends with the process. Jobs that start later are
-served, too; their settings of the server are not looked at.
+served, too; if their settings of the server differ, a warning says that they have no effect.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import atexit
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flinkish.common import notices
 from flinkish.common.clock import SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.engine.jobs import RUNNING_JOBS
-from flinkish.server.settings import server_settings
+from flinkish.server.settings import ServerSettings, server_settings
 
 if TYPE_CHECKING:
     from flinkish.server.endpoint import Endpoint
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("flinkish.server")
 
 _lock = threading.Lock()
-_endpoints: list[Endpoint] = []
+#: The settings of this process's server.
+_served: ServerSettings | None = None
 #: How long the end of the process waits for clients that have not asked for the results of their operations, in seconds.
 _UNREAD_PATIENCE = 10.0
 
@@ -38,8 +40,12 @@ def ensure_server(configuration: Configuration) -> None:
     settings = server_settings(configuration)
     if settings is None:
         return
+    global _served
     with _lock:
-        if _endpoints:
+        if _served is not None:
+            # What is shown of the configuration is that of the job, which may differ.
+            if replace(settings, shown=()) != replace(_served, shown=()):
+                _log.warning("A further job has other settings of the server (rest.*, web.*, jobstore.*), which have no effect.")
             return
         # Imported late: jobs without a server need none of it.
         from flinkish.server.endpoint import Endpoint
@@ -63,8 +69,9 @@ def ensure_server(configuration: Configuration) -> None:
         for job in RUNNING_JOBS.running():
             if jobs.get(str(job.get_job_id())) is None:
                 jobs.job_started(job)
-        _endpoints.append(endpoint)
+        _served = settings
         atexit.register(_close, endpoint, state.operations)
+        _log.info("The server answers at http://%s.", address)
         notices.tell(f"REST: http://{address}/jobs/overview")
 
 

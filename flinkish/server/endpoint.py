@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import socket
 import threading
+import time
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -60,21 +60,14 @@ class Endpoint:
             app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
         )
         self._server = server = uvicorn.Server(config)
-        ready = threading.Event()
-        listener = self._socket
-
-        async def run() -> None:
-            server.config.load()
-            server.lifespan = server.config.lifespan_class(server.config)
-            await server.startup(sockets=[listener])
-            ready.set()
-            await server.main_loop()
-            await server.shutdown(sockets=[listener])
-
-        self._thread = threading.Thread(target=lambda: asyncio.run(run()), name="flinkish-rest", daemon=True)
+        # Off the main thread, uvicorn leaves signals alone.
+        self._thread = threading.Thread(target=server.run, args=([self._socket],), name="flinkish-rest", daemon=True)
         self._thread.start()
-        if not ready.wait(_PATIENCE):
-            raise EngineError(f"the server did not start within {_PATIENCE} s")
+        deadline = time.monotonic() + _PATIENCE
+        while not server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise EngineError(f"the server did not start within {_PATIENCE} s")
+            time.sleep(0.005)
 
     def close(self) -> None:
         """Stop answering and free the port."""

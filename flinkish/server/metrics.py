@@ -39,10 +39,7 @@ class Rates:
         with self._lock:
             if self._looks and now - self._looks[-1].at < _SHORTEST:
                 return
-            subtasks = {
-                (vertex.vertex, index): figures for vertex in view.figures.vertices for index, figures in vertex.subtasks.items()
-            }
-            self._looks.append(_Look(now, subtasks))
+            self._looks.append(_Look(now, view.subtasks))
             while len(self._looks) > 2 and now - self._looks[1].at >= _LONGEST:
                 self._looks.popleft()
 
@@ -55,27 +52,22 @@ class Rates:
         return SubtaskFigures(), max(view.duration, _SHORTEST) / 1000
 
 
-def shares(view: JobView, rates: Rates, vertex: JobVertex) -> dict[int, tuple[float, float, float]]:
-    """Return the shares of each subtask's time in which it was back-pressured, idle and busy; together at most 1."""
-    found = {}
-    for index in range(vertex.parallelism):
-        now = view.subtask(vertex.id, index)
-        before, _ = rates.since(view, vertex.id, index)
-        parts = (
-            now.back_pressured_ms - before.back_pressured_ms,
-            now.idle_ms - before.idle_ms,
-            now.busy_ms - before.busy_ms,
-        )
-        whole = sum(parts)
-        found[index] = tuple(round(part / whole, 3) for part in parts) if whole > 0 else (0.0, 1.0, 0.0)
-    return found  # type: ignore[return-value]
+def shares(view: JobView, rates: Rates, vertex: JobVertex, index: int) -> tuple[float, float, float]:
+    """Return the shares of a subtask's time in which it was back-pressured, idle and busy; together 1."""
+    now = view.subtask(vertex.id, index)
+    before, _ = rates.since(view, vertex.id, index)
+    held = now.back_pressured_ms - before.back_pressured_ms
+    idle = now.idle_ms - before.idle_ms
+    busy = now.busy_ms - before.busy_ms
+    whole = held + idle + busy
+    return (round(held / whole, 3), round(idle / whole, 3), round(busy / whole, 3)) if whole > 0 else (0.0, 1.0, 0.0)
 
 
 def subtask_metrics(view: JobView, rates: Rates, vertex: JobVertex, index: int) -> dict[str, Any]:
     """Return all metrics of a subtask: those of the task by their names, those of operators behind `operator.`."""
     now = view.subtask(vertex.id, index)
     before, seconds = rates.since(view, vertex.id, index)
-    held, idle, busy = shares(view, rates, vertex)[index]
+    held, idle, busy = shares(view, rates, vertex, index)
     graph = view.setup.plan.job_graph
     metrics: dict[str, Any] = {
         "numRecordsIn": now.records_in,
@@ -90,7 +82,7 @@ def subtask_metrics(view: JobView, rates: Rates, vertex: JobVertex, index: int) 
         "backPressuredTimeMsPerSecond": round(1000 * held),
     }
     if graph.inputs(vertex.id):
-        metrics["currentInputWatermark"] = now.watermark if now.watermarks else LONG_MIN
+        metrics["currentInputWatermark"] = LONG_MIN if now.watermark is None else now.watermark
     for node, watermark in zip(vertex.operators, now.watermarks, strict=False):
         metrics[f"{_operator(node.name)}.currentOutputWatermark"] = watermark
     scopes = {".".join(graph.metric_scope(node)): node.name for node in vertex.operators}

@@ -11,7 +11,7 @@ from typing import Any
 
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.server.answers.operations import OperationResult, QueueStatus, SavepointInfo
+from flinkish.server.answers.operations import OperationInfo, OperationResult, QueueStatus
 from flinkish.server.java_throwable import failure_cause
 
 #: How long results are kept after the end of an operation, in milliseconds; Flink's rest.async.store-duration.
@@ -23,7 +23,7 @@ _MOST = 1_000
 @dataclass(slots=True)
 class _Operation:
     future: CompletableFuture[Any]
-    as_info: Callable[[Any], SavepointInfo]
+    as_info: Callable[[Any], OperationInfo]
     ended: int | None = None
     #: Whether the result was given to a client.
     read: bool = False
@@ -42,7 +42,7 @@ class Operations:
         kind: str,
         trigger_id: str | None,
         begin: Callable[[], CompletableFuture[Any]],
-        as_info: Callable[[Any], SavepointInfo],
+        as_info: Callable[[Any], OperationInfo],
     ) -> str:
         """Begin an operation and return its trigger id; with an id that is known already, begin nothing."""
         wanted = trigger_id or secrets.token_hex(16)
@@ -76,7 +76,7 @@ class Operations:
         if error is None:
             info = operation.as_info(operation.future.result())
         else:
-            info = SavepointInfo(failure_cause=failure_cause(type(error).__name__, f"{type(error).__name__}: {error}"))
+            info = OperationInfo(failure_cause=failure_cause(type(error).__name__, f"{type(error).__name__}: {error}"))
         return OperationResult(status=QueueStatus(id="COMPLETED"), operation=info)
 
     def has_unread(self) -> bool:

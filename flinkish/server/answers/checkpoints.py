@@ -199,19 +199,8 @@ class SubtaskCheckpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
     aborted: bool | None = None
 
 
-class VertexCheckpointDetails(Wire, frozen=True, kw_only=True):
+class VertexCheckpointDetails(VertexCheckpoint, frozen=True, kw_only=True):
     """Flink's TaskCheckpointStatisticsWithSubtaskDetails."""
 
-    id: int
-    status: str
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    alignment_buffered: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
     summary: SubtaskSummary
     subtasks: tuple[SubtaskCheckpoint, ...]

@@ -27,10 +27,10 @@ class OperationResult(Wire, frozen=True, kw_only=True):
     """Flink's AsynchronousOperationResult; `operation` is one of the structs below, or None while it runs."""
 
     status: QueueStatus
-    operation: SavepointInfo | None = None
+    operation: OperationInfo | None = None
 
 
-class SavepointInfo(
+class OperationInfo(
     msgspec.Struct,
     frozen=True,
     kw_only=True,

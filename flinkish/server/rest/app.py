@@ -6,11 +6,10 @@ Every request passes the same gate first (`trust.py`); there is no way around it
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flinkish.server.answers.wire import encode
@@ -34,8 +33,8 @@ def make_app(state: ServerState) -> ASGIApp:
 class _Application:
     def __init__(self, state: ServerState) -> None:
         self._state = state
-        # Starlette only compiles and matches the paths; methods and errors are answered as Flink does.
-        self._routes = [(route, Route(_starlette_path(route.path), endpoint=_unused, methods=[route.method])) for route in ROUTES]
+        # Methods and errors are answered as Flink does, so of Starlette's routing only the patterns of paths are used.
+        self._routes = [(route, compile_path(_starlette_path(route.path))[0]) for route in ROUTES]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,11 +51,11 @@ class _Application:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[Answer, int]:
-        path = _normalised(request.url.path)
-        for route, matcher in self._routes:
-            match, found = matcher.matches({"type": "http", "path": path, "method": request.method, "root_path": ""})
-            if match is Match.FULL and request.method == route.method:
-                call = Call(found["path_params"], _query(request), await _body(request))
+        path = _normalised(request.scope["path"])
+        for route, pattern in self._routes:
+            found = pattern.match(path)
+            if found is not None and request.method == route.method:
+                call = Call(found.groupdict(), dict(request.query_params), await _body(request))
                 return self._call(route, call), route.status
         raise RestError(404, f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}")
 
@@ -88,10 +87,6 @@ def _starlette_path(path: str) -> str:
     return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
 
 
-def _query(request: Request) -> Mapping[str, str]:
-    return dict(request.query_params)
-
-
 async def _body(request: Request) -> bytes:
     """Read the body, which Flink's command line also sends with GET; raises RestError 413."""
     body = bytearray()
@@ -100,7 +95,3 @@ async def _body(request: Request) -> bytes:
         if len(body) > _LONGEST_BODY:
             raise RestError(413, f"The body of the request is longer than {_LONGEST_BODY} bytes.")
     return b"" if request.method == "GET" else bytes(body)
-
-
-def _unused(request: Request) -> Response:
-    raise AssertionError("routes are only matched")

@@ -15,6 +15,9 @@ from flinkish.server.views.job_view import JobView
 
 T = TypeVar("T")
 
+#: What a handler returns: a struct of `answers`, or a list or dict of plain data.
+Answer = Any
+
 _HEX_ID = re.compile(r"[0-9a-f]{32}")
 #: A number of up to nine digits, or an id of up to eighteen.
 _INT = re.compile(r"-?[0-9]{1,18}")
@@ -98,6 +101,3 @@ class JobCall:
         if not 0 <= index < vertex.parallelism:
             raise RestError(404, f"Invalid subtask index for vertex {self.call.path['vertexid']}: {index}")
         return index
-
-
-Answer = Any

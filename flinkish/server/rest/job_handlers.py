@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common.job_status import JobStatus
 from flinkish.graph.job_graph import JobVertex
 from flinkish.jobmaster.execution_graph import Execution
@@ -58,7 +59,7 @@ def checkpoint_subtasks(call: JobCall) -> Answer:
     return checkpoints.vertex_details(_checkpoint(call), call.vertex())
 
 
-def _checkpoint(call: JobCall) -> Any:
+def _checkpoint(call: JobCall) -> CheckpointRecord:
     checkpoint_id = call.call.number("checkpointid")
     record = checkpoints.find(call.view, checkpoint_id)
     if record is None:
@@ -79,7 +80,8 @@ def back_pressure(call: JobCall) -> Answer:
     if vertex is None:
         return vertex_answers.BackPressure(status="deprecated")
     call.job.rates.look(call.view)
-    return vertices.back_pressure(call.view, vertex, metrics.shares(call.view, call.job.rates, vertex))
+    shares = [metrics.shares(call.view, call.job.rates, vertex, index) for index in range(vertex.parallelism)]
+    return vertices.back_pressure(call.view, shares)
 
 
 def flame_graph(call: JobCall) -> Answer:

@@ -14,8 +14,8 @@ from flinkish.common.errors import JobNotFoundError
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.server.answers.operations import (
     CheckpointRequest,
+    OperationInfo,
     OperationResult,
-    SavepointInfo,
     SavepointRequest,
     StopRequest,
     Triggered,
@@ -39,7 +39,7 @@ def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
             future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
         return future
 
-    return _start(state, _SAVEPOINT, request.triggerId, begin, lambda path: SavepointInfo(location=path))
+    return _start(state, _SAVEPOINT, request.triggerId, begin, lambda path: OperationInfo(location=path))
 
 
 def stop(state: ServerState, call: Call) -> Triggered:
@@ -49,7 +49,7 @@ def stop(state: ServerState, call: Call) -> Triggered:
         _SAVEPOINT,
         request.triggerId,
         lambda: _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory),
-        lambda path: SavepointInfo(location=path),
+        lambda path: OperationInfo(location=path),
     )
 
 
@@ -60,7 +60,7 @@ def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
         _CHECKPOINT,
         request.triggerId,
         lambda: _running(state, call).trigger_checkpoint(),
-        lambda checkpoint_id: SavepointInfo(checkpointId=checkpoint_id),
+        lambda checkpoint_id: OperationInfo(checkpointId=checkpoint_id),
     )
 
 
@@ -86,7 +86,7 @@ def _start(
     kind: str,
     trigger_id: str | None,
     begin: Callable[[], CompletableFuture[Any]],
-    as_info: Callable[[Any], SavepointInfo],
+    as_info: Callable[[Any], OperationInfo],
 ) -> Triggered:
     if trigger_id is not None and not _TRIGGER_ID.fullmatch(trigger_id):
         raise RestError(400, f"triggerId must be 32 hexadecimal digits; got {trigger_id[:80]!r}.")

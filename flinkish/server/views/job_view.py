@@ -24,6 +24,8 @@ class JobView:
     details: JobDetails
     figures: JobFigures
     checkpoints: CheckpointFigures
+    #: The figures of each subtask, by vertex and index.
+    subtasks: Mapping[tuple[VertexId, int], SubtaskFigures]
     #: The last failures, newest first, and the number of all.
     failures: tuple[FailureRecord, ...]
     failure_count: int
@@ -74,18 +76,19 @@ class JobView:
 
     def subtask(self, vertex: VertexId, index: int) -> SubtaskFigures:
         """Return the figures of a subtask."""
-        figures = next(figures for figures in self.figures.vertices if figures.vertex == vertex)
-        return figures.subtasks.get(index, SubtaskFigures())
+        return self.subtasks.get((vertex, index), SubtaskFigures())
 
 
 def look_at(master: JobMaster, *, now: int, endpoint: str) -> JobView:
     """Look at a job; may be called from any thread, also after the job has ended."""
     failures, count = master.exceptions.records()
+    figures = master.figures()
     return JobView(
         setup=master.setup,
         details=master.details(),
-        figures=master.figures(),
+        figures=figures,
         checkpoints=master.checkpoints.figures(),
+        subtasks={(each.vertex, index): subtask for each in figures.vertices for index, subtask in each.subtasks.items()},
         failures=failures,
         failure_count=count,
         now=now,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flinkish.common import config_options, options
@@ -197,7 +197,7 @@ def io_metrics(subtasks: Iterable[SubtaskFigures]) -> answers.IoMetrics:
     )
 
 
-def user_metrics(values: dict[str, Any] | Any) -> list[tuple[str, str, str]]:
+def user_metrics(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return user metrics as name, kind and text."""
     kinds = {int: "LongCounter", float: "DoubleCounter"}
     return [(name, kinds.get(type(value), "Metric"), str(value)) for name, value in sorted(values.items())]

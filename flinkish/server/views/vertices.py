@@ -116,16 +116,16 @@ def watermarks(view: JobView, vertex: JobVertex) -> list[answers.Metric]:
     ]
 
 
-def back_pressure(view: JobView, vertex: JobVertex, shares: Mapping[int, tuple[float, float, float]]) -> answers.BackPressure:
+def back_pressure(view: JobView, shares: Sequence[tuple[float, float, float]]) -> answers.BackPressure:
     """Return /jobs/:jobid/vertices/:vertexid/backpressure.
 
-    `shares` has the shares of each subtask's time in which it was back-pressured, idle and busy.
+    `shares` has, for each subtask, the shares of its time in which it was back-pressured, idle and busy.
     """
     subtasks = tuple(
         answers.SubtaskBackPressure(
             subtask=index, backpressureLevel=level(held), ratio=held, idleRatio=idle, busyRatio=busy, level=level(held)
         )
-        for index, (held, idle, busy) in sorted(shares.items())
+        for index, (held, idle, busy) in enumerate(shares)
     )
     worst = level(max((each.ratio for each in subtasks), default=0.0))
     return answers.BackPressure(status="ok", backpressureLevel=worst, end_timestamp=view.now, subtasks=subtasks, level=worst)
@@ -171,14 +171,12 @@ def attempt_accumulators(view: JobView, vertex: JobVertex, execution: Execution)
 
 
 def _accumulators(values: Mapping[str, object]) -> tuple[answers.UserAccumulator, ...]:
-    return tuple(
-        answers.UserAccumulator(name=name, type=kind, value=text) for name, kind, text in jobs.user_metrics(dict(values))
-    )
+    return tuple(answers.UserAccumulator(name=name, type=kind, value=text) for name, kind, text in jobs.user_metrics(values))
 
 
 def _input_watermark(view: JobView, vertex: JobVertex, index: int) -> int:
-    figures = view.subtask(vertex.id, index)
-    return figures.watermark if figures.watermarks else MIN_WATERMARK
+    watermark = view.subtask(vertex.id, index).watermark
+    return MIN_WATERMARK if watermark is None else watermark
 
 
 def _state_durations(execution: Execution, now: int) -> dict[str, int]:
