@@ -601,6 +601,51 @@ REST_TOKEN = _unset(
     "The server answers only requests with the header 'Authorization: Bearer TOKEN'. A key of flinkish; the environment variable "
     "FLINKISH_REST_TOKEN sets it without a file.",
 )
+REST_SSL_ENABLED = _option(
+    "security.ssl.rest.enabled",
+    BOOLEAN,
+    False,
+    "Whether the server speaks HTTPS only. Certificates are PEM files, not Java keystores.",
+)
+REST_SSL_KEYSTORE = _unset(
+    "security.ssl.rest.keystore",
+    STRING,
+    "PEM file with the server's certificate, those of its issuers behind it, and the private key unless "
+    "security.ssl.rest.private-key names another file.",
+    "security.ssl.keystore",
+)
+REST_SSL_PRIVATE_KEY = _unset(
+    "security.ssl.rest.private-key",
+    STRING,
+    "PEM file with the private key, such as the tls.key of a Kubernetes secret. A key of flinkish.",
+)
+REST_SSL_KEY_PASSWORD = _unset(
+    "security.ssl.rest.key-password", STRING, "Password of the private key, if it is encrypted.", "security.ssl.key-password"
+)
+REST_SSL_TRUSTSTORE = _unset(
+    "security.ssl.rest.truststore",
+    STRING,
+    "PEM file with the certificates of authorities; the server trusts the clients, and the command line the servers, that they "
+    "vouch for. "
+    "If not set, the command line trusts the authorities that the machine trusts.",
+    "security.ssl.truststore",
+)
+REST_SSL_AUTHENTICATION_ENABLED = _option(
+    "security.ssl.rest.authentication-enabled",
+    BOOLEAN,
+    False,
+    "Whether clients need a certificate that security.ssl.rest.truststore vouches for, in addition to the token.",
+)
+SSL_PROTOCOL = _option(
+    "security.ssl.protocol", one_of("TLSv1.2", "TLSv1.3"), "TLSv1.2", "Oldest version of TLS that the server accepts."
+)
+_JAVA_STORE = "a PEM file needs no password of its own; security.ssl.rest.key-password is that of the private key"
+REST_SSL_KEYSTORE_PASSWORD = _accepted(
+    "security.ssl.rest.keystore-password", STRING, None, _JAVA_STORE, "security.ssl.keystore-password"
+)
+REST_SSL_TRUSTSTORE_PASSWORD = _accepted(
+    "security.ssl.rest.truststore-password", STRING, None, _JAVA_STORE, "security.ssl.truststore-password"
+)
 WEB_REFRESH_INTERVAL = _option("web.refresh-interval", DURATION, 3 * _SECOND, "How often the web page asks for news.")
 WEB_CANCEL_ENABLE = _option("web.cancel.enable", BOOLEAN, True, "Whether the web page can cancel jobs.")
 JOB_STORE_EXPIRATION_TIME = _option(

@@ -71,8 +71,8 @@ def ensure_server(configuration: Configuration) -> None:
                 jobs.job_started(job)
         _served = settings
         atexit.register(_close, endpoint, state.operations)
-        _log.info("The server answers at http://%s.", address)
-        notices.tell(f"REST: http://{address}/jobs/overview")
+        _log.info("The server answers at %s://%s.", settings.scheme, address)
+        notices.tell(f"REST: {settings.scheme}://{address}/jobs/overview")
 
 
 def _close(endpoint: Endpoint, operations: Operations) -> None:

@@ -12,7 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from flinkish.common.errors import ConfigurationError, EngineError
-from flinkish.server.settings import ServerSettings
+from flinkish.server.protocol import Limits, protocol_class
+from flinkish.server.settings import ServerSettings, is_loopback
 
 _log = logging.getLogger("flinkish.server")
 
@@ -23,8 +24,11 @@ _PATIENCE = 10
 class Endpoint:
     """A server on one port, from `listen` to `close`."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, limits: Limits | None = None) -> None:
+        """Make a server that does not listen yet; raises ConfigurationError if its certificate cannot be used."""
         self._settings = settings
+        self._limits = limits or Limits()
+        self._tls = None if settings.tls is None else settings.tls.context()
         self._socket: socket.socket | None = None
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -46,6 +50,11 @@ class Endpoint:
                     ) from error
                 continue
             self._socket = listener
+            if settings.tls is None and not is_loopback(settings.bind_address):
+                _log.warning(
+                    "The server can be reached from other machines by plain HTTP, so that the token can be read on its way; "
+                    "set security.ssl.rest.enabled, or let a proxy with TLS ask the server at 127.0.0.1."
+                )
             return int(listener.getsockname()[1])
         ports = ", ".join(map(str, settings.ports[:5])) + (", ..." if len(settings.ports) > 5 else "")
         raise ConfigurationError(
@@ -57,8 +66,23 @@ class Endpoint:
         """Answer requests from now on; raises EngineError if the server does not start."""
         assert self._socket is not None, "serve before listen"
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
+            app,
+            http=protocol_class(self._limits),
+            ws="none",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            # Headers of proxies are not believed: nothing here depends on the address of the client.
+            proxy_headers=False,
+            timeout_keep_alive=self._limits.idle,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=self._limits.head_bytes,
         )
+        config.load()
+        # uvicorn makes a context of files; this one was made, and its errors were told, before.
+        config.ssl = self._tls
         self._server = server = uvicorn.Server(config)
         # Off the main thread, uvicorn leaves signals alone.
         self._thread = threading.Thread(target=server.run, args=([self._socket],), name="flinkish-rest", daemon=True)

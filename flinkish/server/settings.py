@@ -8,13 +8,18 @@ import re
 import secrets
 from dataclasses import dataclass, field
 
+import psutil
+
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
+from flinkish.server.tls import Tls, server_tls
 
 #: The variable of the environment that has the token, so that no command line shows it.
 TOKEN_VARIABLE = "FLINKISH_REST_TOKEN"
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+#: What a header can carry without being quoted or encoded.
+_TOKEN = re.compile(r"[!-~]{16,512}")
 _LOOPBACK_NAMES = ("localhost",)
 
 
@@ -33,8 +38,14 @@ class ServerSettings:
     capacity: int
     #: The token that every request needs; None = none is needed, which only a loopback address allows.
     token: str | None = field(default=None, repr=False)
+    #: None = plain HTTP.
+    tls: Tls | None = None
     #: All settings as text, secrets hidden.
     shown: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls is None else "https"
 
 
 def server_settings(configuration: Configuration) -> ServerSettings | None:
@@ -58,6 +69,16 @@ def server_settings(configuration: Configuration) -> ServerSettings | None:
         raise ConfigurationError(
             f"the token of {options.REST_TOKEN.key} or {TOKEN_VARIABLE} is shorter than 16 characters (it is not shown)"
         )
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise ConfigurationError(
+            f"the token of {options.REST_TOKEN.key} or {TOKEN_VARIABLE} is longer than 512 characters, or has some that are not "
+            "visible ASCII characters (it is not shown)"
+        )
+    if token is not None and any(token in argument for argument in psutil.Process().cmdline()):
+        raise ConfigurationError(
+            f"{options.REST_TOKEN.key} is on the command line, which every user of the machine can read (it is not shown)",
+            hint=f"choose a new token, and set the environment variable {TOKEN_VARIABLE} or the key in conf/config.yaml.",
+        )
     return ServerSettings(
         bind_address=bind_address,
         address=address,
@@ -67,6 +88,7 @@ def server_settings(configuration: Configuration) -> ServerSettings | None:
         expiration=1000 * configuration.get(options.JOB_STORE_EXPIRATION_TIME),
         capacity=configuration.get(options.JOB_STORE_MAX_CAPACITY),
         token=token,
+        tls=server_tls(configuration),
         shown=tuple(configuration.shown()),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -45,9 +45,12 @@ class _Application:
             response = Response(encode(answer), status, media_type=_JSON)
         except RestError as error:
             response = error_response(error.status, *error.messages)
+        except ClientDisconnect:
+            return
         except Exception as error:
+            # Its text may name files or values, which are for the log only.
             _log.exception("The request %s %s failed.", request.method, request.url.path)
-            response = error_response(500, "Internal server error.", f"{type(error).__name__}: {error}")
+            response = error_response(500, "Internal server error.", f"{type(error).__name__}: see the log of the server.")
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[Answer, int]:

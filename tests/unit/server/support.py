@@ -20,6 +20,7 @@ from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.jobs import ServedJobs
 from flinkish.server.operations import Operations
+from flinkish.server.protocol import Limits
 from flinkish.server.rest.app import make_app
 from flinkish.server.settings import ServerSettings, server_settings
 from flinkish.server.state import ServerState
@@ -32,12 +33,12 @@ UNKNOWN = "0" * 32
 class Server:
     """A server on a free port, and requests to it."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, limits: Limits | None = None, **changes: Any) -> None:
         settings = server_settings(Configuration.from_dict({"rest.port": "0"}))
         assert isinstance(settings, ServerSettings)
         settings = replace(settings, **changes)
         clock = SystemClock()
-        self._endpoint = Endpoint(settings)
+        self._endpoint = Endpoint(settings, limits)
         self.port = self._endpoint.listen()
         self.jobs = ServedJobs(clock, f"localhost:{self.port}", expiration=settings.expiration, capacity=settings.capacity)
         self.state = ServerState(settings=settings, clock=clock, jobs=self.jobs, operations=Operations(clock))
@@ -91,8 +92,8 @@ def endless_job(env: StreamExecutionEnvironment, name: str = "endless") -> Any:
 
 
 @contextmanager
-def served(**changes: Any) -> Iterator[Server]:
-    server = Server(**changes)
+def served(limits: Limits | None = None, **changes: Any) -> Iterator[Server]:
+    server = Server(limits, **changes)
     try:
         yield server
     finally:

@@ -1,0 +1,91 @@
+"""Requests to an application in this process, byte for byte as they are given, without a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.types import ASGIApp, Message
+
+from flinkish.common import Configuration
+from flinkish.common.clock import SystemClock
+from flinkish.server.jobs import ServedJobs
+from flinkish.server.operations import Operations
+from flinkish.server.settings import server_settings
+from flinkish.server.state import ServerState
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the body has Flink's form of errors."""
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            return False
+        return isinstance(found, dict) and list(found) == ["errors"] and all(isinstance(text, str) for text in found["errors"])
+
+
+def make_state(**settings: str) -> ServerState:
+    """Return the state of a server without jobs."""
+    read = server_settings(Configuration.from_dict({"rest.port": "0", **settings}))
+    assert read is not None
+    clock = SystemClock()
+    jobs = ServedJobs(clock, "localhost:0", expiration=read.expiration, capacity=read.capacity)
+    return ServerState(settings=read, clock=clock, jobs=jobs, operations=Operations(clock))
+
+
+async def ask_async(
+    app: ASGIApp, method: str, target: str | bytes, headers: Iterable[tuple[str, str]] | None = None, body: bytes = b""
+) -> Answered:
+    raw_path, _, query = (target.encode() if isinstance(target, str) else target).partition(b"?")
+    given = [("host", "localhost"), *(headers or ())] if "host" not in dict(headers or ()) else list(headers or ())
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("127.0.0.1", 1),
+        "client": ("127.0.0.1", 2),
+        "method": method,
+        "root_path": "",
+        # As uvicorn makes it.
+        "path": unquote(raw_path.decode("ascii")),
+        "raw_path": raw_path,
+        "query_string": query,
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in given],
+        "state": {},
+    }
+    sent: list[Message] = []
+    bodies: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return bodies.pop() if bodies else {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    begin, *parts = sent
+    found = {name.decode(): value.decode("latin-1") for name, value in begin["headers"]}
+    return Answered(begin["status"], found, b"".join(part.get("body", b"") for part in parts))
+
+
+def ask(
+    app: ASGIApp, method: str, target: str | bytes, headers: Iterable[tuple[str, str]] | None = None, body: bytes = b""
+) -> Answered:
+    """Send one request and return the answer."""
+    return asyncio.run(ask_async(app, method, target, headers, body))

@@ -1,0 +1,119 @@
+"""No name in a path leads to a file: hundreds of ways to leave a folder, in each parameter of each route of each table."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from flinkish.server.rest.app import make_app
+from flinkish.server.rest.paths import file_below, refused, refused_name
+from tests.unit.server.asgi import ask_async, make_state
+from tests.unit.server.support import UNKNOWN
+from tests.unit.server.test_trust import all_routes
+from tests.unit.server.traversal import IN_NAMES, IN_PATHS
+
+#: Files that were opened, made, renamed or removed while `_watching` is true. A hook of the interpreter cannot be taken away.
+_touched: list[object] = []
+_watching = False
+_TOUCHES = ("open", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "shutil.rmtree")
+
+
+def _watch(event: str, arguments: tuple[object, ...]) -> None:
+    if _watching and event in _TOUCHES and threading.current_thread() is threading.main_thread():
+        _touched.append((event, arguments[0]))
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len(IN_PATHS) >= 200
+
+
+@pytest.mark.parametrize("before", ["", "/v1", "/jobmanager/logs", "/assets"])
+def test_each_is_refused_by_the_rule_alone(before: str) -> None:
+    assert [name for name in IN_PATHS if refused(f"{before}/{name}".encode()) is None] == []
+
+
+def targets() -> list[tuple[str, str]]:
+    """Return method and path of each route, with each name of the corpus in each of its parameters."""
+    found = []
+    for route in all_routes():
+        parts = [UNKNOWN if part.startswith(":") else part for part in route.path.split("/")]
+        for place, part in enumerate(route.path.split("/")):
+            if part.startswith(":"):
+                found += [(route.method, "/".join([*parts[:place], name, *parts[place + 1 :]])) for name in IN_PATHS]
+    # Files of the page have no parameter.
+    return [*found, *(("GET", f"/{prefix}{name}") for prefix in ("", "v1/", "assets/") for name in IN_PATHS)]
+
+
+def test_no_name_in_a_path_leads_to_a_file() -> None:
+    global _watching
+    app = make_app(make_state())
+
+    async def ask_all() -> list[str]:
+        wrong = []
+        for method, target in asked:
+            answer = await ask_async(app, method, target)
+            if not (400 <= answer.status < 500 and answer.is_error):
+                wrong.append(f"{method} {target}: {answer.status} {answer.body[:80]!r}")
+        return wrong
+
+    asked = targets()
+    asyncio.run(ask_async(app, "GET", "/overview"))
+    sys.addaudithook(_watch)
+    _touched.clear()
+    _watching = True
+    try:
+        wrong = asyncio.run(ask_all())
+    finally:
+        _watching = False
+    assert wrong == []
+    assert _touched == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/v1/jobs/",
+        f"/jobs/{UNKNOWN}/vertices/{UNKNOWN}",
+        "/taskmanagers/localhost:8081-a1b2c3/logs/task%201.log",
+        "/taskmanagers/[::1]:8081-a1b2c3",
+        "/jars/0b9f41a4-5b0e-4a53-9f0c-000000000000_my%20job%20(2).py/run",
+        "/jars/%C3%BCbung.py",
+        "/assets/page.v1.2.js",
+        "/jobmanager/logs/.hidden",
+        "/50%25",
+    ],
+)
+def test_names_as_they_should_be_are_looked_at(path: str) -> None:
+    assert refused(path.encode()) is None
+
+
+def test_a_file_is_found_only_directly_below_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "a.log").write_text("a")
+    (folder / "inner" / "b.log").write_text("b")
+    (tmp_path / "secret").write_text("secret")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "own").symlink_to(folder / "a.log")
+    (folder / "out").symlink_to(tmp_path)
+
+    assert file_below(folder, "a.log") == folder / "a.log"
+    inside = ("", ".", "..", "inner", "inner/b.log", "link", "own", "out", "out/secret", "no", "a.log\0")
+    for name in (*inside, "../secret", str(tmp_path / "secret")):
+        assert file_below(folder, name) is None, name
+    for name in IN_NAMES:
+        assert file_below(folder, name) is None, name
+
+
+def test_names_of_files_are_refused_for_a_reason() -> None:
+    assert refused_name("a" * 255) is None
+    assert refused_name("a" * 256) == "a part of it is longer than 255 bytes"
+    assert refused_name("..") == "it has a part of dots"
+    assert refused_name("%2e") == "it is encoded twice"
+    assert refused_name("") == "it has an empty part"
+    assert refused(b"jobs") == "it does not begin with a slash"
