@@ -1,4 +1,4 @@
-"""`flinkish run JOB`, `flinkish explain JOB`, `flinkish submit JOB`, `flinkish sql`, `flinkish package`, `flinkish version`."""
+"""The group of all commands, and those that run, explain, submit or pack something in this process."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any
 
 import click
 
+from flinkish.cli import job_commands
+from flinkish.cli.connection import say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack
 from flinkish.cli.script import line_of, run_script, without_launcher
@@ -85,16 +87,23 @@ def explain(job: Path, as_json: bool, **options: Any) -> None:
 
     Prints the stream graph, job graph and execution plan as trees, then the engine's plan. The script runs up to its execute().
     """
-    before = executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), click.echo, as_json=as_json))
-    try:
-        code = _run(job, **options)
-    except Explained:
-        sys.exit(0)
-    finally:
-        executor_loader.replace_executor(before)
-    if code == 0:
-        _say(f"{job} executed no job: there is nothing to explain.\nHint: it must call execute() when it is run as a script.")
-    sys.exit(code or 1)
+    sys.exit(_show_first_job(job, click.echo, as_json=as_json, **options))
+
+
+@cli.command(context_settings=_AS_FLINK)
+@_job_options
+def info(job: Path, **options: Any) -> None:
+    """Print the plan of the first job of the script JOB as JSON, as Flink's info does; `flinkish explain` shows more.
+
+    Flink's plan visualizer draws it: https://nightlies.apache.org/flink/flink-docs-stable/visualizer/
+    """
+
+    def show(plan: str) -> None:
+        click.echo(" Execution Plan ".center(62, "-"))
+        click.echo(plan)
+        click.echo("-" * 62)
+
+    sys.exit(_show_first_job(job, show, as_json=True, **options))
 
 
 @cli.command(
@@ -113,7 +122,7 @@ def submit(arguments: tuple[str, ...]) -> None:
     try:
         sys.exit(run_submit(arguments))
     except FlinkishError as error:
-        _say(f"{type(error).__name__}: {error}")
+        say(f"{type(error).__name__}: {error}")
         sys.exit(1)
 
 
@@ -134,7 +143,7 @@ def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> 
         with notices.told_always():
             run_statements(statements, properties, rows)
     except FlinkishError as error:
-        _say(f"{type(error).__name__}: {error}")
+        say(f"{type(error).__name__}: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -147,7 +156,7 @@ def package(target: Path) -> None:
     try:
         pack(target)
     except (FlinkishError, OSError) as error:
-        _say(f"{type(error).__name__}: {error}")
+        say(f"{type(error).__name__}: {error}")
         sys.exit(1)
     click.echo(f"Packed flinkish into {target}")
 
@@ -159,9 +168,33 @@ def version() -> None:
     click.echo(f"flinkish {_version('flinkish')} (Python {platform.python_version()}, {', '.join(parts)})")
 
 
+for command in (
+    job_commands.list_jobs,
+    job_commands.cancel,
+    job_commands.stop,
+    job_commands.savepoint,
+    job_commands.checkpoint,
+):
+    cli.add_command(command)
+
+
 def main() -> None:
     """Start the command line."""
     cli(prog_name="flinkish")
+
+
+def _show_first_job(job: Path, show: Callable[[str], None], *, as_json: bool, **options: Any) -> int:
+    """Run a script up to its first job, which is passed to `show` as text; return the exit code."""
+    before = executor_loader.replace_executor(ExplainingExecutor(executor_loader.load_executor(), show, as_json=as_json))
+    try:
+        code = _run(job, **options)
+    except Explained:
+        return 0
+    finally:
+        executor_loader.replace_executor(before)
+    if code == 0:
+        say(f"{job} executed no job: there is nothing to explain.\nHint: it must call execute() when it is run as a script.")
+    return code or 1
 
 
 @notices.told_always()
@@ -197,7 +230,7 @@ def _run(
             traceback.print_exception(without_launcher(error, job))
         else:
             where = line_of(error, job)
-            _say(f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else ""))
+            say(f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else ""))
         return 1
     except SystemExit as end:
         if end.code not in (None, 0):
@@ -216,7 +249,7 @@ def _remind(job: Path) -> int:
     """Print which programs a script has built but not executed; return the exit code."""
     forgotten = forgotten_programs()
     for text in forgotten:
-        _say(f"{job}: {text}")
+        say(f"{job}: {text}")
     return 1 if forgotten else 0
 
 
@@ -241,7 +274,3 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _say(text: str) -> None:
-    click.secho(text, fg="red", err=True)

@@ -70,6 +70,10 @@ class JobNotFoundError(FlinkishError, LookupError):
     """There is no running job with the given id."""
 
 
+class ServerError(FlinkishError, ConnectionError):
+    """A server of jobs cannot be reached, refused a request, or did not answer as it should; raised by clients of its API."""
+
+
 class SourceError(FlinkishError, RuntimeError):
     """A source could not read: missing file, missing column, undecodable record."""
 

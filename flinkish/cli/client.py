@@ -1,0 +1,249 @@
+"""A client of the REST API of a server of jobs: a job's own, a session cluster, or Flink's JobManager."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from flinkish.common import options
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import InvalidArgumentError, JobNotFoundError, ServerError
+from flinkish.server.settings import TOKEN_VARIABLE
+
+#: Flink's default of rest.port, for clients only: a job has a server only if its configuration names a port.
+DEFAULT_PORT = 8081
+#: How long one request may take, in seconds.
+_REQUEST_TIMEOUT = 30.0
+#: Longest answer that is read, in bytes.
+_LONGEST_ANSWER = 64 << 20
+#: Gaps between two looks at an operation, in seconds: they double, as those of Flink's command line do.
+_FIRST_GAP, _LONGEST_GAP = 0.03, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server is, without a slash at the end, and the token it wants."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+
+def find_address(given: str | None, configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Address:
+    """Return the address of the server: `host:port` or a URL as given, else rest.address and rest.port of the configuration.
+
+    Raises InvalidArgumentError for a text that is no address.
+    """
+    token = environment.get(TOKEN_VARIABLE) or configuration.get(options.REST_TOKEN) or None
+    if given is None:
+        host = configuration.get(options.REST_ADDRESS) or "localhost"
+        port = configuration.get(options.REST_PORT)
+        # Port 0 means any free one, of which only the server's own message tells which it is.
+        given = f"{host}:{port or DEFAULT_PORT}"
+    parts = urlsplit(given if "://" in given else f"http://{given}")
+    try:
+        usable = parts.scheme in ("http", "https") and parts.hostname and not (parts.username or parts.query or parts.fragment)
+        has_port = parts.port is not None
+    except ValueError:
+        usable = has_port = False
+    if not usable:
+        shown = given.rpartition("@")[2]
+        raise InvalidArgumentError(f"{shown!r} is not the address of a server", hint="such as -m localhost:8081.")
+    netloc = parts.netloc if has_port else f"{parts.netloc}:{DEFAULT_PORT}"
+    return Address(f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}", token)
+
+
+class RestClient:
+    """Sends requests and decodes the answers.
+
+    All methods raise ServerError if there is no server, if it refuses the request, or if it answers with an error.
+    """
+
+    def __init__(self, address: Address, *, timeout: float = _REQUEST_TIMEOUT) -> None:
+        self.address = address
+        self._timeout = timeout
+        # No proxies: the server is in the same network. No redirects: they would carry the token to another host.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
+
+    def get(self, path: str) -> Any:
+        """Return the answer to a GET."""
+        return self._ask("GET", path)
+
+    def post(self, path: str, body: Any) -> Any:
+        """Send a body as JSON and return the answer."""
+        return self._ask("POST", path, json.dumps(body).encode(), "application/json")
+
+    def patch(self, path: str) -> Any:
+        """Return the answer to a PATCH without a body."""
+        return self._ask("PATCH", path, b"{}", "application/json")
+
+    def delete(self, path: str) -> Any:
+        """Return the answer to a DELETE."""
+        return self._ask("DELETE", path)
+
+    def upload(self, path: str, file: Path) -> Any:
+        """Send a file as a form does. Raises InvalidArgumentError if it cannot be read."""
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise InvalidArgumentError(f"the file {file} cannot be read: {error.strerror}") from error
+        boundary = "flinkish-" + os.urandom(16).hex()
+        name = "".join("_" if character in '"\\\r\n' else character for character in file.name)
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n'
+        head += "Content-Type: application/octet-stream\r\n\r\n"
+        body = head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
+        return self._ask("POST", path, body, f"multipart/form-data; boundary={boundary}")
+
+    def _ask(self, method: str, path: str, body: bytes | None = None, content_type: str | None = None) -> Any:
+        headers = {"Accept": "application/json"}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        if self.address.token is not None:
+            headers["Authorization"] = f"Bearer {self.address.token}"
+        request = urllib.request.Request(f"{self.address.url}/v1{path}", body, headers, method=method)
+        try:
+            with self._opener.open(request, timeout=self._timeout) as response:
+                return self._decode(response.read(_LONGEST_ANSWER))
+        except urllib.error.HTTPError as error:
+            with error:
+                self._refused(error.code, path, error.read(_LONGEST_ANSWER))
+        except (OSError, http.client.HTTPException) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise UnreachableError(self.address.url, reason) from error
+
+    def _decode(self, content: bytes) -> Any:
+        try:
+            return json.loads(content or b"null")
+        except ValueError:
+            raise self._foreign() from None
+
+    def _foreign(self) -> ServerError:
+        return ServerError(
+            f"what answers at {self.address.url} is not a server of jobs",
+            hint="check the address: -m HOST:PORT, or rest.address and rest.port of the configuration.",
+        )
+
+    def _refused(self, status: int, path: str, content: bytes) -> NoReturn:
+        """Raise the error for an answer with an error status."""
+        url = self.address.url
+        if status == 401:
+            if self.address.token is None:
+                raise ServerError(f"the server at {url} needs a token", hint=f"set {TOKEN_VARIABLE} to the token of the server.")
+            raise ServerError(f"the server at {url} does not accept the token", hint=f"check {TOKEN_VARIABLE}; it is not shown.")
+        try:
+            answer = json.loads(content)
+            messages = [str(message) for message in answer["errors"]]
+        except (ValueError, TypeError, KeyError):
+            raise self._foreign() from None
+        text = " ".join(without_java_trace(message) for message in messages) or f"status {status}"
+        raise RefusedError(url, status, text)
+
+
+class UnreachableError(ServerError):
+    """No server answers."""
+
+    def __init__(self, url: str, reason: object) -> None:
+        what = "it did not answer in time" if isinstance(reason, TimeoutError) else getattr(reason, "strerror", None) or reason
+        super().__init__(
+            f"no server answers at {url}: {what}",
+            hint="is the address right (-m HOST:PORT)? A job has a server if its configuration has rest.port; "
+            "`flinkish cluster start` starts one for many jobs.",
+        )
+
+
+class RefusedError(ServerError):
+    """The server answered with an error; `status` is that of HTTP."""
+
+    def __init__(self, url: str, status: int, text: str) -> None:
+        super().__init__(f"the server at {url} refuses: {text}")
+        self.status = status
+        self.text = text
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Let a redirect be an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an operation has failed."""
+
+    text: str
+
+
+def wait_for(
+    client: RestClient,
+    path: str,
+    *,
+    what: str,
+    timeout: float,
+    progress: Callable[[float], None],
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Mapping[str, Any] | Failure:
+    """Wait for an operation that was started, and return its result; `timeout` and the argument of `progress` are seconds.
+
+    Raises ServerError if it has not ended in time, and if the server stops answering.
+    """
+    begun = clock()
+    gap = _FIRST_GAP
+    while True:
+        try:
+            answer = client.get(path)
+        except UnreachableError as error:
+            raise ServerError(
+                f"the server at {client.address.url} stopped answering before the end of {what}",
+                hint="its process has ended, or the network failed: look at the log of the job.",
+            ) from error
+        if answer["status"]["id"] == "COMPLETED":
+            operation = answer.get("operation") or {}
+            cause = operation.get("failure-cause")
+            return operation if cause is None else Failure(_reason(cause))
+        waited = clock() - begun
+        if waited > timeout:
+            raise ServerError(
+                f"{what} has not ended after {timeout:g} s; it goes on, its trigger id is {path.rpartition('/')[2]}",
+                hint="the job's checkpoints show its end; --timeout SECONDS waits longer.",
+            )
+        progress(waited)
+        sleep(gap)
+        gap = min(2 * gap, _LONGEST_GAP)
+
+
+def _reason(cause: Mapping[str, Any]) -> str:
+    return without_java_trace(str(cause.get("stack-trace") or cause.get("class") or "no reason was given"))
+
+
+def without_java_trace(text: str) -> str:
+    """Return a text without the lines of a Java stack trace; of its causes, the last one remains, which is the reason."""
+    lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
+    causes = [number for number, line in enumerate(lines) if line.startswith("Caused by: ")]
+    if causes:
+        lines = [lines[0], *lines[causes[-1] :]]
+    return "\n".join(lines).strip()
+
+
+def check_job_id(text: str) -> str:
+    """Return the id of a job in lower case; raises InvalidArgumentError if it cannot be one."""
+    found = text.strip().lower()
+    if len(found) != 32 or not all(character in "0123456789abcdef" for character in found):
+        raise InvalidArgumentError(
+            f"{text!r} is not the id of a job: that has 32 hexadecimal digits", hint="`flinkish list -a` prints the ids."
+        )
+    return found
+
+
+def unknown_job(client: RestClient, job_id: str) -> JobNotFoundError:
+    """Return the error for a job that the server does not know."""
+    return JobNotFoundError(
+        f"the server at {client.address.url} knows no job {job_id}", hint="`flinkish list -a` prints the jobs."
+    )

@@ -1,0 +1,110 @@
+"""What the commands that talk to a server have in common: its address, and how errors are printed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from flinkish.cli.client import RestClient, find_address
+from flinkish.common.config_file import load_configuration
+from flinkish.common.errors import FlinkishError
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Exit code of a command that Ctrl-C ended, as of a shell's.
+INTERRUPTED = 130
+#: Seconds before the first line about an operation that is not ready, and between two of them.
+_FIRST_LINE, _LINES = 2.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A server, and how long to wait for what it does, in seconds."""
+
+    client: RestClient
+    timeout: float
+
+
+def with_server(command: _Command) -> Callable[..., None]:
+    """Add the options that name a server; the command gets a `Connection` as its first argument."""
+
+    @functools.wraps(command)
+    def connected(*, jobmanager: str | None, properties: Sequence[str], timeout: float = 0.0, **arguments: Any) -> None:
+        with errors_printed():
+            command(Connection(connect(jobmanager, properties), timeout), **arguments)
+
+    return server_options(connected)
+
+
+def server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add -m and -D."""
+    command = click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")(command)
+    return click.option(
+        "-m",
+        "--jobmanager",
+        metavar="HOST:PORT",
+        help="Address of the server. If not given: rest.address and rest.port of conf/config.yaml or -D, else localhost:8081. "
+        "The environment variable FLINKISH_REST_TOKEN has its token.",
+    )(command)
+
+
+def with_timeout(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --timeout."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0),
+        default=600.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to wait for the end of the operation, which goes on afterwards.",
+    )(command)
+
+
+def connect(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
+    """Return a client of the server that -m or the configuration names."""
+    return RestClient(find_address(jobmanager, load_configuration(properties, environment=os.environ)))
+
+
+@contextlib.contextmanager
+def errors_printed() -> Iterator[None]:
+    """Print errors of flinkish and end the process with code 1; Ctrl-C ends it with 130."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+    try:
+        yield
+    except FlinkishError as error:
+        say(f"{public_name(error)}: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def public_name(error: FlinkishError) -> str:
+    """Return the name of an error's class in common/errors.py."""
+    return next(each.__name__ for each in type(error).__mro__ if each.__module__ == FlinkishError.__module__)
+
+
+def say(text: str) -> None:
+    """Print an error."""
+    click.secho(text, fg="red", err=True)
+
+
+class Progress:
+    """Prints now and then that an operation has not ended."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._next = _FIRST_LINE
+
+    def __call__(self, waited: float) -> None:
+        """Note how long it has taken, in seconds."""
+        if waited >= self._next:
+            click.echo(f"{self._what}: {waited:.0f} s so far ...", err=True)
+            self._next = waited + _LINES

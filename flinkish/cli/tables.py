@@ -1,0 +1,57 @@
+"""Tables and times for people."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+#: Wide enough for any line: a table that goes to a file or a pipe must not be wrapped.
+_UNLIMITED = 10_000
+_STYLES = {"RUNNING": "green", "FINISHED": "blue", "FAILED": "red", "FAILING": "red", "RESTARTING": "yellow"}
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole: str) -> None:
+    """Print rows below headings; states have colours, and the column `whole` is never broken. A terminal's width is kept."""
+    console = Console() if sys.stdout.isatty() else Console(width=_UNLIMITED)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        table.add_column(Text(name), no_wrap=name == whole, overflow="fold", min_width=32 if name == whole else None)
+    for row in rows:
+        table.add_row(*(Text(value, style=_STYLES.get(value, "")) for value in row))
+    console.print(table)
+
+
+def time_text(milliseconds: int) -> str:
+    """Return a time since the epoch in local time; `-` for none."""
+    if milliseconds <= 0:
+        return "-"
+    return datetime.datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration in its two largest units.
+
+    >>> duration_text(3_725_000), duration_text(59_900), duration_text(40), duration_text(200_000_000)
+    ('1 h 2 min', '59 s', '40 ms', '2 d 7 h')
+    """
+    if milliseconds < 1_000:
+        return f"{max(0, milliseconds)} ms"
+    seconds = milliseconds // 1_000
+    parts = [(seconds // 86_400, "d"), (seconds // 3_600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    first = next(number for number, (amount, _) in enumerate(parts) if amount)
+    return " ".join(f"{amount} {unit}" for amount, unit in parts[first : first + 2] if amount)
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in a unit that suits it."""
+    amount = float(size)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1_000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:.1f} TB"
