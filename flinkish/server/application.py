@@ -72,7 +72,7 @@ def ensure_server(configuration: Configuration) -> None:
         _served = settings
         atexit.register(_close, endpoint, state.operations)
         _log.info("The server answers at %s://%s.", settings.scheme, address)
-        notices.tell(f"REST: {settings.scheme}://{address}/jobs/overview")
+        notices.tell(f"REST: {settings.scheme}://{address}/ (a browser shows the page)")
 
 
 def _close(endpoint: Endpoint, operations: Operations) -> None:

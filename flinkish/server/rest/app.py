@@ -17,6 +17,7 @@ from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
 from flinkish.server.rest.trust import Gate
 from flinkish.server.state import ServerState
+from flinkish.server.web import WebPage, page_files
 
 _log = logging.getLogger("flinkish.server")
 
@@ -27,7 +28,7 @@ _LONGEST_BODY = 1_000_000
 
 def make_app(state: ServerState) -> ASGIApp:
     """Return the application."""
-    return Gate(_Application(state), state.settings)
+    return Gate(WebPage(_Application(state)), state.settings, page_paths=frozenset(page_files()))
 
 
 class _Application:

@@ -19,8 +19,8 @@ from flinkish.server.rest.paths import refused
 from flinkish.server.settings import ServerSettings, is_loopback
 
 _JSON = "application/json; charset=UTF-8"
-#: The only paths that answer without a token, for probes: they say that the server runs, and nothing else. The gate itself
-#: answers, so that no route of any table is an exception.
+#: The only paths that answer without a token besides the page's files, for probes: they say that the server runs, and nothing
+#: else. The gate itself answers, so that no route of any table is an exception.
 OPEN_PATHS = frozenset({"/health", "/v1/health"})
 #: Where a link of another site may lead: the page, which then asks for the rest by itself.
 _LINKED_PATHS = frozenset({"/", "/index.html"})
@@ -45,11 +45,13 @@ class Gate:
 
     Without a token, a request must name this machine as its host: a site whose name is made to point to 127.0.0.1 has its own
     name in the header (DNS rebinding). An Origin must be the host itself. The token comes as `Authorization: Bearer TOKEN`, or as
-    the password of `Basic`, for which browsers ask.
+    the password of `Basic`, for which browsers ask. The files of the page, `page_paths`, need no token: they are the
+    same in every installation, and a browser cannot send one before it has the page that asks for it.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, *, page_paths: frozenset[str] = frozenset()) -> None:
         self._app = app
+        self._page_paths = page_paths
         self._token = settings.token
         self._names = {"localhost", settings.address.lower(), settings.bind_address.lower()}
 
@@ -88,6 +90,7 @@ class Gate:
         if (
             self._token is not None
             and scope["path"] not in OPEN_PATHS
+            and not (scope["method"] == "GET" and scope["path"] in self._page_paths)
             and not self._knows_token(headers.get("authorization", ""))
         ):
             return 401, "This server needs a token: Authorization: Bearer TOKEN."

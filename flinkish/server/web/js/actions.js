@@ -1,0 +1,100 @@
+// What can be done to a job: each is asked for first, then followed until its end.
+
+import { ApiError, LostServerError, get, patch, post } from "./api.js";
+import { ask, notice } from "./dialogs.js";
+
+const SLOWEST_POLL = 2_000;
+const TARGET = {
+  name: "target",
+  label: "Folder",
+  hint: "Where the savepoint is written; empty: the folder of execution.checkpointing.savepoint-dir.",
+};
+
+export async function checkpointJob(path, job) {
+  await follow(`Checkpoint of ${job.name}`, `${path}/checkpoints`, {}, `${path}/checkpoints`, (done) => `checkpoint ${done.checkpointId}`);
+}
+
+export async function saveJob(path, job) {
+  const answer = await ask({
+    title: "Take a savepoint?",
+    text: `${job.name} goes on running. The savepoint stays until you remove it.`,
+    fields: [TARGET],
+    yes: "Take the savepoint",
+  });
+  if (answer === null) return;
+  const body = { "target-directory": answer.target || null, "cancel-job": false };
+  await follow(`Savepoint of ${job.name}`, `${path}/savepoints`, body, `${path}/savepoints`, (done) => done.location);
+}
+
+export async function stopJob(path, job, page) {
+  const answer = await ask({
+    title: "Stop this job with a savepoint?",
+    text: `${job.name} takes a savepoint and ends as finished. It can be started again from there.`,
+    fields: [
+      TARGET,
+      {
+        name: "drain",
+        label: "Drain",
+        kind: "checkbox",
+        hint: "Sends the last watermark first, which fires all windows and timers: only if the job is not started again from this savepoint.",
+      },
+    ],
+    yes: "Stop the job",
+    danger: true,
+  });
+  if (answer === null) return;
+  const body = { targetDirectory: answer.target || null, drain: answer.drain };
+  await follow(`Stop of ${job.name}`, `${path}/stop`, body, `${path}/savepoints`, (done) => done.location);
+  page.reload();
+}
+
+export async function cancelJob(path, job, page) {
+  const answer = await ask({
+    title: "Cancel this job?",
+    text: `${job.name} ends at once and without a savepoint. What has happened since its last checkpoint is processed again if it is started from there.`,
+    yes: "Cancel the job",
+    no: "Let it run",
+    danger: true,
+  });
+  if (answer === null) return;
+  try {
+    await patch(`${path}?mode=cancel`);
+    notice("good", `${job.name} is being cancelled.`);
+  } catch (error) {
+    notice("bad", `${job.name} was not cancelled.`, error.message);
+  }
+  page.reload();
+}
+
+/** Start an operation and wait for its result; `tell` makes it a text. */
+async function follow(what, start, body, results, tell) {
+  let shown = notice("busy", `${what}: in progress …`);
+  try {
+    const { "request-id": id } = await post(start, body);
+    const done = await result(`${results}/${id}`);
+    if (done["failure-cause"]) {
+      notice("bad", `${what} failed.`, done["failure-cause"]["stack-trace"] ?? done["failure-cause"].class);
+    } else {
+      notice("good", `${what}: done.`, tell(done));
+    }
+  } catch (error) {
+    notice("bad", `${what}: the result is not known.`, error.message);
+  } finally {
+    shown.remove();
+  }
+}
+
+async function result(path) {
+  let lost = 0;
+  for (let wait = 100; ; wait = Math.min(SLOWEST_POLL, 2 * wait)) {
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    try {
+      const { status, operation } = await get(path);
+      lost = 0;
+      if (status.id === "COMPLETED") return operation ?? {};
+    } catch (error) {
+      // A server may be away for a moment; one that answers with an error has no result.
+      if (!(error instanceof LostServerError) || ++lost > 5) throw error instanceof ApiError ? error : new Error("The server does not answer.");
+    }
+  }
+}

@@ -1,0 +1,65 @@
+// The settings of a job; secrets are hidden by the server.
+
+import { get, getIfThere } from "./api.js";
+import { h } from "./dom.js";
+import { facts, section, table } from "./widgets.js";
+
+let sought = "";
+
+export function configurationTab(path) {
+  return {
+    load: async () => {
+      const [config, settings, accumulators] = await Promise.all([get(`${path}/config`), getIfThere(`${path}/jobmanager/config`), getIfThere(`${path}/accumulators`)]);
+      return { own: config["execution-config"], settings: settings ?? [], accumulators: accumulators?.["user-task-accumulators"] ?? [] };
+    },
+    render: ({ own, settings, accumulators }, page) => [
+      own &&
+        section(
+          "Execution",
+          facts([
+            ["Restart strategy", own["restart-strategy"]],
+            ["Parallelism", own["job-parallelism"]],
+            ["Object reuse", own["object-reuse-mode"] ? "on" : "off"],
+            ["Type", page.job["job-type"].toLowerCase()],
+          ]),
+          Object.keys(own["user-config"]).length > 0 && settingsTable("Parameters of the job", Object.entries(own["user-config"]).map(([key, value]) => ({ key, value }))),
+        ),
+      accumulators.length > 0 &&
+        section(
+          "Metrics of the user's functions",
+          table("Accumulators of the job", [["Name"], ["Type"], ["Value", "n"]], accumulators.map(({ name, type, value }) => ({ key: name, cells: [name, type, value] }))),
+        ),
+      section("Settings", searchableSettings(settings, page)),
+    ],
+  };
+}
+
+export function searchableSettings(settings, page) {
+  const found = settings.filter(({ key, value }) => `${key} ${value}`.toLowerCase().includes(sought));
+  return [
+    h(
+      "div.field.inline",
+      { "data-key": "seek" },
+      h("label", { for: "seek-setting" }, "Find a setting"),
+      h("input", {
+        id: "seek-setting",
+        type: "search",
+        value: sought,
+        oninput: (event) => {
+          sought = event.target.value.trim().toLowerCase();
+          page.redraw();
+        },
+      }),
+      h("span.muted", null, `${found.length} of ${settings.length}`),
+    ),
+    settingsTable("Settings", found),
+  ];
+}
+
+const settingsTable = (caption, list) =>
+  table(
+    caption,
+    [["Key"], ["Value"]],
+    [...list].sort((a, b) => a.key.localeCompare(b.key)).map(({ key, value }) => ({ key, cells: [h("code", null, key), h("span.path", null, value)] })),
+    "No setting has this name.",
+  );

@@ -1,0 +1,136 @@
+// The graph of a job: vertices as boxes in levels, edges between them, and the vertex that was chosen below.
+
+import { h, svg } from "./dom.js";
+import { chain, count, percent, watermark } from "./format.js";
+import { layout } from "./layout.js";
+import { loadVertex, vertexPanel } from "./vertex.js";
+import { badge, ENDED, meter } from "./widgets.js";
+
+const BOX = { boxWidth: 236, boxHeight: 168, levelGap: 92, gap: 26 };
+const MOST_LINES = 3;
+const SHIPPING = { HASH: "by key", REBALANCE: "in turns", FORWARD: "forward", BROADCAST: "broadcast", RESCALE: "rescale", SHUFFLE: "at random" };
+
+export function graphTab(path, [vertex, part], jobId) {
+  return {
+    load: (job) => (job.vertices.some(({ id }) => id === vertex) ? loadVertex(path, vertex, part) : null),
+    render: (inside, page) => [
+      drawing(page, vertex, jobId),
+      inside && vertexPanel(inside, page, vertex, part, jobId),
+      !inside && h("p.hint", { "data-key": "hint" }, "Choose a vertex to see its subtasks, watermarks, back pressure and metrics."),
+    ],
+  };
+}
+
+function drawing({ job, samples }, chosen, jobId) {
+  const down = window.innerWidth < 720;
+  const { places, routes, width, height } = layout([...job.plan.nodes].reverse(), { ...BOX, levelGap: down ? 56 : BOX.levelGap, down });
+  const vertices = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
+  const bottlenecks = findBottlenecks(job, samples);
+  return h(
+    "div.graph",
+    { "data-key": "graph", tabindex: 0, role: "region", "aria-label": "Graph of the job" },
+    h(
+      "div.canvas",
+      { style: { width: `${width}px`, height: `${height}px` } },
+      svg(
+        "svg",
+        { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
+        svg("defs", null, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, svg("path", { d: "M0 0 8 4 0 8z", class: "head" }))),
+        routes.map(({ from, to, input, points }) => [
+          svg("path", { "data-key": `${from}>${to}>${input.num}`, d: curve(points, down), class: "edge", "marker-end": "url(#arrow)" }),
+          label(points, down, input.ship_strategy),
+        ]),
+      ),
+      job.plan.nodes.map((node) => {
+        const place = places.get(node.id);
+        return box(node, vertices.get(node.id), samples.get(node.id), {
+          place,
+          href: `#/job/${jobId}/graph/${node.id}`,
+          chosen: node.id === chosen,
+          ended: ENDED.has(job.state),
+          bottleneck: bottlenecks.has(node.id),
+          ends: { source: (node.inputs ?? []).length === 0, sink: !routes.some(({ from }) => from === node.id) },
+        });
+      }),
+    ),
+  );
+}
+
+function curve(points, down) {
+  let path = `M${points[0]}`;
+  for (let index = 1; index < points.length; index++) {
+    const [[x, y], [u, v]] = [points[index - 1], points[index]];
+    if (index % 2 === 0) path += `L${u} ${v}`;
+    else if (down) path += `C${x} ${(y + v) / 2} ${u} ${(y + v) / 2} ${u} ${v}`;
+    else path += `C${(x + u) / 2} ${y} ${(x + u) / 2} ${v} ${u} ${v}`;
+  }
+  return path;
+}
+
+function label(points, down, strategy) {
+  const [[x, y], [u, v]] = points.slice(-2);
+  const text = SHIPPING[strategy] ?? strategy.toLowerCase();
+  return svg("text", { x: (x + u) / 2, y: (y + v) / 2 - (down ? 0 : 6), class: "ship" }, svg("title", null, strategy), text);
+}
+
+const most = (metrics, name) => (metrics?.get(name)?.max ?? NaN) / 1000;
+
+/** Vertices that are busy and hold back those before them. */
+function findBottlenecks(job, samples) {
+  const found = new Set();
+  for (const node of job.plan.nodes) {
+    const held = (node.inputs ?? []).some(({ id }) => most(samples.get(id), "backPressuredTimeMsPerSecond") >= 0.5);
+    const metrics = samples.get(node.id);
+    if (held && most(metrics, "busyTimeMsPerSecond") >= 0.5 && !(most(metrics, "backPressuredTimeMsPerSecond") >= 0.5)) found.add(node.id);
+  }
+  return found;
+}
+
+function box(node, vertex, metrics, { place, href, chosen, ended, bottleneck, ends }) {
+  const lines = chain(node.description);
+  const busy = most(metrics, "busyTimeMsPerSecond");
+  const held = most(metrics, "backPressuredTimeMsPerSecond");
+  const level = ended || !Number.isFinite(busy) ? "" : held >= 0.5 ? "held" : busy >= 0.8 ? "hot" : busy >= 0.4 ? "warm" : "";
+  return h(
+    "a.vertex",
+    {
+      "data-key": node.id,
+      class: `${level} ${chosen ? "chosen" : ""}`,
+      href,
+      "aria-current": chosen ? "true" : null,
+      style: { left: `${place.x}px`, top: `${place.y}px`, width: `${BOX.boxWidth}px`, height: `${BOX.boxHeight}px` },
+    },
+    h(
+      "span.names",
+      { title: lines.map(({ text }) => text).join(" → ") },
+      lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }) => h("span", null, depth ? "→ " : "", text)),
+      lines.length > MOST_LINES && h("span.muted", null, `and ${lines.length - MOST_LINES + 1} more`),
+    ),
+    h(
+      "span.marks",
+      null,
+      h("span.parallel", { title: "Parallelism" }, `× ${node.parallelism}`),
+      vertex && (vertex.status !== "RUNNING" || ended) && badge(vertex.status),
+      bottleneck && !ended && h("span.badge.warn", null, "bottleneck"),
+    ),
+    ended ? totals(vertex) : rates(metrics, ends),
+    !ended && [
+      h("span.row", null, h("span", null, "busy"), meter("busy", busy, "busy"), h("span.number", null, percent(busy))),
+      h("span.row", null, h("span", null, "held back"), meter("held back", held, "held"), h("span.number", null, percent(held))),
+    ],
+  );
+}
+
+function rates(metrics, ends) {
+  const rate = (name) => count(Math.round(metrics?.get(name)?.sum ?? NaN));
+  const told = [!ends.source && `${rate("numRecordsInPerSecond")} in`, !ends.sink && `${rate("numRecordsOutPerSecond")} out`];
+  return [
+    h("span.rates", null, told.filter(Boolean).join(" · "), h("span.unit", null, " records/s")),
+    h("span.mark", null, "watermark ", watermark(metrics?.get("watermark")?.min, true)),
+  ];
+}
+
+const totals = (vertex) =>
+  vertex && [
+    h("span.rates", null, `${count(vertex.metrics["read-records"])} in · ${count(vertex.metrics["write-records"])} out records`),
+  ];

@@ -1,0 +1,74 @@
+// Log files: of the server, and of the processes of the jobs.
+
+import { getIfThere, text } from "./api.js";
+import { h } from "./dom.js";
+import { bytes, time } from "./format.js";
+import { section, table } from "./widgets.js";
+
+/** Most lines of a file that are shown: its end. */
+const MOST_LINES = 3000;
+let sought = "";
+
+export function logsView(parts) {
+  const [process, name] = parts;
+  return name === undefined ? listView() : fileView(process, name);
+}
+
+const folder = (process) => (process === "server" ? "/jobmanager" : `/taskmanagers/${encodeURIComponent(process)}`);
+
+function listView() {
+  return {
+    kind: "logs",
+    title: () => "Logs",
+    load: async () => {
+      const managers = (await getIfThere("/taskmanagers"))?.taskmanagers ?? [];
+      const places = [["server", "Server"], ...managers.map(({ id }) => [id, id])];
+      return Promise.all(places.map(async ([id, title]) => ({ id, title, logs: (await getIfThere(`${folder(id)}/logs`))?.logs ?? [] })));
+    },
+    render: (places) => [
+      h("h1", { "data-key": "title" }, "Logs"),
+      places.map(({ id, title, logs }) =>
+        section(
+          title,
+          table(
+            `Log files of ${title}`,
+            [["Name"], ["Size", "n"], ["Last change"]],
+            logs.map(({ name, size, mtime }) => ({ key: name, cells: [h("a", { href: `#/logs/${encodeURIComponent(id)}/${encodeURIComponent(name)}` }, name), bytes(size), time(mtime)] })),
+            "There are no log files: see what the program prints.",
+          ),
+        ),
+      ),
+    ],
+  };
+}
+
+function fileView(process, name) {
+  return {
+    kind: "logs",
+    title: () => name,
+    load: async () => (await text(`${folder(process)}/logs/${encodeURIComponent(name)}`)).split("\n"),
+    render: (lines, page) => {
+      const found = lines.filter((line) => line.toLowerCase().includes(sought));
+      return [
+        h("h1", { "data-key": "title" }, name),
+        h("p", { "data-key": "back" }, h("a", { href: "#/logs" }, "All logs")),
+        h(
+          "div.field.inline",
+          { "data-key": "seek" },
+          h("label", { for: "seek-line" }, "Lines with"),
+          h("input", {
+            id: "seek-line",
+            type: "search",
+            value: sought,
+            oninput: (event) => {
+              sought = event.target.value.trim().toLowerCase();
+              page.redraw();
+            },
+          }),
+          h("span.muted", null, found.length > MOST_LINES ? `the last ${MOST_LINES} of ${found.length} lines` : `${found.length} lines`),
+        ),
+        h("pre.trace.log", { "data-key": "log", tabindex: 0, role: "region", "aria-label": name }, found.slice(-MOST_LINES).join("\n")),
+      ];
+    },
+  };
+}

@@ -1,0 +1,77 @@
+// Metrics over time: each look at a job adds one point to its series, for as long as this tab is open.
+
+import { get } from "./api.js";
+import { ENDED } from "./widgets.js";
+
+const MOST_POINTS = 1200;
+const TASK_METRICS = [
+  "numRecordsInPerSecond",
+  "numRecordsOutPerSecond",
+  "numBytesOutPerSecond",
+  "busyTimeMsPerSecond",
+  "backPressuredTimeMsPerSecond",
+  "numLateRecordsDropped",
+  "pendingRecords",
+  "currentInputWatermark",
+];
+const JOB_METRICS = ["lastCheckpointDuration", "lastCheckpointSize", "numRestarts"];
+
+const series = new Map();
+/** Names of further metrics by vertex: those of operators have the operator's name in them. */
+const names = new Map();
+
+/** Return the points [[time, value], ...] of one series. */
+export const points = (...key) => series.get(key.join("\n")) ?? [];
+
+function keep(at, value, ...key) {
+  const name = key.join("\n");
+  const kept = series.get(name) ?? [];
+  if (!series.has(name)) series.set(name, kept);
+  if (!Number.isFinite(value) || kept.at(-1)?.[0] >= at) return;
+  kept.push([at, value]);
+  if (kept.length > MOST_POINTS) kept.shift();
+}
+
+const vertexPath = (path, vertex) => `${path}/vertices/${vertex}`;
+
+/** Return the names of all numeric metrics of a vertex, asked for once a minute. */
+export async function metricNames(path, vertex, now = Date.now()) {
+  const key = `${path}/${vertex}`;
+  const known = names.get(key);
+  if (known && known.found.length && now - known.at < 60_000) return known.found;
+  const found = (await get(`${vertexPath(path, vertex)}/subtasks/metrics`)).map(({ id }) => id).sort();
+  names.set(key, { at: now, found });
+  return found;
+}
+
+/** Metrics that a reader has added to the plots, by vertex; kept in this tab. */
+const chosenKey = (job, vertex) => `flinkish.metrics.${job}.${vertex}`;
+export const chosen = (job, vertex) => JSON.parse(sessionStorage.getItem(chosenKey(job, vertex)) ?? "[]");
+export const choose = (job, vertex, list) => sessionStorage.setItem(chosenKey(job, vertex), JSON.stringify(list));
+
+/** Look at the metrics of all vertices; return Map(vertex id -> Map(metric -> {min, max, avg, sum})). */
+export async function sampleJob(path, job) {
+  const found = await Promise.all(
+    job.vertices.map(async ({ id }) => {
+      const all = await metricNames(path, id);
+      const marks = all.filter((name) => name.endsWith(".currentOutputWatermark"));
+      const wanted = [...new Set([...TASK_METRICS, ...marks, ...chosen(job.jid, id)])];
+      const list = await get(`${vertexPath(path, id)}/subtasks/metrics?get=${wanted.map(encodeURIComponent).join(",")}`);
+      const metrics = new Map(list.map(({ id: name, ...values }) => [name, values]));
+      // Each subtask has its own watermark; that of the vertex is the least one.
+      const own = metrics.get("currentInputWatermark") ?? metrics.get(marks.at(-1));
+      if (own) metrics.set("watermark", own);
+      return [id, metrics];
+    }),
+  );
+  const own = await get(`${path}/metrics?get=${JOB_METRICS.join(",")}`);
+  if (!ENDED.has(job.state)) {
+    for (const [vertex, metrics] of found) {
+      for (const [name, values] of metrics) {
+        for (const kind of ["min", "max", "avg", "sum"]) keep(job.now, values[kind], job.jid, vertex, name, kind);
+      }
+    }
+    for (const { id, value } of own) keep(job.now, Number(value) < 0 ? NaN : Number(value), job.jid, "job", id, "max");
+  }
+  return new Map(found);
+}

@@ -1,0 +1,161 @@
+// One vertex of a job: its subtasks, watermarks, back pressure, metrics, accumulators and processes.
+
+import { get } from "./api.js";
+import { h } from "./dom.js";
+import { bytes, chain, count, duration, time, watermark, whole } from "./format.js";
+import { badge, meterWithNumber, table, tabs } from "./widgets.js";
+
+const PARTS = {
+  subtasks: ["Subtasks", "", subtasks],
+  watermarks: ["Watermarks", "/watermarks", watermarks],
+  backpressure: ["Back pressure", "/backpressure", backPressure],
+  metrics: ["Metrics", null, metrics],
+  accumulators: ["Accumulators", "/subtasks/accumulators", accumulators],
+  processes: ["Processes", "/taskmanagers", processes],
+};
+const MOST_METRICS = 150;
+/** What was typed to find metrics; it outlives the drawing. */
+let sought = "";
+
+export async function loadVertex(path, vertex, part) {
+  const below = `${path}/vertices/${vertex}`;
+  const kind = PARTS[part] ? part : "subtasks";
+  if (kind === "metrics") return allMetrics(below);
+  return get(`${below}${PARTS[kind][1]}`);
+}
+
+export function vertexPanel(inside, page, vertex, part, jobId) {
+  const kind = PARTS[part] ? part : "subtasks";
+  const node = page.job.plan.nodes.find(({ id }) => id === vertex);
+  return h(
+    "section.card.panel",
+    { "data-key": `panel:${vertex}`, "aria-label": "The chosen vertex" },
+    h("div.heading", null, h("h2", null, chain(node.description).map(({ text }) => text).join(" → ")), h("a.close", { href: `#/job/${jobId}/graph` }, "Close")),
+    tabs("Parts of the vertex", Object.entries(PARTS).map(([key, [text]]) => [key, text, `#/job/${jobId}/graph/${vertex}/${key}`]), kind),
+    h("div", { "data-key": `part:${kind}` }, PARTS[kind][2](inside, page)),
+  );
+}
+
+const number = (metrics, name) => (metrics[`${name}-complete`] === false ? "–" : count(metrics[name]));
+
+function subtasks({ subtasks: all }) {
+  return table(
+    "Subtasks",
+    [["Subtask", "n"], ["State"], ["Attempt", "n"], ["Records in", "n"], ["Records out", "n"], ["Bytes out", "n"], ["Busy", "n"], ["Held back", "n"], ["Started"], ["Duration", "n"], ["Where"]],
+    all.map((each) => ({
+      key: String(each.subtask),
+      cells: [
+        each.subtask,
+        badge(each.status),
+        each.attempt + 1,
+        number(each.metrics, "read-records"),
+        number(each.metrics, "write-records"),
+        bytes(each.metrics["write-bytes"]),
+        duration(each.metrics["accumulated-busy-time"]),
+        duration(each.metrics["accumulated-backpressured-time"]),
+        time(each["start-time"]),
+        duration(each.duration),
+        each.endpoint,
+      ],
+    })),
+  );
+}
+
+function watermarks(list) {
+  const rows = list.map(({ id, value }) => ({ key: id, cells: [id.split(".")[0], watermark(value), value] }));
+  return [
+    table("Watermarks of the inputs", [["Subtask", "n"], ["Event time (UTC)"], ["Milliseconds", "n"]], rows, "A source has no input, so no watermark comes to it."),
+  ];
+}
+
+function backPressure(found) {
+  if (found.status !== "ok") return h("p.empty", null, "Nothing was measured yet.");
+  return [
+    h("p", null, "Back pressure of this vertex: ", h("strong", null, found.backpressureLevel), ". A vertex is held back if those behind it cannot take more; the busy one behind it is the bottleneck."),
+    table(
+      "Back pressure",
+      [["Subtask", "n"], ["Held back"], ["Busy"], ["Idle"], ["Level"]],
+      found.subtasks.map((each) => ({
+        key: String(each.subtask),
+        cells: [
+          each.subtask,
+          meterWithNumber("held back", each.ratio, "held"),
+          meterWithNumber("busy", each.busyRatio, "busy"),
+          meterWithNumber("idle", each.idleRatio, "plain"),
+          each.backpressureLevel,
+        ],
+      })),
+    ),
+  ];
+}
+
+/** Read the values of the metrics whose names have what was typed. */
+async function allMetrics(below) {
+  const names = (await get(`${below}/metrics`)).map(({ id }) => id).sort(bySubtask);
+  const found = names.filter((name) => name.toLowerCase().includes(sought.toLowerCase()));
+  const wanted = found.slice(0, MOST_METRICS);
+  const values = wanted.length ? await get(`${below}/metrics?get=${wanted.map(encodeURIComponent).join(",")}`) : [];
+  return { total: found.length, values: values.sort((a, b) => bySubtask(a.id, b.id)) };
+}
+
+function bySubtask(a, b) {
+  const [[first, ...rest], [second, ...more]] = [a.split("."), b.split(".")];
+  return rest.join(".").localeCompare(more.join(".")) || Number(first) - Number(second);
+}
+
+function metrics({ total, values }, page) {
+  const rows = values.map(({ id, value }) => {
+    const [subtask, ...name] = id.split(".");
+    return { key: id, cells: [name.join("."), subtask, shown(name.at(-1), value)] };
+  });
+  return [
+    h(
+      "div.field.inline",
+      { "data-key": "seek" },
+      h("label", { for: "seek" }, "Find a metric"),
+      h("input", {
+        id: "seek",
+        type: "search",
+        value: sought,
+        oninput: (event) => {
+          sought = event.target.value.trim();
+          page.reload();
+        },
+      }),
+      h("span.muted", null, total > values.length ? `${values.length} of ${total} are shown` : `${total} metrics`),
+    ),
+    table("Metrics", [["Metric"], ["Subtask", "n"], ["Value", "n"]], rows, "No metric has this name."),
+  ];
+}
+
+function shown(name, value) {
+  if (name.endsWith("Watermark")) return watermark(value);
+  const numeric = Number(value);
+  return value !== "" && Number.isFinite(numeric) ? (Number.isInteger(numeric) ? whole(numeric) : String(Math.round(1000 * numeric) / 1000)) : value;
+}
+
+function accumulators({ subtasks: all }) {
+  const rows = all.flatMap((each) =>
+    each["user-accumulators"].map(({ name, type, value }) => ({ key: `${each.subtask}.${name}`, cells: [each.subtask, name, type, value] })),
+  );
+  return table("Accumulators", [["Subtask", "n"], ["Name"], ["Type"], ["Value", "n"]], rows, "This vertex has no metrics of the user's functions.");
+}
+
+function processes({ taskmanagers }) {
+  return table(
+    "Processes",
+    [["Where"], ["State"], ["Subtasks"], ["Records in", "n"], ["Records out", "n"], ["Started"], ["Duration", "n"]],
+    taskmanagers.map((each) => ({
+      key: each["taskmanager-id"],
+      cells: [
+        each.endpoint,
+        badge(each.status),
+        Object.entries(each["status-counts"]).filter(([, amount]) => amount > 0).map(([state, amount]) => `${amount} ${state.toLowerCase()}`).join(", "),
+        number(each.metrics, "read-records"),
+        number(each.metrics, "write-records"),
+        time(each["start-time"]),
+        duration(each.duration),
+      ],
+    })),
+  );
+}

@@ -1,0 +1,84 @@
+"""The jobs that the page is shown with, on the local engine: one that runs, one that has failed, one with a slow vertex."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from flinkish.common import Duration, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.functions import MapFunction, RuntimeContext
+from tests.unit.server.support import make_env
+
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+#: 2024-01-01 in milliseconds, where the event times begin.
+BEGIN = 1_704_067_200_000
+SETTINGS = {"execution.epoch.max-records": "50", "execution.checkpointing.interval": "1 s", "rest.secret": "do not show"}
+
+
+class Minutes(TimestampAssigner):
+    """One record a second of event time."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return BEGIN + 1000 * int(value)
+
+
+class Count(MapFunction):
+    """Counts what it sees, as a metric of the user."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen = runtime_context.get_metrics_group().counter("seen")
+
+    def map(self, value: int) -> tuple[int, int]:
+        self._seen.inc()
+        time.sleep(0.0003)
+        return value % 10, value
+
+
+def check(value: int) -> int:
+    if value == 5:
+        raise ValueError("flight 5 has no number")
+    return value
+
+
+def slowly(value: tuple[int, int]) -> tuple[int, int]:
+    time.sleep(0.004)
+    return value
+
+
+def numbers(env: StreamExecutionEnvironment, name: str, most: int = 10**12) -> Any:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_timestamp_assigner(Minutes())
+    return env.from_source(NumberSequenceSource(0, most), strategy, name).uid(name)
+
+
+def running_job(folder: Path) -> Any:
+    """Start a job of several levels: two sources, a vertex that both feed, two sinks, one of them past a level."""
+    env = make_env(folder, **SETTINGS)
+    flights = numbers(env, "flights").map(Count(), PAIR).name("pair").uid("pair")
+    weather = numbers(env, "weather").map(lambda v: (v % 10, v), PAIR).name("by airport").uid("by airport")
+    joined = flights.union(weather).key_by(lambda p: p[0], Types.LONG()).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    joined = joined.name("delay per airport").uid("delay")
+    joined.key_by(lambda p: p[0] % 3, Types.LONG()).reduce(lambda a, b: b).name("worst").uid("worst").sink_to(
+        DiscardingSink()
+    ).name("store worst").uid("store worst")
+    flights.union(joined).rebalance().sink_to(DiscardingSink()).name("archive").uid("archive")
+    return env.execute_async("flight delays")
+
+
+def failing_job(folder: Path) -> Any:
+    """Start a job that fails at once and for good."""
+    env = make_env(folder, **SETTINGS, **{"restart-strategy.type": "none"})
+    numbers(env, "flights", 100).map(check, Types.LONG()).name("check").uid("check").sink_to(DiscardingSink()).uid("store")
+    return env.execute_async("nightly import")
+
+
+def slow_job(folder: Path) -> Any:
+    """Start a job whose second vertex holds back the first."""
+    env = make_env(folder, **SETTINGS)
+    pairs = numbers(env, "orders").map(lambda v: (v % 10, v), PAIR).name("pair").uid("pair")
+    slow = pairs.key_by(lambda p: p[0], Types.LONG()).map(slowly, PAIR).name("ask the bank").uid("ask")
+    slow.sink_to(DiscardingSink()).name("book").uid("book")
+    return env.execute_async("payments")
