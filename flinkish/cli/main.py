@@ -21,7 +21,7 @@ from flinkish.cli.connection import say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack
 from flinkish.cli.script import line_of, run_script, without_launcher
-from flinkish.common import notices, options
+from flinkish.common import notices, options, redaction
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import FlinkishError
@@ -214,6 +214,7 @@ def _run(
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
     )
+    redaction.protect_log()
     of_script, behind = split_arguments(arguments)
     short = [f"execution.engine={engine}"] if engine else []
     short += [f"parallelism.default={parallelism}"] if parallelism else []

@@ -35,7 +35,7 @@ class OptionType(Generic[T]):
 
 #: Printed instead of a value that may be a secret.
 HIDDEN = "******"
-#: Parts of keys whose values are not printed. Source: org.apache.flink.configuration.GlobalConfiguration; ours are the last two.
+#: Parts of keys whose values are not printed. Source: org.apache.flink.configuration.GlobalConfiguration; ours are the last five.
 _SENSITIVE = (
     "password",
     "secret",
@@ -50,16 +50,28 @@ _SENSITIVE = (
     "http-headers",
     "access-key",
     "access.key",
+    "passwd",
+    "credential",
+    "private-key",
 )
+#: Variables of the environment have underscores.
+_SENSITIVE_PART = re.compile("|".join(map(re.escape, _SENSITIVE)).replace(r"\-", "[-_]"), re.IGNORECASE)
+#: A key that ends with the word itself: encryption.key, account_key, apiKey; not hmac-key-file or key.fields.
+_SENSITIVE_END = re.compile(r"(?:^|[._-])keys?$|[a-z]Keys?$")
 
 
 def is_sensitive(key: str) -> bool:
     """Return whether the value of a key may be a secret, and is not to be printed.
 
-    >>> is_sensitive("s3.secret-key"), is_sensitive("s3.endpoint")
-    (True, False)
+    >>> is_sensitive("s3.secret-key"), is_sensitive("encryption.key"), is_sensitive("s3.endpoint")
+    (True, True, False)
     """
-    return any(part in key.lower() for part in _SENSITIVE)
+    return is_sensitive_word(key) or _SENSITIVE_END.search(key) is not None
+
+
+def is_sensitive_word(word: str) -> bool:
+    """Return whether a word of a text names a secret. A mere "key" does not: texts have many that are none."""
+    return _SENSITIVE_PART.search(word) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from flinkish.common.absent import AbsentMember
 from flinkish.common.absent_names import JARS_VALUE
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.redaction import redact
 
 __all__ = ["Configuration"]
 
@@ -255,7 +256,10 @@ class Configuration:
 
     @staticmethod
     def _shown(key: str, value: Any) -> str:
-        return config_options.HIDDEN if config_options.is_sensitive(key) else config_options.to_text(value)
+        if config_options.is_sensitive(key):
+            return config_options.HIDDEN
+        # A map, such as pipeline.global-job-parameters, and a URL may have secrets inside.
+        return redact(config_options.to_text(value), config_options.is_sensitive)
 
     def __repr__(self) -> str:
         return f"Configuration({self})"

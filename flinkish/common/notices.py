@@ -11,12 +11,15 @@ import logging
 import sys
 from collections.abc import Iterator
 
+from flinkish.common.redaction import redact
+
 _log = logging.getLogger("flinkish.job")
 _always = False
 
 
 def tell(text: str) -> None:
     """Log or print one message; never raises."""
+    text = redact(text)
     configured = _log.hasHandlers()
     if configured and _log.isEnabledFor(logging.INFO):
         _log.info("%s", text)

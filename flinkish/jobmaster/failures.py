@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkish.common import tracebacks
+from flinkish.common import redaction, tracebacks
 from flinkish.common.errors import (
     CloseTimeoutError,
     CorruptCheckpointError,
@@ -37,7 +37,7 @@ class JobFailure:
     """One failure of an attempt; `where` names the part that failed.
 
     `details` is the traceback as text, `shown` the same with the program's own frames only, `circumstances` has lines about the
-    operator and the record.
+    operator and the record. The texts are for logs, errors and the server: secrets in them are hidden.
     """
 
     where: str
@@ -56,12 +56,12 @@ class JobFailure:
     @property
     def message(self) -> str:
         """Return one line: what failed and why."""
-        return f"{self.where}: {self.summary}"
+        return redaction.redact(f"{self.where}: {self.summary}")
 
     def text(self, *, full_traceback: bool) -> str:
         """Return the details that the message does not have: operator, record, traceback."""
         traceback = self.details if full_traceback else self.shown
-        return "\n".join([*self.circumstances, traceback.rstrip()])
+        return redaction.redact("\n".join([*self.circumstances, traceback.rstrip()]))
 
 
 def from_task(failure: TaskFailure, parallelism: int) -> JobFailure:

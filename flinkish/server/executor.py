@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from flinkish.common import redaction
 from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.program import Program
@@ -16,5 +19,6 @@ def execute_async(program: Program) -> EmbeddedJobClient:
 
     In addition, it raises ConfigurationError for wrong settings of the server.
     """
+    redaction.remember({**os.environ, **program.configuration.to_dict()})
     ensure_server(program.configuration)
     return executor.execute_async(program)

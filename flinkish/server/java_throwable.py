@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import struct
 
+from flinkish.common.redaction import redact
 from flinkish.server.answers.operations import FailureCause
 
 _STREAM_HEADER = b"\xac\xed\x00\x05"
@@ -18,6 +19,7 @@ _SHORT_LIMIT = 65_536
 
 def failure_cause(error: str, text: str) -> FailureCause:
     """Return a failure with its class name and text, which may have several lines."""
+    text = redact(text)
     first = text.partition("\n")[0]
     message = first if first.startswith(error) else f"{error}: {first}"
     return FailureCause(class_=error, stack_trace=text, serialized_throwable=serialized_throwable(error, message, text))

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from flinkish.common.redaction import redact
 from flinkish.server.answers.wire import encode
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
@@ -77,7 +78,7 @@ class _Application:
 
 def error_response(status: int, *messages: str) -> Response:
     """Return an error in the form that Flink's clients expect."""
-    return Response(encode({"errors": list(messages)}), status, media_type=_JSON)
+    return Response(encode({"errors": [redact(message) for message in messages]}), status, media_type=_JSON)
 
 
 def _normalised(path: str) -> str:

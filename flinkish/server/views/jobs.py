@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkish.common import config_options, options
 from flinkish.common.job_status import JobStatus
+from flinkish.common.redaction import redact
 from flinkish.graph.job_graph import JobGraph, JobVertex
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster.exception_history import FailureRecord
@@ -92,7 +93,10 @@ def config(view: JobView) -> answers.JobConfigInfo:
     """Return /jobs/:jobid/config."""
     configuration = view.setup.configuration
     parameters = configuration.get(options.GLOBAL_JOB_PARAMETERS) or {}
-    hidden = {key: config_options.HIDDEN if config_options.is_sensitive(key) else str(value) for key, value in parameters.items()}
+    hidden = {
+        key: config_options.HIDDEN if config_options.is_sensitive(key) else redact(str(value))
+        for key, value in parameters.items()
+    }
     return answers.JobConfigInfo(
         jid=view.job_id,
         name=view.name,

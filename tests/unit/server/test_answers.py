@@ -179,3 +179,33 @@ def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> No
     assert Path(result["operation"]["location"]).is_dir()
     assert info["state"] == "FINISHED"
     assert checkpoints["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
+
+
+def test_secrets_are_hidden_in_all_answers_about_a_job(tmp_path: Path) -> None:
+    secret, known = "Zq9-in-the-url", "Zq9-of-the-store"
+
+    def boom(value: int) -> int:
+        raise ValueError(f"cannot reach postgresql://me:{secret}@db/x with password='{secret}', nor the store with {known}")
+
+    settings = {
+        "restart-strategy.type": "none",
+        "my-store.secret-key": known,
+        "pipeline.global-job-parameters": f"db.password:{secret},signing.key:{secret},name:shown",
+    }
+    env = make_env(tmp_path, **settings)
+    numbers = env.from_source(NumberSequenceSource(0, 10), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.map(boom, Types.LONG()).name("boom").sink_to(DiscardingSink())
+    with served() as server:
+        client = env.execute_async("failing")
+        with pytest.raises(JobExecutionError) as caught:
+            client.get_job_execution_result().result(60)
+        job_id = str(client.get_job_id())
+        paths = ["", "/exceptions", "/execution-result", "/config", "/jobmanager/config", "/plan"]
+        answers = {path: str(server.get(f"/jobs/{job_id}{path}")) for path in paths}
+        answers["application"] = str(server.get(f"/applications/{job_id}/exceptions"))
+
+    assert secret not in str(caught.value)
+    assert known not in str(caught.value)
+    assert [path for path, answer in answers.items() if secret in answer or known in answer] == []
+    assert "postgresql://******@db/x" in answers["/exceptions"]
+    assert "shown" in answers["/config"]

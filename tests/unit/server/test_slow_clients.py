@@ -38,6 +38,14 @@ def read(connection: socket.socket) -> bytes:
     return bytes(found)
 
 
+def read_one(connection: socket.socket) -> bytes:
+    """Return one answer of a connection that stays open."""
+    found = b""
+    while not found.endswith(b"}"):
+        found += connection.recv(65_536)
+    return found
+
+
 def drip(connection: socket.socket, parts: Iterator[bytes]) -> bytes:
     """Send a part each 50 ms until the server answers or ends the connection; return what came."""
     connection.settimeout(0.05)
@@ -74,10 +82,7 @@ def test_a_second_head_on_a_connection_has_its_own_deadline(server: Server) -> N
         for _ in range(3):
             time.sleep(0.3)
             connection.sendall(HEAD + b"\r\n")
-            found = b""
-            while not found.endswith(b"}"):
-                found += connection.recv(65_536)
-            assert found.startswith(b"HTTP/1.1 200 ")
+            assert read_one(connection).startswith(b"HTTP/1.1 200 ")
         assert read(connection).startswith(b"HTTP/1.1 408 ")
 
 
@@ -96,7 +101,7 @@ def test_the_rest_of_a_body_that_nobody_reads_is_not_awaited_for_ever(server: Se
     with connect(server) as connection:
         # A path without a route is answered before its body.
         connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
-        assert connection.recv(65_536).startswith(b"HTTP/1.1 404 ")
+        assert read_one(connection).startswith(b"HTTP/1.1 404 ")
         assert drip(connection, (b" " for _ in range(900))) == b""
 
 
