@@ -153,6 +153,8 @@ class Attempt:
         self._next_timer: int | None = None
         #: Whether tasks of a batch job have records left that they held back.
         self._held = False
+        #: Whether the client did not take results as fast as they came, since the end of the last epoch.
+        self._client_waits = False
         #: The engine has seen input of its own sources that comes with the epoch after the next.
         self._native_arrived = False
         self._finished: set[Subtask] = set()
@@ -285,6 +287,7 @@ class Attempt:
                 self._refresh_sources()
             trigger = self._next_trigger() if self.running and self.outcome is None and not self._farewell else None
             back_pressured = self._results.full
+            self._client_waits = self._client_waits or back_pressured
             match decide(self._facts(trigger, back_pressured)):
                 case RunEpoch(reason=reason):
                     command = self._make_command(trigger, 0 if back_pressured else self._admission.credit)
@@ -415,7 +418,8 @@ class Attempt:
         ended_before, self._ended = self._ended, self._clock.monotonic()
         records, most = self._take_reports(reports)
         elapsed = float(self._ended - self._began)
-        busy = self._metrics.add(reports, elapsed, float(self._ended - ended_before))
+        busy = self._metrics.add(reports, elapsed, float(self._ended - ended_before), client_waits=self._client_waits)
+        self._client_waits = False
         sent = max(sum(metrics.bytes_out for metrics in report.metrics) for report in reports)
         special = command.barrier is not None or command.epoch == 0
         self._admission.observe(EpochCost(records=most, busy_ms=busy, elapsed_ms=elapsed, bytes=sent, special=special))

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flinkish.common.clock import Clock
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobGraph, VertexId
+from flinkish.jobmaster.back_pressure import held_sources, waits
+from flinkish.jobmaster.rates import Rates, RateWindow, Totals
 from flinkish.metrics.registry import merge
-from flinkish.program.operators import SinkWriterConfig
+from flinkish.program.operators import SinkWriterConfig, SourceConfig
+from flinkish.program.sources import NativeSource
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 
 
@@ -18,8 +22,7 @@ from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
 class SubtaskFigures:
     """Figures of a subtask since the job began in this process, over all attempts, and its current watermark.
 
-    Durations are in milliseconds. Of the time that a subtask is not busy, it is back-pressured while its sources are held back
-    because of a slower vertex downstream, else idle.
+    Durations are in milliseconds; back_pressure.py says what a subtask does while it is not busy.
     """
 
     records_in: int = 0
@@ -36,6 +39,20 @@ class SubtaskFigures:
     watermarks: tuple[int, ...] = ()
     #: User metrics by dotted name.
     user: Mapping[str, Any] = field(default_factory=dict)
+    #: What it did per second in the last seconds.
+    rates: Rates = field(default_factory=Rates)
+
+    def totals(self) -> Totals:
+        """Return the totals that rates are made of."""
+        return Totals(
+            records_in=self.records_in,
+            records_out=self.records_out,
+            bytes_out=self.bytes_out,
+            records_written=self.records_written,
+            busy_ms=self.busy_ms,
+            back_pressured_ms=self.back_pressured_ms,
+            idle_ms=self.idle_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +97,23 @@ class JobFigures:
 class JobMetrics:
     """Aggregates figures; the JobMaster's thread writes them, any thread may read them."""
 
-    def __init__(self, plan: ExecutionPlan) -> None:
+    def __init__(self, plan: ExecutionPlan, clock: Clock) -> None:
         self._plan = plan
+        self._clock = clock
         self._lock = threading.Lock()
         vertices = plan.job_graph.vertices.values()
         self._totals = {vertex.id: [SubtaskFigures() for _ in range(vertex.parallelism)] for vertex in vertices}
-        self._upstream = _upstream(plan.job_graph)
+        self._sources = {str(vertex.head.uid): vertex.id for vertex in vertices if isinstance(vertex.head.operator, SourceConfig)}
+        #: Sources whose engine reads whatever is there when an epoch begins.
+        self._native = {
+            str(vertex.head.uid)
+            for vertex in vertices
+            if isinstance(vertex.head.operator, SourceConfig) and isinstance(vertex.head.operator.source, NativeSource)
+        }
+        began = clock.monotonic()
+        self._window = RateWindow(began)
+        #: When the last epoch ended, in monotonic milliseconds.
+        self._epoch_ended = began
         self._epochs = 0
         self._restarts = 0
         self._read = 0
@@ -110,29 +138,42 @@ class JobMetrics:
         with self._lock:
             self._epoch_began, self.credit = now, credit
 
-    def add(self, reports: Iterable[EpochReport], elapsed_ms: float, period_ms: float | None = None) -> float:
+    def add(
+        self, reports: Iterable[EpochReport], elapsed_ms: float, period_ms: float | None = None, *, client_waits: bool = False
+    ) -> float:
         """Add the reports of an epoch; return the busy time of the busiest slot over all levels, in milliseconds.
 
         `elapsed_ms` is the duration of the epoch, `period_ms` the time since the end of the epoch before (default: the same).
+        `client_waits` tells that sources were held back in that time, because the client did not take results.
         """
+        reports = list(reports)
         busy: dict[int, float] = {}
-        held_back = False
         seen: list[VertexMetrics] = []
         with self._lock:
             for report in reports:
-                for reader in report.readers.values():
-                    self._read += reader.records
-                    held_back = held_back or (reader.more_available and not reader.finished)
+                self._read += sum(reader.records for reader in report.readers.values())
                 for metrics in report.metrics:
                     busy[report.slot] = busy.get(report.slot, 0.0) + metrics.busy_ms
                     self._add_vertex(metrics)
                     seen.append(metrics)
-            self._add_times(seen, elapsed_ms if period_ms is None else period_ms, held_back)
+            self._add_times(seen, elapsed_ms if period_ms is None else period_ms, self._held(reports), client_waits)
             self._epochs += 1
             self._epoch_began = None
+            self._epoch_ended = now = self._clock.monotonic()
+            if self._window.due(now):
+                self._window.mark(now, {key: subtask.totals() for key, subtask in self._subtasks()})
             self._elapsed = elapsed_ms
             self._busy = max(busy.values(), default=0.0)
             return self._busy
+
+    def _held(self, reports: Sequence[EpochReport]) -> set[VertexId]:
+        """Return the vertices of sources that have more to read. Of one that the engine reads, more has probably come."""
+        held = held_sources(reports)
+        held |= {str(uid) for report in reports for (uid, _), reader in report.readers.items() if reader.records} & self._native
+        return {self._sources[uid] for uid in held if uid in self._sources}
+
+    def _subtasks(self) -> Iterable[tuple[tuple[VertexId, int], SubtaskFigures]]:
+        return (((vertex, index), subtask) for vertex, subtasks in self._totals.items() for index, subtask in enumerate(subtasks))
 
     def _add_vertex(self, metrics: VertexMetrics) -> None:
         totals = self._totals[metrics.vertex][metrics.subtask]
@@ -148,26 +189,22 @@ class JobMetrics:
         if metrics.user:
             totals.user = metrics.user
 
-    def _add_times(self, seen: list[VertexMetrics], period: float, held_back: bool) -> None:
-        """Add what the subtasks did while they were not busy.
-
-        Credit holds back sources that have more to read, so that the slowest vertex can keep up: everything upstream of that
-        vertex is back-pressured, and everything else has nothing to do.
-        """
-        slowest = max(seen, key=lambda metrics: metrics.busy_ms, default=None)
-        waiting = self._upstream[slowest.vertex] if held_back and slowest is not None else frozenset()
+    def _add_times(self, seen: list[VertexMetrics], period: float, held: set[VertexId], client_waits: bool) -> None:
+        """Add what the subtasks did while they were not busy; see back_pressure.py."""
+        waiting = waits(self._plan.job_graph, seen, held)
         for metrics in seen:
             totals = self._totals[metrics.vertex][metrics.subtask]
             rest = max(0.0, period - metrics.busy_ms)
-            if metrics.vertex in waiting:
-                totals.back_pressured_ms += rest
-            else:
-                totals.idle_ms += rest
+            back_pressured = rest if client_waits else min(rest, waiting.get(metrics.vertex, 0.0))
+            totals.back_pressured_ms += back_pressured
+            totals.idle_ms += rest - back_pressured
 
     def figures(self) -> JobFigures:
         """Return all current figures."""
         with self._lock:
-            vertices = tuple(self._vertex(vertex, subtasks) for vertex, subtasks in self._totals.items())
+            # While an epoch runs, nobody knows what it does, so the rates are those up to its begin.
+            end = self._clock.monotonic() if self._epoch_began is None else self._epoch_ended
+            vertices = tuple(self._vertex(vertex, subtasks, end) for vertex, subtasks in self._totals.items())
             return JobFigures(
                 epochs=self._epochs,
                 restarts=self._restarts,
@@ -189,7 +226,7 @@ class JobMetrics:
     def _user(self) -> dict[str, Any]:
         return merge(totals.user for subtasks in self._totals.values() for totals in subtasks if totals.user)
 
-    def _vertex(self, vertex: VertexId, subtasks: Sequence[SubtaskFigures]) -> VertexFigures:
+    def _vertex(self, vertex: VertexId, subtasks: Sequence[SubtaskFigures], end: int) -> VertexFigures:
         reported = [totals.watermark for totals in subtasks if totals.watermark is not None]
         return VertexFigures(
             vertex=vertex,
@@ -201,17 +238,14 @@ class JobMetrics:
             watermark=min(reported, default=MIN_WATERMARK),
             records_written=sum(totals.records_written for totals in subtasks),
             watermarks={index: totals.watermarks for index, totals in enumerate(subtasks) if totals.watermark is not None},
-            subtasks={index: replace(totals) for index, totals in enumerate(subtasks)},
+            subtasks={
+                index: replace(
+                    totals,
+                    rates=self._window.rates((vertex, index), totals.totals(), end, float(end - self._epoch_ended)),
+                )
+                for index, totals in enumerate(subtasks)
+            },
         )
-
-
-def _upstream(graph: JobGraph) -> dict[VertexId, frozenset[VertexId]]:
-    """Map each vertex to all vertices from which records come to it."""
-    found: dict[VertexId, frozenset[VertexId]] = {}
-    for vertex in graph.vertices:
-        sources = {edge.source_vertex for edge in graph.inputs(vertex)}
-        found[vertex] = frozenset(sources).union(*(found[source] for source in sources))
-    return found
 
 
 def _second_stages(graph: JobGraph) -> frozenset[VertexId]:

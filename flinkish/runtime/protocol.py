@@ -258,6 +258,8 @@ class VertexMetrics:
     records_out: int
     busy_ms: float
     watermark: int
+    #: When it ended, counted from the command's processing time, by the clock of its machine.
+    ended_ms: float = 0.0
     #: Approximate number of bytes sent on edges and to the driver.
     bytes_out: int = 0
     #: Number of records that the sinks of the chain took.

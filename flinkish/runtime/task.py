@@ -260,6 +260,7 @@ class VertexTask:
         self._dead_letters.end_epoch()
         self._remember()
         self._busy = self._clock.monotonic() - started
+        self._ended = self._clock.wall_time() - command.processing_time
 
     def _process(self, command: EpochCommand, inputs: Inputs) -> None:
         for operator in self.operators:
@@ -437,6 +438,7 @@ class VertexTask:
             records_in=self._records_in,
             records_out=sum(writer.records for writer in self._edges),
             busy_ms=float(self._busy),
+            ended_ms=float(self._ended),
             watermark=self.head.current_watermark,
             bytes_out=self._bytes_out,
             late_records=late - late_before,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from flinkish.common.clock import Clock
 from flinkish.engine.job_client import EmbeddedJobClient
-from flinkish.server.metrics import Rates
 from flinkish.server.views.job_view import JobView, look_at
 
 
@@ -16,7 +15,6 @@ class ServedJob:
 
     def __init__(self, client: EmbeddedJobClient, clock: Clock, endpoint: str) -> None:
         self.job_id = str(client.get_job_id())
-        self.rates = Rates()
         self._client: EmbeddedJobClient | None = client
         self._clock = clock
         self._endpoint = endpoint

@@ -1,107 +1,163 @@
-"""Metrics of a job by Flink's names: totals as they are, rates over the last seconds.
+"""Metrics of a job by Flink's names, from one look at it: what REST and the reporters show. Pure functions.
 
-Rates come from totals that were kept at earlier looks, so they need somebody who looks; the first answer covers the whole job.
+`flinkish/metrics/catalog.py` says what each metric means.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.limits import LONG_MIN
-from flinkish.graph.job_graph import JobVertex, VertexId
+from flinkish.common.job_status import JobStatus
+from flinkish.common.limits import LONG_MAX, LONG_MIN
+from flinkish.graph.job_graph import JobVertex
+from flinkish.graph.stream_graph import NodeId
 from flinkish.jobmaster.job_metrics import SubtaskFigures
+from flinkish.program.operators import (
+    MapConfig,
+    SinkConfig,
+    SinkWriterConfig,
+    SourceConfig,
+    TimestampsAndWatermarksConfig,
+)
 from flinkish.server.views.job_view import JobView
 
-#: Rates cover at least and about at most this long, in milliseconds.
-_SHORTEST, _LONGEST = 1_000, 10_000
+#: Share of the time above which a task counts as back-pressured, as Flink's page shows it.
+_BACK_PRESSURED = 500.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    at: int
-    subtasks: Mapping[tuple[VertexId, int], SubtaskFigures]
-
-
-class Rates:
-    """What happened in the last seconds of one job; may be used from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._looks: deque[_Look] = deque()
-
-    def look(self, view: JobView) -> None:
-        """Keep the totals of a look, at most one a second."""
-        now = view.now
-        with self._lock:
-            if self._looks and now - self._looks[-1].at < _SHORTEST:
-                return
-            self._looks.append(_Look(now, view.subtasks))
-            while len(self._looks) > 2 and now - self._looks[1].at >= _LONGEST:
-                self._looks.popleft()
-
-    def since(self, view: JobView, vertex: VertexId, index: int) -> tuple[SubtaskFigures, float]:
-        """Return the totals that the rates start from, and how many seconds ago that was."""
-        with self._lock:
-            for look in self._looks:
-                if view.now - look.at >= _SHORTEST:
-                    return look.subtasks.get((vertex, index), SubtaskFigures()), (view.now - look.at) / 1000
-        return SubtaskFigures(), max(view.duration, _SHORTEST) / 1000
-
-
-def shares(view: JobView, rates: Rates, vertex: JobVertex, index: int) -> tuple[float, float, float]:
+def shares(view: JobView, vertex: JobVertex, index: int) -> tuple[float, float, float]:
     """Return the shares of a subtask's time in which it was back-pressured, idle and busy; together 1."""
-    now = view.subtask(vertex.id, index)
-    before, _ = rates.since(view, vertex.id, index)
-    held = now.back_pressured_ms - before.back_pressured_ms
-    idle = now.idle_ms - before.idle_ms
-    busy = now.busy_ms - before.busy_ms
-    whole = held + idle + busy
-    return (round(held / whole, 3), round(idle / whole, 3), round(busy / whole, 3)) if whole > 0 else (0.0, 1.0, 0.0)
+    rates = view.subtask(vertex.id, index).rates
+    return round(rates.back_pressured / 1000, 3), round(rates.idle / 1000, 3), round(rates.busy / 1000, 3)
 
 
-def subtask_metrics(view: JobView, rates: Rates, vertex: JobVertex, index: int) -> dict[str, Any]:
+def subtask_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]:
     """Return all metrics of a subtask: those of the task by their names, those of operators behind `operator.`."""
+    metrics = task_metrics(view, vertex, index)
+    found = operator_metrics(view, vertex, index)
+    for node in vertex.operators:
+        metrics.update({f"{_operator(node.name)}.{name}": value for name, value in expand(found[node.id]).items()})
+    return metrics
+
+
+def task_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]:
+    """Return the metrics of a subtask itself."""
     now = view.subtask(vertex.id, index)
-    before, seconds = rates.since(view, vertex.id, index)
-    held, idle, busy = shares(view, rates, vertex, index)
-    graph = view.setup.plan.job_graph
+    rates = now.rates
     metrics: dict[str, Any] = {
         "numRecordsIn": now.records_in,
+        "numRecordsInPerSecond": rates.records_in,
         "numRecordsOut": now.records_out,
+        "numRecordsOutPerSecond": rates.records_out,
         "numBytesOut": now.bytes_out,
-        "numRecordsInPerSecond": round((now.records_in - before.records_in) / seconds, 3),
-        "numRecordsOutPerSecond": round((now.records_out - before.records_out) / seconds, 3),
-        "numBytesOutPerSecond": round((now.bytes_out - before.bytes_out) / seconds, 3),
+        "numBytesOutPerSecond": rates.bytes_out,
         "numLateRecordsDropped": now.late_records,
-        "busyTimeMsPerSecond": round(1000 * busy),
-        "idleTimeMsPerSecond": round(1000 * idle),
-        "backPressuredTimeMsPerSecond": round(1000 * held),
+        "busyTimeMsPerSecond": round(rates.busy),
+        "backPressuredTimeMsPerSecond": round(rates.back_pressured),
+        "idleTimeMsPerSecond": 1000 - round(rates.busy) - round(rates.back_pressured),
+        "accumulateBusyTimeMs": round(now.busy_ms),
+        "accumulateBackPressuredTimeMs": round(now.back_pressured_ms),
+        "accumulateIdleTimeMs": round(now.idle_ms),
+        "isBackPressured": int(rates.back_pressured > _BACK_PRESSURED),
     }
-    if graph.inputs(vertex.id):
+    if view.setup.plan.job_graph.inputs(vertex.id):
         metrics["currentInputWatermark"] = LONG_MIN if now.watermark is None else now.watermark
-    for node, watermark in zip(vertex.operators, now.watermarks, strict=False):
-        metrics[f"{_operator(node.name)}.currentOutputWatermark"] = watermark
-    scopes = {".".join(graph.metric_scope(node)): node.name for node in vertex.operators}
-    for name, value in now.user.items():
-        scope = next((scope for scope in scopes if name.startswith(f"{scope}.")), None)
-        if scope is not None:
-            metrics[f"{_operator(scope)}.{name[len(scope) + 1 :]}"] = value
+    checkpoint = view.checkpoints.latest_completed
+    for part in () if checkpoint is None else checkpoint.acknowledgements:
+        if (part.vertex, part.subtask) == (vertex.id, index):
+            metrics["checkpointAlignmentTime"] = round(1_000_000 * part.alignment_ms)
+            metrics["lastCheckpointStateSize"] = part.state_size
     return metrics
+
+
+def operator_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[NodeId, dict[str, Any]]:
+    """Return the metrics of each operator of a subtask's chain; those of users are numbers or mappings of numbers."""
+    now = view.subtask(vertex.id, index)
+    found: dict[NodeId, dict[str, Any]] = {node.id: {} for node in vertex.operators}
+    received, emitted = _record_counts(view, vertex, now)
+    watermarks = {node.id: watermark for node, watermark in zip(vertex.operators, now.watermarks, strict=False)}
+    before = {edge.target: edge.source for edge in vertex.chain_edges}
+    for node in vertex.operators:
+        metrics = found[node.id]
+        if node.id in received:
+            metrics["numRecordsIn"], metrics["numRecordsInPerSecond"] = received[node.id]
+        if node.id in emitted:
+            metrics["numRecordsOut"], metrics["numRecordsOutPerSecond"] = emitted[node.id]
+        if isinstance(node.operator, (SinkConfig, SinkWriterConfig)) and node.id in received:
+            metrics["numRecordsSend"] = metrics["numRecordsIn"]
+        if node.id in watermarks:
+            metrics["currentOutputWatermark"] = watermark = watermarks[node.id]
+            # The input of the head is that of the task. A head that assigns watermarks does not pass on those it gets.
+            if node.id in before:
+                metrics["currentInputWatermark"] = watermarks[before[node.id]]
+            elif not isinstance(node.operator, (SourceConfig, TimestampsAndWatermarksConfig)):
+                metrics["currentInputWatermark"] = watermark
+            if isinstance(node.operator, (SourceConfig, TimestampsAndWatermarksConfig)) and LONG_MIN < watermark < LONG_MAX:
+                metrics["watermarkLag"] = view.now - watermark
+    _add_user_metrics(view, vertex, now.user, found)
+    return found
+
+
+def _add_user_metrics(view: JobView, vertex: JobVertex, user: Mapping[str, Any], found: dict[NodeId, dict[str, Any]]) -> None:
+    """Add the metrics of user functions and connectors to those of their operators."""
+    graph = view.setup.plan.job_graph
+    # The longest scope first: an operator may be called `a`, and another one `a.b`.
+    scopes = sorted(((".".join(graph.metric_scope(node)), node) for node in vertex.operators), key=lambda each: -len(each[0]))
+    for name, value in user.items():
+        for scope, node in scopes:
+            if name.startswith(f"{scope}."):
+                found[node.id][name[len(scope) + 1 :]] = value
+                break
+
+
+Counted = dict[NodeId, tuple[int, float]]
+
+
+def _record_counts(view: JobView, vertex: JobVertex, now: SubtaskFigures) -> tuple[Counted, Counted]:
+    """Return how many records each operator of a chain got and emitted, and per second, where that is known.
+
+    Records are counted at the ends of a chain only, because counting inside of it would cost time for each record. What lies
+    between is known as long as operators emit one record for each.
+    """
+    received: Counted = {vertex.head.id: (now.records_in, now.rates.records_in)}
+    emitted: Counted = {}
+    sinks = [node.id for node in vertex.operators if isinstance(node.operator, (SinkConfig, SinkWriterConfig))]
+    if len(sinks) == 1 and sinks[0] != vertex.head.id:
+        received[sinks[0]] = (now.records_written, now.rates.records_written)
+    edges = view.setup.plan.job_graph.outputs(vertex.id)
+    if len(edges) == 1 and edges[0].side_output is None:
+        emitted[edges[0].source] = (now.records_out, now.rates.records_out)
+    # With dead letters, a record whose function fails is not emitted.
+    one_to_one = () if view.setup.keeps_dead_letters else (MapConfig, SourceConfig, TimestampsAndWatermarksConfig)
+    by_id = {node.id: node for node in vertex.operators}
+    chained = [edge for edge in vertex.chain_edges if edge.side_output is None]
+    for _ in range(2):  # forwards from the head and backwards from the end, then also from what that found
+        for node in vertex.operators:
+            if isinstance(node.operator, one_to_one) and node.id in received:
+                emitted.setdefault(node.id, received[node.id])
+            for edge in chained:
+                if edge.source == node.id and node.id in emitted:
+                    received.setdefault(edge.target, emitted[node.id])
+        for edge in reversed(chained):
+            if isinstance(by_id[edge.target].operator, one_to_one) and edge.target in emitted:
+                received.setdefault(edge.target, emitted[edge.target])
+            if edge.target in received:
+                emitted.setdefault(edge.source, received[edge.target])
+    return received, emitted
 
 
 def job_metrics(view: JobView) -> dict[str, Any]:
     """Return the metrics of the job itself."""
     figures, checkpoints = view.figures, view.checkpoints
     latest = checkpoints.latest_completed
-    running = view.now - view.started_at if view.ended_at < 0 else 0
+    runs = view.status is JobStatus.RUNNING
+    since = view.now - view.details.timestamps.get(view.status, view.now)
     return {
+        "uptime": since if runs else 0,
+        "downtime": -1 if view.ended_at >= 0 else 0 if runs or not figures.epochs else since,
         "numRestarts": figures.restarts,
         "fullRestarts": figures.restarts,
-        "uptime": running,
         "numberOfCompletedCheckpoints": checkpoints.counts.completed,
         "numberOfFailedCheckpoints": checkpoints.counts.failed,
         "numberOfInProgressCheckpoints": checkpoints.counts.in_progress,
@@ -109,14 +165,39 @@ def job_metrics(view: JobView) -> dict[str, Any]:
         "lastCheckpointDuration": -1 if latest is None else latest.duration or 0,
         "lastCheckpointSize": -1 if latest is None else latest.state_size,
         "lastCheckpointFullSize": -1 if latest is None else latest.state_size,
+        "lastCheckpointCompletedTimestamp": -1 if latest is None else latest.trigger_time + (latest.duration or 0),
+        "lastCheckpointRestoreTimestamp": -1 if checkpoints.restored is None else checkpoints.restored.restored_at,
         "lastCheckpointExternalPath": "n/a" if latest is None else latest.external_path or "n/a",
         "lastCompletedCheckpointId": -1 if latest is None else latest.checkpoint_id,
+        "numEpochs": figures.epochs,
+        "lastEpochDuration": round(figures.last_epoch_ms),
+        "currentCredit": figures.credit,
     }
+
+
+def expand(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metrics with one value each: of a meter the rate, of a distribution its statistics as further names."""
+    expanded: dict[str, Any] = {}
+    for name, value in metrics.items():
+        if not isinstance(value, Mapping):
+            expanded[name] = value
+        elif "rate" in value:
+            expanded[name] = value["rate"]
+        else:
+            expanded.update({f"{name}_{part}": number for part, number in distribution(value).items()})
+    return expanded
+
+
+def distribution(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the statistics of a distribution; all but count and sum are missing if it has seen nothing."""
+    count = value["count"]
+    parts = {"count": count, "sum": value["sum"]}
+    return {**parts, "min": value["min"], "max": value["max"], "mean": value["sum"] / count} if count else parts
 
 
 def text_of(value: Any) -> str:
     """Return a value as REST shows it."""
-    return str(value["count"]) if isinstance(value, Mapping) and "count" in value else str(value)
+    return str(value)
 
 
 def aggregate(values: Sequence[float], wanted: Sequence[str]) -> dict[str, float]:

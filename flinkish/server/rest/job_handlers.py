@@ -79,8 +79,7 @@ def back_pressure(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return vertex_answers.BackPressure(status="deprecated")
-    call.job.rates.look(call.view)
-    shares = [metrics.shares(call.view, call.job.rates, vertex, index) for index in range(vertex.parallelism)]
+    shares = [metrics.shares(call.view, vertex, index) for index in range(vertex.parallelism)]
     return vertices.back_pressure(call.view, shares)
 
 
@@ -127,11 +126,10 @@ def vertex_metrics(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return []
-    call.job.rates.look(call.view)
     found = {
         f"{index}.{name}": value
         for index in range(vertex.parallelism)
-        for name, value in metrics.subtask_metrics(call.view, call.job.rates, vertex, index).items()
+        for name, value in metrics.subtask_metrics(call.view, vertex, index).items()
     }
     return _chosen(found, call)
 
@@ -140,8 +138,7 @@ def subtask_metrics(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None or not 0 <= call.call.number("subtaskindex") < vertex.parallelism:
         return []
-    call.job.rates.look(call.view)
-    return _chosen(metrics.subtask_metrics(call.view, call.job.rates, vertex, call.call.number("subtaskindex")), call)
+    return _chosen(metrics.subtask_metrics(call.view, vertex, call.call.number("subtaskindex")), call)
 
 
 def no_metrics(call: JobCall) -> Answer:
@@ -153,11 +150,10 @@ def aggregated_subtask_metrics(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return []
-    call.job.rates.look(call.view)
     chosen = [index for index in _subtasks(call) if index < vertex.parallelism] or range(vertex.parallelism)
     found: dict[str, list[float]] = {}
     for index in chosen:
-        for name, value in metrics.subtask_metrics(call.view, call.job.rates, vertex, index).items():
+        for name, value in metrics.subtask_metrics(call.view, vertex, index).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 found.setdefault(name, []).append(value)
     names = call.call.words("get")

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.common.clock import ManualClock
 from flinkish.common.ids import Epoch
 from flinkish.jobmaster.job_metrics import JobMetrics
 from flinkish.runtime.protocol import EpochReport, ReaderReport, VertexMetrics
@@ -27,7 +28,7 @@ def report(
 
 
 def metrics() -> JobMetrics:
-    return JobMetrics(make_plan(Numbers(), Notes(), parallelism=2))
+    return JobMetrics(make_plan(Numbers(), Notes(), parallelism=2), ManualClock())
 
 
 def test_records_add_up_over_epochs_and_subtasks() -> None:

@@ -1,0 +1,112 @@
+"""Metrics of whole jobs, by Flink's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.datastream import FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.metrics.catalog import CATALOG, Scope
+from flinkish.server import metrics
+from flinkish.server.views.job_view import JobView, look_at
+from flinkish.testing import JobHarness
+
+NOW = 1_700_000_000_000
+
+
+class Measured(MapFunction):
+    def open(self, context: RuntimeContext) -> None:
+        group = context.get_metrics_group()
+        self._seen = group.counter("seen")
+        self._sizes = group.distribution("sizes")
+        self._marks = group.meter("marks", 10)
+        group.gauge("level", lambda: 7)
+
+    def map(self, value: Any) -> Any:
+        self._seen.inc()
+        self._sizes.update(value)
+        self._marks.mark_event()
+        return value
+
+
+class Even(FilterFunction):
+    def filter(self, value: Any) -> bool:
+        return bool(value % 2 == 0)
+
+
+def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+    source = env.from_source(job.source("numbers", Types.LONG()), WatermarkStrategy.no_watermarks(), "numbers")
+    one = source.map(Measured(), Types.LONG()).name("m").uid("one").filter(Even()).name("even").uid("even")
+    one.map(Measured(), Types.LONG()).name("m").uid("two").map(Measured(), Types.LONG()).name("m.seen").sink_to(job.sink("out"))
+
+
+def view_of(job: JobHarness) -> JobView:
+    return look_at(job.client.job_master, now=NOW, endpoint="localhost:0")
+
+
+@pytest.fixture(scope="module")
+def view() -> JobView:
+    with JobHarness(program, start_time=NOW) as job:
+        for number in range(10):
+            job.source("numbers").emit(number)
+        job.source("numbers").watermark(5)
+        assert job.checkpoint() == 1
+        return view_of(job)
+
+
+def of_operators(view: JobView) -> dict[str, dict[str, Any]]:
+    [vertex] = view.vertices.values()
+    found = metrics.operator_metrics(view, vertex, 0)
+    return {str(node.uid): found[node.id] for node in vertex.operators}
+
+
+def test_records_of_operators_inside_a_chain_are_known_where_one_comes_out_for_each(view: JobView) -> None:
+    found = list(of_operators(view).values())
+    counts = [(each.get("numRecordsIn"), each.get("numRecordsOut")) for each in found]
+    assert counts == [(10, 10), (10, 10), (10, 5), (5, 5), (5, 5), (5, None)]
+    assert found[-1]["numRecordsSend"] == 5
+
+
+def test_operators_with_one_name_and_names_that_look_like_scopes_are_kept_apart(view: JobView) -> None:
+    found = of_operators(view)
+    assert found["one"]["seen"] == 10
+    assert found["two"]["seen"] == 5
+    assert [each["seen"] for each in found.values() if "seen" in each] == [10, 5, 5]
+
+
+def test_distributions_and_meters_are_shown_as_numbers(view: JobView) -> None:
+    found = metrics.expand(of_operators(view)["one"])
+    assert {name: found[name] for name in found if name.startswith("sizes")} == {
+        "sizes_count": 10, "sizes_sum": 45, "sizes_min": 0, "sizes_max": 9, "sizes_mean": 4.5,
+    }  # fmt: skip
+    assert found["marks"] == 1.0
+    assert found["level"] == 7
+
+
+def test_watermarks_and_their_lag(view: JobView) -> None:
+    found = list(of_operators(view).values())
+    assert found[0]["watermarkLag"] == view.now - 5
+    assert [each["currentOutputWatermark"] for each in found] == [5] * 6
+    assert [each.get("currentInputWatermark") for each in found] == [None] + [5] * 5
+
+
+def test_what_the_last_checkpoint_took(view: JobView) -> None:
+    [vertex] = view.vertices.values()
+    task, job = metrics.task_metrics(view, vertex, 0), metrics.job_metrics(view)
+    assert task["lastCheckpointStateSize"] == job["lastCheckpointSize"] > 0
+    assert task["checkpointAlignmentTime"] == 0
+    assert job["numberOfCompletedCheckpoints"] == 1
+    assert job["uptime"] >= 0
+    assert job["downtime"] == 0
+
+
+def test_every_metric_is_in_the_catalog(view: JobView) -> None:
+    [vertex] = view.vertices.values()
+    users = {"seen", "sizes", "marks", "level"}
+    shown = {(Scope.JOB, name) for name in metrics.job_metrics(view)}
+    shown |= {(Scope.TASK, name) for name in metrics.task_metrics(view, vertex, 0)}
+    shown |= {(Scope.OPERATOR, name) for found in of_operators(view).values() for name in found if name not in users}
+    assert shown <= CATALOG.keys()
+    assert {name for scope, name in CATALOG if scope is Scope.JOB} == metrics.job_metrics(view).keys()
