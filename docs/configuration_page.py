@@ -28,6 +28,9 @@ SECTIONS: Final = {
     "rest.": "Server",
     "web.": "Server: the page",
     "jobstore.": "Server: jobs that have ended",
+    "session.": "Session clusters",
+    "heartbeat.": "Session clusters",
+    "env.": "Folders",
     "io.": "Folders",
 }
 

@@ -122,6 +122,10 @@ class CommitOutcomeUnknownError(CheckpointError):
     """A commit to the checkpoint storage failed, but may have taken effect; no files may be deleted."""
 
 
+class RegistryError(FlinkishError, RuntimeError):
+    """The registry of a session could not be read or written, so that nothing was started or changed."""
+
+
 class EngineError(FlinkishError, RuntimeError):
     """The engine could not start, or lost a part that it runs on: Java, the Spark session or a slot host."""
 

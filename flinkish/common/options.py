@@ -646,12 +646,71 @@ REST_SSL_KEYSTORE_PASSWORD = _accepted(
 REST_SSL_TRUSTSTORE_PASSWORD = _accepted(
     "security.ssl.rest.truststore-password", STRING, None, _JAVA_STORE, "security.ssl.truststore-password"
 )
+WEB_SUBMIT_ENABLE = _option(
+    "web.submit.enable", BOOLEAN, True, "Whether programs can be uploaded to a session cluster and started there."
+)
 WEB_REFRESH_INTERVAL = _option("web.refresh-interval", DURATION, 3 * _SECOND, "How often the web page asks for news.")
 WEB_CANCEL_ENABLE = _option("web.cancel.enable", BOOLEAN, True, "Whether the web page can cancel jobs.")
 JOB_STORE_EXPIRATION_TIME = _option(
     "jobstore.expiration-time", in_range(INT, 0), 3600, "How long the server answers for a job that has ended, in seconds."
 )
 JOB_STORE_MAX_CAPACITY = _option("jobstore.max-capacity", INT, INT_MAX, "Most jobs that have ended for which the server answers.")
+
+# Session clusters.
+
+HA_LEASE_DURATION = _option(
+    "high-availability.lease-duration",
+    in_range(DURATION, _SECOND),
+    10 * _SECOND,
+    "How long the record of a session's leading Dispatcher must not change before another one takes over. A key of flinkish.",
+)
+HEARTBEAT_INTERVAL = _option(
+    "heartbeat.interval",
+    in_range(DURATION, 100),
+    _SECOND,
+    "How often the driver of a session's job reports to the Dispatcher. Flink's default is 10 s.",
+)
+HEARTBEAT_TIMEOUT = _option(
+    "heartbeat.timeout",
+    in_range(DURATION, _SECOND),
+    50 * _SECOND,
+    "How long a driver may be silent before the Dispatcher kills it and starts another one. A driver whose process has ended is "
+    "noticed at once.",
+)
+DRIVER_LAUNCHER = _option(
+    "session.driver.launcher",
+    one_of("process", "spark-submit"),
+    "process",
+    "How a session starts the driver of a job: as a Python process, or with spark-submit and the options in "
+    "session.driver.spark-submit-options. A key of flinkish.",
+)
+DRIVER_SUBMIT_OPTIONS = _unset(
+    "session.driver.spark-submit-options",
+    LIST,
+    "Options of spark-submit for drivers, such as --master;spark://host:7077. The deploy mode must be client. A key of flinkish.",
+)
+DRIVER_MAX_RESTARTS = _option(
+    "session.driver.max-restarts",
+    in_range(INT, 0),
+    10,
+    "How often a job whose driver was lost is started again within session.driver.restart-window; then the job fails. A key of "
+    "flinkish.",
+)
+DRIVER_RESTART_WINDOW = _option(
+    "session.driver.restart-window", in_range(DURATION, _SECOND), 10 * _MINUTE, "See session.driver.max-restarts."
+)
+DRIVER_START_TIMEOUT = _option(
+    "session.driver.start-timeout",
+    in_range(DURATION, 0),
+    _MINUTE,
+    "How long the request that starts a program waits for its job, to answer with the error of a script that fails before. A key "
+    "of flinkish.",
+)
+LOG_DIR = _unset(
+    "env.log.dir",
+    STRING,
+    "Folder for the logs and the standard output of a session's drivers. If not set: a folder in io.tmp.dirs.",
+)
 
 
 def _registered() -> dict[str, ConfigOption[Any]]:

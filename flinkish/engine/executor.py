@@ -6,6 +6,8 @@ program ends are stopped cleanly.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flinkish.engine import launcher
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.loader import create_engine, engine_plan
@@ -15,13 +17,15 @@ from flinkish.graph.stream_graph_generator import generate
 from flinkish.program.program import Program
 
 
-def execute_async(program: Program) -> EmbeddedJobClient:
-    """Start a program and return without waiting for it.
+def execute_async(
+    program: Program, *, job_id: str | None = None, retire: Callable[[str], None] | None = None
+) -> EmbeddedJobClient:
+    """Start a program and return without waiting for it; `job_id` and `retire` are those of `launcher.Surroundings`.
 
     Before anything runs, it raises InvalidProgramError, UnsupportedError, ConfigurationError, and CheckpointError if the
     checkpoint to start from is damaged or does not fit. The job's result raises all other errors.
     """
-    return launcher.start(program, launcher.Surroundings(make_engine=create_engine))
+    return launcher.start(program, launcher.Surroundings(make_engine=create_engine, job_id=job_id, retire=retire))
 
 
 def execution_plan_json(program: Program) -> str:

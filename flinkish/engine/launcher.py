@@ -34,7 +34,10 @@ from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.planning import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.graph.stream_graph_generator import generate, with_recorded_max_parallelism
+from flinkish.graph.stream_graph_generator import (
+    generate,
+    with_recorded_max_parallelism,
+)
 from flinkish.jobmaster import recovery
 from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
@@ -42,7 +45,11 @@ from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
 from flinkish.program.program import Program
 from flinkish.program.transformations import CacheTransformation
-from flinkish.runtime.dependencies import Dependencies, extend_driver_path, forget_packages
+from flinkish.runtime.dependencies import (
+    Dependencies,
+    extend_driver_path,
+    forget_packages,
+)
 
 #: Prefix of the name of a job's thread; the first digits of the job's id follow.
 JOB_THREAD = "flinkish-job-"
@@ -71,6 +78,8 @@ class Surroundings:
     takers: Mapping[str, Taker] = field(default_factory=dict)
     #: The job's id, with which it resumes from its last checkpoint; None = determined by the configuration.
     job_id: str | None = None
+    #: Is called with the id of such a job before its checkpoints are deleted, because it has ended for good.
+    retire: Callable[[str], None] | None = None
     #: Folder of the checkpoints if the configuration names none; None = a folder that is removed with the job.
     checkpoints: Path | None = None
 
@@ -247,7 +256,7 @@ def assemble(
 ) -> EmbeddedJobClient:
     """Create the JobMaster with its services, and its client."""
     configuration, identity = checked.configuration, place.identity
-    cluster = identity.cluster
+    retire = surroundings.retire if identity.cluster is None else identity.cluster.retire
     released = threading.Event()
 
     def on_released() -> None:
@@ -269,7 +278,7 @@ def assemble(
             open_storage=None if is_batch(configuration) else place.open_claimed,
             notes=_notes(configuration, identity.job_id, place.storage, surroundings.clock),
             takers=surroundings.takers,
-            retire=None if cluster is None else lambda: cluster.retire(identity.job_id),
+            retire=None if retire is None else lambda: retire(identity.job_id),
             on_released=on_released,
         ),
         restored=planned.restored,

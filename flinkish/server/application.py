@@ -22,31 +22,34 @@ from flinkish.server.settings import ServerSettings, server_settings
 if TYPE_CHECKING:
     from flinkish.server.endpoint import Endpoint
     from flinkish.server.operations import Operations
+    from flinkish.server.state import ServerState
 
 _log = logging.getLogger("flinkish.server")
 
 _lock = threading.Lock()
 #: The settings of this process's server.
 _served: ServerSettings | None = None
+_state: ServerState | None = None
 #: How long the end of the process waits for clients that have not asked for the results of their operations, in seconds.
 _UNREAD_PATIENCE = 10.0
 
 
-def ensure_server(configuration: Configuration) -> None:
+def ensure_server(configuration: Configuration, settings: ServerSettings | None = None) -> ServerState | None:
     """Start the server of this process, if the configuration names a port and there is none yet.
 
-    Raises ConfigurationError for wrong settings, and if no port is free.
+    `settings` are used instead of those of the configuration. Returns what the server knows; None if there is none. Raises
+    ConfigurationError for wrong settings, and if no port is free.
     """
-    settings = server_settings(configuration)
+    settings = settings or server_settings(configuration)
     if settings is None:
-        return
-    global _served
+        return None
+    global _served, _state
     with _lock:
         if _served is not None:
             # What is shown of the configuration is that of the job, which may differ.
             if replace(settings, shown=()) != replace(_served, shown=()):
                 _log.warning("A further job has other settings of the server (rest.*, web.*, jobstore.*), which have no effect.")
-            return
+            return _state
         # Imported late: jobs without a server need none of it.
         from flinkish.server.endpoint import Endpoint
         from flinkish.server.jobs import ServedJobs
@@ -59,7 +62,7 @@ def ensure_server(configuration: Configuration) -> None:
         port = endpoint.listen()
         address = f"{settings.address}:{port}"
         jobs = ServedJobs(clock, address, expiration=settings.expiration, capacity=settings.capacity)
-        state = ServerState(settings=settings, clock=clock, jobs=jobs, operations=Operations(clock))
+        state = ServerState(settings=settings, clock=clock, jobs=jobs, operations=Operations(clock), address=address)
         try:
             endpoint.serve(make_app(state))
         except BaseException:
@@ -69,10 +72,11 @@ def ensure_server(configuration: Configuration) -> None:
         for job in RUNNING_JOBS.running():
             if jobs.get(str(job.get_job_id())) is None:
                 jobs.job_started(job)
-        _served = settings
+        _served, _state = settings, state
         atexit.register(_close, endpoint, state.operations)
         _log.info("The server answers at %s://%s.", settings.scheme, address)
         notices.tell(f"REST: {settings.scheme}://{address}/ (a browser shows the page)")
+        return state
 
 
 def _close(endpoint: Endpoint, operations: Operations) -> None:

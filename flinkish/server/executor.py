@@ -9,6 +9,7 @@ from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.program import Program
 from flinkish.server.application import ensure_server
+from flinkish.server.session.driver import session_driver
 
 execution_plan_json = executor.execution_plan_json
 explain = executor.explain
@@ -17,8 +18,12 @@ explain = executor.explain
 def execute_async(program: Program) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `engine.executor.execute_async`.
 
-    In addition, it raises ConfigurationError for wrong settings of the server.
+    In addition, it raises ConfigurationError for wrong settings of the server. In the driver of a session, the job gets the id
+    that the Dispatcher chose, and InvalidProgramError is raised for a second job.
     """
     redaction.remember({**os.environ, **program.configuration.to_dict()})
+    driver = session_driver()
+    if driver is not None:
+        return driver.execute_async(program)
     ensure_server(program.configuration)
     return executor.execute_async(program)

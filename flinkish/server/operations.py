@@ -11,7 +11,11 @@ from typing import Any
 
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.server.answers.operations import OperationInfo, OperationResult, QueueStatus
+from flinkish.server.answers.operations import (
+    OperationInfo,
+    OperationResult,
+    QueueStatus,
+)
 from flinkish.server.java_throwable import failure_cause
 
 #: How long results are kept after the end of an operation, in milliseconds; Flink's rest.async.store-duration.
@@ -78,6 +82,13 @@ class Operations:
         else:
             info = OperationInfo(failure_cause=failure_cause(type(error).__name__, f"{type(error).__name__}: {error}"))
         return OperationResult(status=QueueStatus(id="COMPLETED"), operation=info)
+
+    def results(self) -> dict[tuple[str, str], OperationResult]:
+        """Return the results of all operations that have ended, by kind and trigger id."""
+        with self._lock:
+            ended = [key for key, operation in self._operations.items() if operation.future.done()]
+        found = {key: self.result(*key) for key in ended}
+        return {key: result for key, result in found.items() if result is not None}
 
     def has_unread(self) -> bool:
         """Tell whether a client has not been given the result of its operation."""

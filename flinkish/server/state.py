@@ -18,3 +18,5 @@ class ServerState:
     clock: Clock
     jobs: ServedJobs
     operations: Operations
+    #: Host and port under which clients reach the server.
+    address: str = ""

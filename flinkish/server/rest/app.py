@@ -22,7 +22,7 @@ from flinkish.server.web import WebPage, page_files
 
 _log = logging.getLogger("flinkish.server")
 
-_JSON = "application/json; charset=UTF-8"
+JSON = "application/json; charset=UTF-8"
 #: Longest body in bytes: requests are small JSON objects.
 _LONGEST_BODY = 1_000_000
 
@@ -32,11 +32,16 @@ def make_app(state: ServerState) -> ASGIApp:
     return Gate(WebPage(_Application(state)), state.settings, page_paths=frozenset(page_files()))
 
 
+def make_ungated_app(state: ServerState) -> ASGIApp:
+    """Return the application without the gate, for another application behind a gate of its own."""
+    return _Application(state)
+
+
 class _Application:
     def __init__(self, state: ServerState) -> None:
         self._state = state
         # Methods and errors are answered as Flink does, so of Starlette's routing only the patterns of paths are used.
-        self._routes = [(route, compile_path(_starlette_path(route.path))[0]) for route in ROUTES]
+        self._routes = [(route, compile_path(starlette_path(route.path))[0]) for route in ROUTES]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -44,7 +49,7 @@ class _Application:
         request = Request(scope, receive)
         try:
             answer, status = await self._answer(request)
-            response = Response(encode(answer), status, media_type=_JSON)
+            response = Response(encode(answer), status, media_type=JSON)
         except RestError as error:
             response = error_response(error.status, *error.messages)
         except ClientDisconnect:
@@ -56,7 +61,7 @@ class _Application:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[Answer, int]:
-        path = _normalised(request.scope["path"])
+        path = normalised(request.scope["path"])
         for route, pattern in self._routes:
             found = pattern.match(path)
             if found is not None and request.method == route.method:
@@ -78,17 +83,17 @@ class _Application:
 
 def error_response(status: int, *messages: str) -> Response:
     """Return an error in the form that Flink's clients expect."""
-    return Response(encode({"errors": [redact(message) for message in messages]}), status, media_type=_JSON)
+    return Response(encode({"errors": [redact(message) for message in messages]}), status, media_type=JSON)
 
 
-def _normalised(path: str) -> str:
+def normalised(path: str) -> str:
     """Remove the version and a trailing slash."""
     if path == "/v1" or path.startswith("/v1/"):
         path = path[3:]
     return path.rstrip("/") or "/"
 
 
-def _starlette_path(path: str) -> str:
+def starlette_path(path: str) -> str:
     return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in path.split("/"))
 
 

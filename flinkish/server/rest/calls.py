@@ -39,6 +39,7 @@ class Call:
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: bytes
+    content_type: str = ""
 
     def id(self, name: str) -> str:
         """Return a parameter of the path that is an id of 32 hexadecimal digits; raises RestError 400."""

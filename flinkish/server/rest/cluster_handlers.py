@@ -22,7 +22,7 @@ from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView
 
 #: Words of Flink's ApplicationState for the states of a job whose words differ.
-_APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
+APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
 
 
 def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
@@ -73,7 +73,7 @@ def applications(state: ServerState, call: Call) -> answers.Applications:
 
 def application(call: JobCall) -> answers.ApplicationDetails:
     view = call.view
-    entered = {_APPLICATION_STATES.get(status.name, status.name): at for status, at in view.details.timestamps.items()}
+    entered = {APPLICATION_STATES.get(status.name, status.name): at for status, at in view.details.timestamps.items()}
     states = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
     return answers.ApplicationDetails(
         id=view.job_id,
@@ -184,4 +184,4 @@ def _views(state: ServerState) -> list[JobView]:
 
 
 def _application_state(view: JobView) -> str:
-    return _APPLICATION_STATES.get(view.status.name, view.status.name)
+    return APPLICATION_STATES.get(view.status.name, view.status.name)

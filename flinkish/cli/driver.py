@@ -1,0 +1,86 @@
+"""The driver of a session's job: `python -m flinkish.cli.driver`, which the Dispatcher starts.
+
+Everything that it is to run is in its environment, so that its command line shows nothing. The job goes on when the script has
+ended, in whatever way, as in Flink.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import runpy
+import sys
+import traceback
+import zipfile
+from pathlib import Path
+
+import msgspec
+
+from flinkish.cli.script import run_script, without_launcher
+from flinkish.common import notices
+from flinkish.common.errors import FlinkishError, InvalidProgramError
+from flinkish.program.forgotten import forgotten_programs
+from flinkish.server.session.reporter import become_driver
+from flinkish.server.session.wire import PROGRAM_VARIABLE, Program
+
+_log = logging.getLogger("flinkish.server.session")
+
+
+def main() -> None:
+    """Run the program that the environment names; the exit code is 1 if it fails."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    sys.exit(_main())
+
+
+@notices.told_always()
+def _main() -> int:
+    try:
+        driver = become_driver(os.environ)
+        program = msgspec.json.decode(os.environ.pop(PROGRAM_VARIABLE), type=Program)
+    except (FlinkishError, KeyError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    code = _run(program)
+    if driver.executed:
+        driver.wait()
+    return code
+
+
+def _run(program: Program) -> int:
+    path = Path(program.file)
+    try:
+        if zipfile.is_zipfile(path):
+            _run_zip(path, program)
+        elif program.entry_class:
+            raise InvalidProgramError(
+                f"{path.name} is a script, so it has no entry class {program.entry_class!r}", hint="leave the entry class out."
+            )
+        else:
+            run_script(path, program.arguments)
+    except FlinkishError as error:
+        traceback.print_exception(without_launcher(error, path))
+        return 1
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            print(f"{path.name} ended with exit code {end.code}.", file=sys.stderr)
+            return 1
+    except BaseException as error:
+        traceback.print_exception(without_launcher(error, path))
+        return 1
+    forgotten = forgotten_programs()
+    for text in forgotten:
+        print(f"{path.name}: {text}", file=sys.stderr)
+    return 1 if forgotten else 0
+
+
+def _run_zip(path: Path, program: Program) -> None:
+    sys.argv = [str(path), *program.arguments]
+    if not program.entry_class:
+        runpy.run_path(str(path), run_name="__main__")
+        return
+    sys.path.insert(0, str(path))
+    runpy.run_module(program.entry_class, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

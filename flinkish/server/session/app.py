@@ -1,0 +1,170 @@
+"""The HTTP application of a Dispatcher: its own routes, and all paths about a job, which the job's driver or archive answers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import compile_path
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from flinkish.common.errors import CorruptCheckpointError, EngineError, RegistryError
+from flinkish.server.answers.wire import encode
+from flinkish.server.rest.app import JSON, error_response, normalised, starlette_path
+from flinkish.server.rest.calls import Call, RestError
+from flinkish.server.rest.routes import ROUTES
+from flinkish.server.rest.trust import Gate
+from flinkish.server.session.dispatcher import NotLeaderError
+from flinkish.server.session.drivers import forward
+from flinkish.server.session.entries import JobEntry
+from flinkish.server.session.handlers import SessionState
+from flinkish.server.session.lost import answer_without_driver
+from flinkish.server.session.routes import SESSION_ROUTES
+from flinkish.server.settings import ServerSettings
+from flinkish.server.web import WebPage, page_files
+
+T = TypeVar("T")
+
+_log = logging.getLogger("flinkish.server.session")
+
+_LONGEST_BODY = 1_000_000
+#: Requests that wait for drivers or the storage at the same time.
+_THREADS = 64
+#: How long a request waits for a driver that is ending, so that the archive is complete, in seconds.
+_END_PATIENCE = 15.0
+
+
+def make_session_app(state: SessionState, settings: ServerSettings, inner: ASGIApp) -> ASGIApp:
+    """Return the application; `inner` answers what is about neither the session nor a job that is known."""
+    return Gate(WebPage(_Application(state, inner)), settings, page_paths=frozenset(page_files()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A request as it is passed on."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: bytes
+
+
+class _Application:
+    def __init__(self, state: SessionState, inner: ASGIApp) -> None:
+        self._state = state
+        self._inner = inner
+        self._own = [(route, compile_path(starlette_path(route.path))[0]) for route in SESSION_ROUTES]
+        self._jobs = [(route, compile_path(starlette_path(route.path))[0]) for route in ROUTES if ":jobid" in route.path]
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request, scope)
+        except RestError as error:
+            response = error_response(error.status, *error.messages)
+        except NotLeaderError as error:
+            response = error_response(503, str(error))
+            response.headers["Retry-After"] = "1"
+        except (RegistryError, EngineError, CorruptCheckpointError) as error:
+            _log.warning("The request %s %s failed: %s", request.method, request.url.path, error)
+            response = error_response(500, "Internal server error.", str(error))
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            _log.exception("The request %s %s failed.", request.method, request.url.path)
+            response = error_response(500, "Internal server error.", f"{type(error).__name__}: see the log of the Dispatcher.")
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request, scope: Scope) -> Response:
+        path = normalised(scope["path"])
+        query = dict(request.query_params)
+        for route, pattern in self._own:
+            found = pattern.match(path)
+            if found is not None and request.method == route.method:
+                body = await _body(request, route.longest)
+                call = Call(found.groupdict(), query, body, request.headers.get("content-type", ""))
+                answer = await self._in_thread(lambda: route.handler(self._state, call))  # noqa: B023
+                return Response(encode(answer), route.status, media_type=JSON)
+        body = await _body(request, _LONGEST_BODY)
+        if not self._state.dispatcher.leads:
+            raise NotLeaderError(self._state.dispatcher.leader)
+        for job_route, pattern in self._jobs:
+            found = pattern.match(path)
+            if found is not None and request.method == job_route.method:
+                job_id = Call(found.groupdict(), {}, b"").id("jobid")
+                entry = self._state.dispatcher.job(job_id)
+                if entry is not None:
+                    target = _Target(request.method, path, query, body)
+                    answered = await self._in_thread(lambda: self._of_job(entry, target))  # noqa: B023
+                    if answered is not None:
+                        return answered
+                break
+        return await _captured(self._inner, scope, body)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_THREADS)
+        return await anyio.to_thread.run_sync(call, limiter=self._limiter)
+
+    def _of_job(self, entry: JobEntry, target: _Target) -> Response | None:
+        """Ask the job's driver, else its archive; None = answer as for a job that is not known."""
+        dispatcher = self._state.dispatcher
+        deadline = time.monotonic() + _END_PATIENCE
+        while True:
+            report = dispatcher.driver(entry)
+            if report is None:
+                break
+            try:
+                reply = forward(report, target.method, target.path, target.query, target.body)
+                return Response(reply.body, reply.status, media_type=reply.content_type or JSON)
+            except OSError as error:
+                current = dispatcher.job(entry.job_id)
+                if current is None or (current.status is None and dispatcher.driver(current) is report):
+                    raise RestError(503, f"The driver of job {entry.job_id} does not answer: {error}. Try again.") from error
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.05)
+        current = dispatcher.job(entry.job_id)
+        if current is None:
+            return None
+        if current.status is not None:
+            archive = dispatcher.archive(current)
+            found = None if archive is None or target.method != "GET" else archive.find(target.path, target.query)
+            if found is not None:
+                return Response(found, 200, media_type=JSON)
+        return answer_without_driver(dispatcher, current, target.method, target.path, target.query)
+
+
+async def _body(request: Request, longest: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > longest:
+            raise RestError(413, f"The body of the request is longer than {longest} bytes.")
+    return b"" if request.method == "GET" else bytes(body)
+
+
+async def _captured(app: ASGIApp, scope: Scope, body: bytes) -> Response:
+    """Return the answer of another application to a request whose body was read."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    content = b"".join(message.get("body", b"") for message in sent[1:])
+    response = Response(content, sent[0]["status"])
+    response.raw_headers = list(sent[0].get("headers", []))
+    return response

@@ -1,0 +1,124 @@
+"""The archive of a job that has ended: each path with its answer, as Flink's history server keeps it."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from flinkish.server.answers.wire import encode
+from flinkish.server.jobs import ServedJob
+from flinkish.server.rest.calls import Call, JobCall, RestError
+from flinkish.server.rest.routes import ROUTES, JobRoute
+from flinkish.server.views.job_view import JobView, rest_id
+
+_log = logging.getLogger("flinkish.server.session")
+
+#: Paths whose answers are lists of metrics: the query says whether names or values are asked for.
+_METRICS = "/metrics"
+_AGGREGATED = "/subtasks/metrics"
+_AGGREGATIONS = "min,max,avg,sum,skew"
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
+    """The last answers about a job, by path without query."""
+
+    status: str
+    answers: dict[str, msgspec.Raw]
+
+    def find(self, path: str, query: Mapping[str, str]) -> bytes | None:
+        """Return the answer to a GET; None if there is none."""
+        found = self.answers.get(path)
+        if found is None:
+            return None
+        if path.endswith(_METRICS):
+            return _chosen(bytes(found), query)
+        return bytes(found)
+
+
+def _chosen(body: bytes, query: Mapping[str, str]) -> bytes:
+    """Return the names of metrics, or the values of those that the query asks for."""
+    values = msgspec.json.decode(body)
+    wanted = [name for name in query.get("get", "").split(",") if name]
+    if not wanted:
+        return encode([{"id": value["id"]} for value in values])
+    by_name = {value["id"]: value for value in values}
+    kinds = {"id", "value", *(query.get("agg") or _AGGREGATIONS).split(",")}
+    return encode([{key: each for key, each in by_name[name].items() if key in kinds} for name in wanted if name in by_name])
+
+
+def make_archive(job: ServedJob) -> Archive:
+    """Ask all paths about a job."""
+    view = job.view()
+    answers: dict[str, msgspec.Raw] = {}
+    for route in ROUTES:
+        if isinstance(route, JobRoute) and route.method == "GET" and not route.path.endswith("/yarn-cancel"):
+            for parameters in _parameters(route.path, view):
+                path = "/".join(parameters[part[1:]] if part.startswith(":") else part for part in route.path.split("/"))
+                answer = _answer(route, JobCall(Call(parameters, {}, b""), job, view))
+                if answer is not None:
+                    answers[path] = msgspec.Raw(answer)
+    return Archive(status=view.status.name, answers=answers)
+
+
+def _answer(route: JobRoute, call: JobCall) -> bytes | None:
+    try:
+        answer = route.handler(call)
+        if route.path.endswith(_METRICS):
+            names = ",".join(value["id"] for value in msgspec.json.decode(encode(answer)))
+            query = {"get": names}
+            if route.path.endswith(_AGGREGATED):
+                query["agg"] = _AGGREGATIONS
+            answer = route.handler(JobCall(Call(call.call.path, query, b""), call.job, call.view)) if names else []
+        return encode(answer)
+    except RestError:
+        return None
+    except Exception:
+        _log.warning("The answer %s of job %s is not in its archive.", route.path, call.view.job_id, exc_info=True)
+        return None
+
+
+def _parameters(path: str, view: JobView) -> Iterator[dict[str, str]]:
+    """Yield the values of a path's parameters for everything that a job has; nothing for a parameter that is not known."""
+    names = [part[1:] for part in path.split("/") if part.startswith(":")]
+    vertices = {rest_id(vertex): vertex for vertex in view.vertices.values()}
+    choices: list[Sequence[str]] = []
+    for name in names:
+        match name:
+            case "jobid":
+                choices.append([view.job_id])
+            case "vertexid":
+                choices.append(list(vertices))
+            case "subtaskindex":
+                most = max((vertex.parallelism for vertex in vertices.values()), default=0)
+                choices.append([str(index) for index in range(most)])
+            case "attempt":
+                attempts = {execution.attempt_number for execution in view.details.executions}
+                choices.append([str(number) for number in sorted(attempts)])
+            case "checkpointid":
+                choices.append([str(record.checkpoint_id) for record in view.checkpoints.history])
+            case _:
+                return
+    for values in itertools.product(*choices):
+        yield dict(zip(names, values, strict=True))
+
+
+def decode_archive(content: bytes) -> Archive:
+    """Read an archive; raises ValueError if it is none."""
+    try:
+        return msgspec.json.decode(content, type=Archive)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the archive is damaged: {error}") from error
+
+
+def encode_archive(archive: Archive) -> bytes:
+    """Return an archive as it is stored."""
+    return msgspec.json.encode(archive)
+
+
+def add_answers(archive: Archive, answers: Mapping[str, Any]) -> Archive:
+    """Return an archive with further answers."""
+    return Archive(status=archive.status, answers={**archive.answers, **{k: msgspec.Raw(encode(v)) for k, v in answers.items()}})

@@ -1,0 +1,49 @@
+"""Asks the drivers: forwards requests about one job to its driver, and combines the answers of all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from flinkish.server.session.calls import Reply, ask
+from flinkish.server.session.wire import Report
+
+_log = logging.getLogger("flinkish.server.session")
+
+#: How long a driver may take for an answer, in seconds.
+_TIMEOUT = 20.0
+#: How long one of several drivers may take whose answers are combined.
+_SHORT_TIMEOUT = 3.0
+_MOST_AT_ONCE = 16
+
+Ask = Callable[..., Reply]
+
+
+def forward(report: Report, method: str, path: str, query: Mapping[str, str], body: bytes, timeout: float = _TIMEOUT) -> Reply:
+    """Pass a request on to a driver; raises OSError if it does not answer."""
+    target = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
+    return ask(f"{report.host}:{report.port}", method, target, token=report.token, body=body, timeout=timeout)
+
+
+class Drivers:
+    """All drivers at once."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="flinkish-drivers")
+
+    def ask_all(self, reports: Sequence[Report], path: Callable[[Report], str], query: Mapping[str, str]) -> list[object]:
+        """Return what the drivers answer to a GET; those that do not answer in time, or with an error, are left out."""
+
+        def one(report: Report) -> object | None:
+            try:
+                reply = forward(report, "GET", path(report), query, b"", _SHORT_TIMEOUT)
+                return msgspec.json.decode(reply.body) if reply.status == 200 else None
+            except (OSError, msgspec.MsgspecError) as error:
+                _log.info("The driver of job %s did not answer: %s", report.job_id, error)
+                return None
+
+        return [answer for answer in self._pool.map(one, reports) if answer is not None]

@@ -1,0 +1,102 @@
+"""The records of the registry: the programs that were uploaded, and the jobs that were started from them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from flinkish.server.answers.jobs import JobSummary
+from flinkish.server.views.jobs import EXECUTION_STATES
+
+
+class ProgramEntry(msgspec.Struct, frozen=True, kw_only=True, tag="program"):
+    """An uploaded program: a script, or a zip file of Python modules."""
+
+    #: `<32 hexadecimal digits>_<name>`, as Flink names uploaded jars.
+    id: str
+    name: str
+    size: int
+    sha256: str
+    #: Milliseconds since the epoch.
+    uploaded: int
+
+
+class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One process that runs a job."""
+
+    id: str
+    #: SHA-256 of the token with which it reports.
+    token_hash: str
+    #: When it was started, in milliseconds since the epoch.
+    started: int
+    host: str
+    #: The process, with the time at which the system started it; None = it was not noted before the Dispatcher was killed.
+    pid: int | None = None
+    created: float | None = None
+
+
+class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
+    """A job from its submission until it is forgotten. Times are milliseconds since the epoch."""
+
+    job_id: str
+    program: ProgramEntry
+    #: The module of a zip file that is run as a script; None = the script, or the zip file's own __main__.
+    entry_class: str | None = None
+    arguments: tuple[str, ...] = ()
+    #: Settings as `key=value`.
+    properties: tuple[str, ...] = ()
+    submitted: int
+    driver: DriverRecord | None = None
+    #: When it was started again.
+    restarts: tuple[int, ...] = ()
+    #: Whether it is to be cancelled, and must not be started again.
+    cancelling: bool = False
+    #: The last known summary; None = no driver has reported yet.
+    summary: JobSummary | None = None
+    #: The final state: FINISHED, CANCELED or FAILED; None while it is to run.
+    status: str | None = None
+    ended: int | None = None
+    #: The file with its answers below the session's folder; None = there is none.
+    archive: str | None = None
+    #: Why it failed, if it was no failure of the job itself.
+    failure: str | None = None
+
+    def shown(self, now: int) -> JobSummary:
+        """Return the job's line in /jobs/overview."""
+        known = self.summary or JobSummary(
+            jid=self.job_id,
+            name=self.program.name,
+            jobType="STREAMING",
+            start_time=self.submitted,
+            end_time=-1,
+            duration=0,
+            state="INITIALIZING",
+            last_modification=self.submitted,
+            tasks={"total": 0, **{state.lower(): 0 for state in EXECUTION_STATES}},
+        )
+        if self.status is None:
+            return msgspec.structs.replace(known, end_time=-1, duration=max(0, now - known.start_time))
+        end = self.ended or now
+        if known.end_time >= 0:
+            end = known.end_time
+        return msgspec.structs.replace(known, state=self.status, end_time=end, duration=max(0, end - known.start_time))
+
+
+Entry = ProgramEntry | JobEntry
+
+
+def key_of(entry: Entry) -> str:
+    """Return the name of an entry in the registry."""
+    return entry.job_id if isinstance(entry, JobEntry) else entry.id[:32]
+
+
+def hash_of(secret: str) -> str:
+    """Return what is stored of a token."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def changed(entry: JobEntry, **changes: Any) -> JobEntry:
+    """Return an entry with other values."""
+    return msgspec.structs.replace(entry, **changes)

@@ -1,0 +1,306 @@
+"""Handlers of the paths that a Dispatcher answers itself: the cluster, the list of jobs, uploaded programs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import msgspec
+
+from flinkish.common import options
+from flinkish.common.config_file import check_key, parse_properties
+from flinkish.common.errors import ConfigurationError, FlinkishError
+from flinkish.server import metrics
+from flinkish.server.answers import cluster as cluster_answers
+from flinkish.server.answers import programs as answers
+from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
+from flinkish.server.answers.vertices import Metric
+from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
+from flinkish.server.rest.calls import Answer, Call, RestError
+from flinkish.server.rest.cluster_handlers import APPLICATION_STATES
+from flinkish.server.rest.job_handlers import aggregations
+from flinkish.server.session.dispatcher import Dispatcher, StartError, Submission
+from flinkish.server.session.drivers import Drivers
+from flinkish.server.session.entries import ProgramEntry
+from flinkish.server.session.forms import read_file
+from flinkish.server.session.wire import Report
+
+#: Longest uploaded program in bytes.
+LONGEST_PROGRAM = 64 << 20
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.(?:py|zip)")
+_PROGRAM_ID = re.compile(r"[0-9a-f]{32}_" + _NAME.pattern)
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """The parts that handlers work on."""
+
+    dispatcher: Dispatcher
+    drivers: Drivers
+    #: Ends the Dispatcher; called after the answer was decided.
+    shut_down: Any
+
+
+def config(state: SessionState, call: Call) -> Answer:
+    zone = time.localtime()
+    settings = state.dispatcher.settings
+    return cluster_answers.DashboardConfiguration(
+        refresh_interval=settings.server.refresh_interval,
+        timezone_name=zone.tm_zone,
+        timezone_offset=zone.tm_gmtoff * 1000,
+        flink_version=FLINK_VERSION,
+        flink_revision=FLINK_COMMIT,
+        features=cluster_answers.Features(web_submit=settings.submit_enabled, web_cancel=settings.server.cancel_enabled),
+    )
+
+
+def overview(state: SessionState, call: Call) -> Answer:
+    dispatcher = state.dispatcher
+    jobs = dispatcher.jobs()
+    counts = Counter(job.status for job in jobs)
+    return cluster_answers.ClusterOverview(
+        taskmanagers=sum(dispatcher.slots(job) > 0 for job in jobs),
+        slots_total=sum(dispatcher.slots(job) for job in jobs),
+        slots_available=0,
+        jobs_running=counts[None],
+        jobs_finished=counts["FINISHED"],
+        jobs_cancelled=counts["CANCELED"],
+        jobs_failed=counts["FAILED"],
+        flink_version=FLINK_VERSION,
+        flink_commit=FLINK_COMMIT,
+    )
+
+
+def applications(state: SessionState, call: Call) -> Answer:
+    summaries = [state.dispatcher.summary(job) for job in state.dispatcher.jobs()]
+    return cluster_answers.Applications(
+        applications=tuple(
+            cluster_answers.ApplicationSummary(
+                id=each.jid,
+                name=f"SingleJobApplication({each.name})",
+                start_time=each.start_time,
+                end_time=each.end_time,
+                duration=each.duration,
+                status=APPLICATION_STATES.get(each.state, each.state),
+                jobs={each.state: 1},
+            )
+            for each in summaries
+        )
+    )
+
+
+def job_ids(state: SessionState, call: Call) -> Answer:
+    summaries = [state.dispatcher.summary(job) for job in state.dispatcher.jobs()]
+    return JobIds(jobs=tuple(JobIdWithStatus(id=each.jid, status=each.state) for each in summaries))
+
+
+def job_summaries(state: SessionState, call: Call) -> Answer:
+    return JobSummaries(jobs=tuple(state.dispatcher.summary(job) for job in state.dispatcher.jobs()))
+
+
+def jobs_metrics(state: SessionState, call: Call) -> Answer:
+    wanted = aggregations(call.words("agg"))
+    chosen = set(call.words("jobs"))
+    reports = [report for report in _reports(state) if not chosen or report.job_id in chosen]
+    names = call.words("get")
+    query = {"get": ",".join(names)} if names else {}
+    lists = state.drivers.ask_all(reports, lambda report: f"/jobs/{report.job_id}/metrics", query)
+    found: dict[str, list[float]] = {}
+    for each in lists:
+        for metric in each if isinstance(each, list) else ():
+            found.setdefault(metric["id"], []).extend(_number(metric.get("value")))
+    if not names:
+        return [Metric(name) for name in sorted(found)]
+    return [{"id": name, **metrics.aggregate(found[name], wanted)} for name in names if found.get(name)]
+
+
+def manager_metrics(state: SessionState, call: Call) -> Answer:
+    dispatcher = state.dispatcher
+    jobs = [job for job in dispatcher.jobs() if job.status is None]
+    slots = [dispatcher.slots(job) for job in jobs]
+    found = {
+        "numRunningJobs": len(jobs),
+        "taskSlotsTotal": sum(slots),
+        "taskSlotsAvailable": 0,
+        "numRegisteredTaskManagers": sum(each > 0 for each in slots),
+    }
+    names = call.words("get")
+    if not names:
+        return [Metric(name) for name in sorted(found)]
+    return [Metric(name, str(found[name])) for name in names if name in found]
+
+
+def shut_down(state: SessionState, call: Call) -> Answer:
+    """End the Dispatcher: `jobs=cancel` (the default) cancels all jobs before, `jobs=keep` leaves them to the next Dispatcher."""
+    mode = call.query.get("jobs", "cancel")
+    if mode not in ("cancel", "keep"):
+        raise RestError(400, f"Bad request, could not parse parameters: query parameter (jobs) is not known: {mode[:80]!r}.")
+    state.shut_down(mode == "cancel")
+    return {}
+
+
+# -- programs ------------------------------------------------------------------------------------------------------------------
+
+
+def programs(state: SessionState, call: Call) -> Answer:
+    return answers.JarList(
+        address=state.dispatcher.address,
+        files=tuple(
+            answers.JarFile(id=each.id, name=each.name, uploaded=each.uploaded, entry=_entries(each))
+            for each in state.dispatcher.programs()
+        ),
+    )
+
+
+def upload(state: SessionState, call: Call) -> Answer:
+    _refuse_if_disabled(state)
+    name, content = read_file(call.content_type, call.body)
+    if not _NAME.fullmatch(name):
+        raise RestError(
+            400, f"Only .py and .zip files are run; their names have letters, digits, '.', '_' and '-': got {name[:80]!r}."
+        )
+    _check_program(name, content)
+    entry = state.dispatcher.upload(name, content)
+    return answers.JarUploaded(filename=f"{state.dispatcher.settings.root}/programs/{entry.id}", status="success")
+
+
+def delete(state: SessionState, call: Call) -> Answer:
+    program_id = _program_id(call)
+    if not state.dispatcher.delete_program(program_id):
+        raise RestError(400, f"File {program_id} does not exist in the session.")
+    return {}
+
+
+def run(state: SessionState, call: Call) -> Answer:
+    _refuse_if_disabled(state)
+    program_id = _program_id(call)
+    program = state.dispatcher.program(program_id)
+    if program is None:
+        raise RestError(500, f"File {program_id} does not exist in the session: upload it first (POST /jars/upload).")
+    request = _request(call)
+    try:
+        job_id = state.dispatcher.submit(_submission(program, request))
+    except StartError as error:
+        raise RestError(500, str(error)) from error
+    return answers.JarRun(jobid=job_id)
+
+
+def plan(state: SessionState, call: Call) -> Answer:
+    raise RestError(
+        501,
+        "A session does not run a script only to show its plan, because the script may do anything before execute(). "
+        "On your machine: flinkish explain --json SCRIPT.",
+    )
+
+
+def _request(call: Call) -> answers.JarRunRequest:
+    """Read the body, or the query, which Flink's page uses."""
+    request = call.read(answers.JarRunRequest)
+    query = call.query
+    names = {"entry-class": "entryClass", "program-args": "programArgs", "savepointPath": "savepointPath"}
+    given: dict[str, Any] = {field: query[name] for name, field in names.items() if name in query}
+    if "programArg" in query:
+        given["programArgsList"] = tuple(call.words("programArg"))
+    parallelism = call.query_number("parallelism")
+    if parallelism is not None:
+        given["parallelism"] = parallelism
+    if "allowNonRestoredState" in query:
+        given["allowNonRestoredState"] = query["allowNonRestoredState"].lower() == "true"
+    fields = msgspec.structs.asdict(request)
+    return msgspec.structs.replace(request, **{name: value for name, value in given.items() if fields[name] is None})
+
+
+def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submission:
+    if request.programArgs:
+        try:
+            split = tuple(shlex.split(request.programArgs))
+        except ValueError as error:
+            raise RestError(400, f"programArgs are not quoted as for a shell: {error}.") from error
+    else:
+        split = ()
+    module = request.entryClass or None
+    if module is not None and not _MODULE.fullmatch(module):
+        raise RestError(400, f"entryClass is not the name of a module: {module[:80]!r}.")
+    if module is not None and program.name.endswith(".py"):
+        raise RestError(400, f"{program.name} is a script, so it has no entry class: leave entryClass out.")
+    if request.parallelism is not None and request.parallelism < 1:
+        raise RestError(400, f"parallelism must be at least 1; got {request.parallelism}.")
+    if request.jobId is not None and not re.fullmatch(r"[0-9a-f]{32}", request.jobId):
+        raise RestError(400, f"jobId must be 32 hexadecimal digits; got {request.jobId[:80]!r}.")
+    settings = dict(request.flinkConfiguration or {})
+    if request.parallelism is not None:
+        settings[options.DEFAULT_PARALLELISM.key] = str(request.parallelism)
+    if request.savepointPath:
+        settings[options.SAVEPOINT_PATH.key] = request.savepointPath
+    if request.allowNonRestoredState:
+        settings[options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key] = "true"
+    properties = tuple(f"{key}={value}" for key, value in settings.items())
+    try:
+        _check_properties(properties)
+    except FlinkishError as error:
+        raise RestError(400, str(error)) from error
+    return Submission(
+        program=program,
+        entry_class=module,
+        arguments=(*(request.programArgsList or ()), *split),
+        properties=properties,
+        job_id=request.jobId,
+    )
+
+
+def _check_properties(properties: tuple[str, ...]) -> None:
+    configuration = parse_properties(properties)
+    for key in configuration.key_set():
+        if key.startswith(("rest.", "security.ssl.")):
+            raise ConfigurationError(f"{key} is a setting of the session, which a program cannot change")
+        check_key(configuration, key)
+
+
+def _check_program(name: str, content: bytes) -> None:
+    if name.endswith(".zip"):
+        if not zipfile.is_zipfile(BytesIO(content)):
+            raise RestError(400, f"{name} is not a zip file.")
+        return
+    try:
+        compile(content, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        text = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise RestError(400, f"The script is not valid Python: {name}{where}: {text}.") from error
+
+
+def _entries(program: ProgramEntry) -> tuple[answers.JarEntry, ...]:
+    return (answers.JarEntry(name=program.name, description=None),) if program.name.endswith(".py") else ()
+
+
+def _program_id(call: Call) -> str:
+    value = call.path["jarid"]
+    if not _PROGRAM_ID.fullmatch(value):
+        raise RestError(
+            400, f"Bad request, could not parse parameters: path parameter (jarid) is not a program's id: {value[:80]!r}."
+        )
+    return value
+
+
+def _refuse_if_disabled(state: SessionState) -> None:
+    if not state.dispatcher.settings.submit_enabled:
+        raise RestError(403, "Programs cannot be submitted: web.submit.enable is false.")
+
+
+def _reports(state: SessionState) -> list[Report]:
+    found = [state.dispatcher.driver(job) for job in state.dispatcher.jobs() if job.status is None]
+    return [report for report in found if report is not None]
+
+
+def _number(value: Any) -> list[float]:
+    try:
+        return [float(value)]
+    except (TypeError, ValueError):
+        return []

@@ -1,0 +1,110 @@
+"""Answers about a job that has no driver to ask: it is started again, or it ended without an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from flinkish.server.answers.wire import encode
+from flinkish.server.java_throwable import failure_cause
+from flinkish.server.rest.app import JSON
+from flinkish.server.rest.calls import RestError
+from flinkish.server.session.dispatcher import Dispatcher
+from flinkish.server.session.entries import JobEntry
+from flinkish.server.views.jobs import EXECUTION_STATES, JOB_STATES
+
+_OUTCOMES = {"FINISHED": "SUCCEEDED", "CANCELED": "CANCELED", "FAILED": "FAILED"}
+
+
+def answer_without_driver(
+    dispatcher: Dispatcher, entry: JobEntry, method: str, path: str, query: Mapping[str, str]
+) -> Response | None:
+    """Return the answer; None = answer as for a job that is not known. Raises RestError."""
+    job = f"/jobs/{entry.job_id}"
+    if path in (job, f"{job}/yarn-cancel", f"/applications/{entry.job_id}/cancel") and (method != "GET" or path != job):
+        return _cancel(dispatcher, entry, query)
+    if method != "GET":
+        # As for a job that is not known: the operation is accepted, and its result is the failure.
+        return None
+    answers = _answers(dispatcher, entry)
+    found = answers.get(path.removeprefix(job))
+    if path.startswith(job) and found is not None:
+        return Response(encode(found), 200, media_type=JSON)
+    if entry.status is None:
+        raise RestError(503, f"The driver of job {entry.job_id} is being started again. Try again in a moment.")
+    return None
+
+
+def _cancel(dispatcher: Dispatcher, entry: JobEntry, query: Mapping[str, str]) -> Response:
+    if query.get("mode", "cancel") != "cancel":
+        raise RestError(400, "Bad request, could not parse parameters: query parameter (mode) is not a mode of cancelling.")
+    if entry.status in ("FINISHED", "FAILED"):
+        raise RestError(409, f"Job cancellation failed: the job has already reached the terminal state {entry.status}.")
+    if entry.status is None:
+        dispatcher.cancel(entry)
+    return Response(b"{}", 202, media_type=JSON)
+
+
+def _answers(dispatcher: Dispatcher, entry: JobEntry) -> dict[str, Any]:
+    summary = dispatcher.summary(entry)
+    failures = [] if entry.failure is None else [_failure(entry, summary.end_time)]
+    timestamps = dict.fromkeys(JOB_STATES, 0) | {"INITIALIZING": summary.start_time, "CREATED": summary.start_time}
+    if entry.status is not None:
+        timestamps[entry.status] = summary.end_time
+    plan = {"jid": entry.job_id, "name": summary.name, "type": summary.jobType, "nodes": []}
+    result: dict[str, Any] = {"status": {"id": "IN_PROGRESS"}}
+    if entry.status is not None:
+        result = {
+            "status": {"id": "COMPLETED"},
+            "job-execution-result": {
+                "id": entry.job_id,
+                "name": summary.name,
+                "application-status": _OUTCOMES[entry.status],
+                "accumulator-results": {},
+                "net-runtime": summary.duration,
+                "application-id": entry.job_id,
+                "start-time": summary.start_time,
+                "end-time": summary.end_time,
+                **({} if entry.status == "FINISHED" else {"failure-cause": failure_cause("JobExecutionError", _why(entry))}),
+            },
+        }
+    return {
+        "": {
+            "jid": entry.job_id,
+            "application-id": entry.job_id,
+            "name": summary.name,
+            "isStoppable": False,
+            "state": summary.state,
+            "job-type": summary.jobType,
+            "schedulerType": "Default",
+            "start-time": summary.start_time,
+            "end-time": summary.end_time,
+            "duration": summary.duration,
+            "maxParallelism": -1,
+            "now": summary.start_time + summary.duration,
+            "timestamps": timestamps,
+            "vertices": [],
+            "status-counts": dict.fromkeys(EXECUTION_STATES, 0),
+            "plan": plan,
+        },
+        "/status": {"status": summary.state},
+        "/plan": {"plan": plan},
+        "/exceptions": {"exceptionHistory": {"entries": failures, "truncated": False}},
+        "/execution-result": result,
+    }
+
+
+def _why(entry: JobEntry) -> str:
+    return entry.failure or (f"Job {entry.job_id} was cancelled." if entry.status == "CANCELED" else "its driver was lost.")
+
+
+def _failure(entry: JobEntry, at: int) -> dict[str, Any]:
+    return {
+        "exceptionName": "JobExecutionError",
+        "stacktrace": f"JobExecutionError: {entry.failure}",
+        "timestamp": at,
+        "failureLabels": {},
+        "concurrentExceptions": [],
+    }

@@ -1,0 +1,123 @@
+"""Starts drivers as processes of this machine and looks after them; other implementations are for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+import psutil
+
+from flinkish.common.errors import EngineError
+
+#: The name of this machine in records.
+HOST = socket.gethostname()
+#: The longest difference between two readings of a process's start time, in seconds: the system counts in clock ticks.
+_SAME_START = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A process to start."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    log: Path
+    stdout: Path
+
+
+class Processes(Protocol):
+    """The processes of one machine; all methods may be called from any thread."""
+
+    def start(self, command: Command) -> tuple[int, float]:
+        """Start a process in a session of its own; return its id and start time. Raises EngineError."""
+        ...
+
+    def is_alive(self, pid: int, created: float) -> bool:
+        """Tell whether a process lives that had this id and start time."""
+        ...
+
+    def kill(self, pid: int, created: float) -> None:
+        """Kill a process with its group, if it lives."""
+        ...
+
+
+class SystemProcesses:
+    """See Processes."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def start(self, command: Command) -> tuple[int, float]:
+        try:
+            with _append(command.log) as log, _append(command.stdout) as stdout:
+                child = subprocess.Popen(
+                    command.arguments,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=log,
+                    cwd=command.folder,
+                    env=dict(command.environment),
+                    start_new_session=True,  # a driver outlives the Dispatcher
+                )
+        except OSError as error:
+            raise EngineError(f"the driver could not be started: {error}", hint="see the disk, and env.log.dir.") from error
+        self._children[child.pid] = child
+        with contextlib.suppress(psutil.Error):
+            return child.pid, psutil.Process(child.pid).create_time()
+        return child.pid, 0.0
+
+    def is_alive(self, pid: int, created: float) -> bool:
+        child = self._children.get(pid)
+        if child is not None:
+            if child.poll() is None:
+                return True
+            del self._children[pid]
+            return False
+        try:
+            process = psutil.Process(pid)
+            return abs(process.create_time() - created) < _SAME_START and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    def kill(self, pid: int, created: float) -> None:
+        if self.is_alive(pid, created):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def own_start() -> float:
+    """Return when the system started this process."""
+    return psutil.Process().create_time()
+
+
+def driver_command(python: str = sys.executable) -> list[str]:
+    """Return the command of a driver that is a process of its own."""
+    return [python, "-m", "flinkish.cli.driver"]
+
+
+def submit_command(options: Sequence[str], python: str = sys.executable) -> list[str]:
+    """Return the command of a driver that `spark-submit` starts, with options of `flinkish submit`."""
+    return [python, "-c", "from flinkish.cli.main import main; main()", "submit", *options]
+
+
+def _append(path: Path) -> IO[bytes]:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab")
+
+
+def tail(path: Path, limit: int) -> str:
+    """Return the last bytes of a log as text; "" if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,223 @@
+"""The registry: a Delta table of programs and jobs, one small signed file for each entry, which only the leader may change.
+
+A commit has the transaction `generation * 10^9 + sequence`, as those of checkpoints: a Dispatcher that takes over commits a
+higher generation, and commits of every earlier one fail from then on (`checkpoint/fencing.py`).
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flinkish.checkpoint import fencing
+from flinkish.checkpoint.delta_log import STATE_SCHEMA
+from flinkish.checkpoint.fencing import Committed, TakenOver, Transaction
+from flinkish.checkpoint.job_table import JobTable, brief
+from flinkish.checkpoint.signing import Signature, SigningKey
+from flinkish.checkpoint.table_log import TableLog, log_at
+from flinkish.common.clock import Clock
+from flinkish.common.errors import (
+    CorruptCheckpointError,
+    ForeignCheckpointError,
+    RegistryError,
+    StaleGenerationError,
+)
+from flinkish.common.ids import CheckpointId, Generation
+from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
+
+_log = logging.getLogger("flinkish.server.session")
+
+FOLDER = "registry"
+_ENTRIES = "entries"
+#: The application of the table's transactions.
+_APPLICATION = "session"
+#: Longest file of an entry in bytes.
+_LIMIT = 16 << 20
+_ROWS = 2
+
+
+class Registry:
+    """The table of one session, claimed by one Dispatcher; its callers hold a lock."""
+
+    def __init__(self, root: PurePath, key: SigningKey, clock: Clock) -> None:
+        self._key = key
+        self._clock = clock
+        self._table = JobTable(root / FOLDER, _APPLICATION, key, log_at(root))
+        self._log: TableLog | None = None
+        self._sequence = 0
+        self._summarized = 0
+        #: The file of each entry with its size, by key.
+        self._files: dict[str, tuple[str, int]] = {}
+        self.generation = Generation(0)
+
+    def claim(self) -> dict[str, Entry]:
+        """Take over the registry from any other Dispatcher and read it.
+
+        Raises RegistryError if the storage does not work, CorruptCheckpointError if an entry is damaged, ForeignCheckpointError
+        if one was signed by another key.
+        """
+        for _ in range(fencing.CLAIM_TRIES):
+            log = self._table.open_or_create(Generation(0), time=self._clock.wall_time(), sync=True)
+            wanted = fencing.claim(log.transaction(_APPLICATION))
+            try:
+                log.note_transaction(_APPLICATION, wanted.number, {})
+            except Exception as error:
+                failure = error
+            log.refresh()
+            if log.transaction(_APPLICATION) == wanted.number:
+                break
+        else:
+            raise RegistryError(f"the registry {self._table.root} cannot be claimed: {brief(failure)}")
+        self._log, self.generation, self._sequence = log, wanted.generation, wanted.checkpoint_id
+        self._summarized = log.version
+        found: dict[str, Entry] = {}
+        for path, size in log.files().items():
+            entry = self._read(path)
+            found[key_of(entry)] = entry
+            self._files[key_of(entry)] = (path, size)
+        return found
+
+    def put(self, entry: Entry) -> None:
+        """Store an entry. Raises StaleGenerationError if another Dispatcher leads, RegistryError if it could not be stored."""
+        key = key_of(entry)
+        self._sequence += 1
+        path = f"{_ENTRIES}/{key}-{self.generation}-{self._sequence}.parquet"
+        content = _rows(entry, self._key)
+        try:
+            self._table.files.make_folders(_ENTRIES)
+            with self._table.files.create(path) as file:
+                file.write(content)
+                file.sync()
+        except OSError as error:
+            raise self._failed(error) from error
+        before = self._files.get(key)
+        try:
+            self._commit({**self._files, key: (path, len(content))})
+        except RegistryError:
+            self._table.delete([path])
+            raise
+        self._delete(before)
+
+    def remove(self, key: str) -> None:
+        """Forget an entry; raises as `put` does."""
+        if key in self._files:
+            self._sequence += 1
+            before = self._files[key]
+            self._commit({other: file for other, file in self._files.items() if other != key})
+            self._delete(before)
+
+    def _delete(self, file: tuple[str, int] | None) -> None:
+        if file is not None:
+            self._table.delete([file[0]])
+
+    def _commit(self, files: Mapping[str, tuple[str, int]]) -> None:
+        log = self._log
+        assert log is not None, "not claimed"
+        own = Transaction(self.generation, CheckpointId(self._sequence))
+        failure: Exception | None = None
+        try:
+            log.refresh()
+            self._table.refuse_stale(log, self.generation)
+            listed = {path: (size, _ROWS) for path, size in files.values()}
+            log.replace_files(listed, _APPLICATION, own.number, {}, time=self._clock.wall_time())
+        except StaleGenerationError:
+            raise
+        except Exception as error:
+            failure = error
+        try:
+            log.refresh()
+            outcome = fencing.outcome(
+                exists=True,
+                found=log.transaction(_APPLICATION),
+                named=set(log.files()) == {path for path, _ in files.values()},
+                own=own,
+                failed=failure is not None,
+            )
+        except Exception as error:
+            raise self._failed(failure or error) from error
+        match outcome:
+            case Committed():
+                self._files = dict(files)
+                self._clean(log)
+            case TakenOver(by=by):
+                raise self._table.taken_over(by, self.generation)
+            case _:
+                raise self._failed(failure or OSError("the commit was refused"))
+
+    def _clean(self, log: TableLog) -> None:
+        try:
+            self._table.files.sync_log(log.version - 1)
+            self._summarized = self._table.clean_log(log, summarized=self._summarized, oldest_needed=log.version, sync=True)
+        except Exception:
+            _log.warning("The log of the registry %s could not be cleaned.", self._table.root, exc_info=True)
+
+    def _failed(self, error: Exception) -> RegistryError:
+        return RegistryError(
+            f"the registry {self._table.root} cannot be written: {brief(error)}",
+            hint="check the space and the permissions of high-availability.storageDir.",
+        )
+
+    def _read(self, path: str) -> Entry:
+        where = f"registry {self._table.root}: {path}"
+        try:
+            content = self._table.files.read(path, limit=_LIMIT)
+            row = pq.read_table(io.BytesIO(content), columns=["state_name", "key", "value", "key_json"]).to_pylist()
+            values = {each["state_name"]: each for each in row}
+            data = values["entry"]["value"]
+            signature = Signature(values["signature"]["key"].decode(), values["signature"]["value"])
+        except (pa.ArrowException, OSError, KeyError, AttributeError, ValueError) as error:
+            raise CorruptCheckpointError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+        if not self._key.verify(data, signature):
+            raise ForeignCheckpointError(
+                f"{where} was not signed by our key ({self._key.path})",
+                hint="all Dispatchers of a session need the same file in security.checkpoint.hmac-key-file; if they have it, the "
+                "storage was tampered with.",
+            )
+        try:
+            return msgspec.json.decode(data, type=ProgramEntry | JobEntry)
+        except msgspec.MsgspecError as error:
+            raise CorruptCheckpointError(f"{where} was written by another version: {error}") from error
+
+
+def _rows(entry: Entry, key: SigningKey) -> bytes:
+    """Return a Parquet file with an entry, its signature, and what people may read of it with SQL."""
+    data = msgspec.json.encode(entry)
+    signature = key.sign(data)
+    name = key_of(entry)
+
+    def column(first: Any, second: Any) -> Sequence[Any]:
+        return [first, second]
+
+    columns: dict[str, Sequence[Any]] = {
+        "operator_uid": column(name, name),
+        "state_name": column("entry", "signature"),
+        "state_kind": column("session", "session"),
+        "key_group": column(-1, -1),
+        "key": column(None, signature.key_id.encode()),
+        "key_json": column(None, None),
+        "namespace": column(None, None),
+        "namespace_json": column(None, None),
+        "user_key": column(None, None),
+        "user_key_json": column(None, None),
+        "value": column(data, signature.mac),
+        "value_json": column(_readable(entry), None),
+        "checkpoint_id": column(0, 0),
+    }
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=STATE_SCHEMA), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def _readable(entry: Entry) -> str:
+    """Return what is shown of an entry: no arguments and properties, which may hold secrets."""
+    if isinstance(entry, ProgramEntry):
+        return msgspec.json.encode({"program": entry.name, "uploaded": entry.uploaded}).decode()
+    shown = {"program": entry.program.name, "submitted": entry.submitted, "status": entry.status, "ended": entry.ended}
+    return msgspec.json.encode(shown).decode()

@@ -1,0 +1,306 @@
+"""The driver's side of session mode: runs one job under the id that the Dispatcher chose, and reports to the Dispatcher.
+
+Reports are the only messages. Each has everything that a Dispatcher needs to know of the driver, so that one that has just
+started finds the driver by its next report. If nobody takes a report, the driver looks in the session's folder for the leader;
+the job goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import psutil
+
+from flinkish.common import options
+from flinkish.common.clock import SystemClock
+from flinkish.common.configuration import Configuration
+from flinkish.common.errors import (
+    ConfigurationError,
+    InvalidProgramError,
+    StaleGenerationError,
+)
+from flinkish.common.files import store_settings
+from flinkish.common.job_status import JobStatus
+from flinkish.engine import executor
+from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.program.program import Program
+from flinkish.server.application import ensure_server
+from flinkish.server.jobs import ServedJob
+from flinkish.server.session import driver, wire
+from flinkish.server.session.archive import add_answers, encode_archive, make_archive
+from flinkish.server.session.calls import ask
+from flinkish.server.session.storage import SessionStorage
+from flinkish.server.session.wire import Report
+from flinkish.server.settings import ServerSettings, server_settings
+from flinkish.server.state import ServerState
+from flinkish.server.views import jobs as job_views
+
+_log = logging.getLogger("flinkish.server.session")
+
+#: How long one report may take, in seconds.
+_REPORT_TIMEOUT = 5.0
+#: Shortest time between two looks for the leader, in milliseconds.
+_LOOK_INTERVAL = 500
+#: How long a driver looks for a Dispatcher before it starts its job without one, in seconds.
+_START_PATIENCE = 10.0
+#: How often and how far apart the archive of a job is written, if the storage refuses it: 5 tries in 15 s.
+_ARCHIVE_WAITS = (0.0, 1.0, 2.0, 4.0, 8.0)
+#: Settings of servers, which are not those of a driver's own.
+_SERVER_PREFIXES = ("rest.", "security.ssl.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a Dispatcher has told a driver."""
+
+    job_id: str
+    driver_id: str
+    #: Where to report: host and port.
+    reports: str
+    #: The session's folder.
+    storage: str
+    token: str = field(repr=False)
+
+
+def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
+    """Return what the environment says, and remove the token from it; None = this is no driver of a session."""
+    token = environment.pop(wire.TOKEN_VARIABLE, None)
+    if token is None:
+        return None
+    try:
+        return Assignment(
+            job_id=environment[wire.JOB_VARIABLE],
+            driver_id=environment[wire.DRIVER_VARIABLE],
+            reports=environment[wire.ADDRESS_VARIABLE],
+            storage=environment[wire.STORAGE_VARIABLE],
+            token=token,
+        )
+    except KeyError as error:
+        raise ConfigurationError(f"{wire.TOKEN_VARIABLE} is set, but not {error.args[0]}") from None
+
+
+class SupersededError(StaleGenerationError):
+    """The Dispatcher has started another driver for the job; this one must end."""
+
+
+class SessionDriver:
+    """The one job of this process."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._storage = SessionStorage(assignment.storage)
+        self._reports = assignment.reports
+        self._looked = 0
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        self._wake = threading.Event()
+        self._state: ServerState | None = None
+        self._server: ServerSettings | None = None
+        self._job: EmbeddedJobClient | None = None
+        self._status: str | None = None
+        self._executed = False
+        self._heard = threading.Event()
+        self._superseded = False
+        self._created = psutil.Process().create_time()
+
+    # -- the program -------------------------------------------------------------------------------------------------------
+
+    def execute_async(self, program: Program) -> EmbeddedJobClient:
+        """Start the program as the job; raises InvalidProgramError if it is the script's second one."""
+        with self._lock:
+            if self._executed:
+                raise InvalidProgramError(
+                    "a script that was submitted to a session runs one job, and this is its second execute() or execute_async()",
+                    hint="submit each job as a script of its own, or run the script by itself: flinkish run JOB.py.",
+                )
+            self._executed = True
+        store_settings.use(program.configuration, alone=not RUNNING_JOBS.running())
+        # Called in reverse order: this one after the server has waited for clients and ended.
+        atexit.register(self._add_operations)
+        self._server = driver_settings(program.configuration)
+        self._state = ensure_server(program.configuration, self._server)
+        RUNNING_JOBS.subscribe(self)
+        interval = program.configuration.get(options.HEARTBEAT_INTERVAL)
+        threading.Thread(target=self._run, args=(interval / 1000,), name="flinkish-reports", daemon=True).start()
+        self._heard.wait(_START_PATIENCE)
+        self._refuse_superseded()
+        job_id = self._assignment.job_id
+        return executor.execute_async(program, job_id=job_id, retire=self._retire)
+
+    @property
+    def executed(self) -> bool:
+        """Whether the script has started a job."""
+        return self._job is not None
+
+    def wait(self) -> None:
+        """Wait for the end of the job."""
+        job = self._job
+        while job is not None and not job.wait_released(1.0):
+            pass
+
+    def _refuse_superseded(self) -> None:
+        if self._superseded:
+            raise SupersededError(
+                f"job {self._assignment.job_id}: the Dispatcher has started another driver for it, or has ended it; this one ends"
+            )
+
+    # -- JobListener ---------------------------------------------------------------------------------------------------------
+
+    def job_started(self, job: EmbeddedJobClient) -> None:
+        """Report the start at once, so that clients see the job."""
+        self._job = job
+        self._wake.set()
+
+    def job_ended(self, job: EmbeddedJobClient) -> None:
+        """Write the archive and report the end, before clients learn of it."""
+        if not self._ends_for_good(job):
+            return
+        served = self._served()
+        if served is None:
+            return
+        archive = make_archive(served)
+        if self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive)):
+            self._status = archive.status
+            self._report()
+
+    def _ends_for_good(self, job: EmbeddedJobClient) -> bool:
+        """Tell whether a job has reached a final state, and was not only stopped with its process."""
+        status = job.job_master.status
+        return status.is_globally_terminal_state() and not self._superseded
+
+    def _retire(self, job_id: str) -> None:
+        """Note that the job has ended for good; called before its checkpoints are deleted, because it cannot be started again."""
+        job = self._job
+        status = JobStatus.FINISHED if job is None else job.job_master.status
+        final = {"CANCELLING": "CANCELED", "FAILING": "FAILED"}.get(status.name, status.name)
+        content = msgspec.json.encode({"status": final if final in wire.FINAL else "FINISHED"})
+        self._storage.write(wire.end_file(job_id, self._assignment.driver_id), content)
+
+    def _write(self, inside: str, content: bytes) -> bool:
+        for wait in _ARCHIVE_WAITS:
+            time.sleep(wait)
+            try:
+                self._storage.write(inside, content)
+                return True
+            except OSError as error:
+                _log.warning("The archive of job %s could not be written: %s", self._assignment.job_id, error)
+        return False
+
+    def _add_operations(self) -> None:
+        """Add the results of savepoints and stops to the archive, which became known after the job's end."""
+        state, served = self._state, self._served()
+        if state is None or served is None or self._status is None:
+            return
+        results = state.operations.results()
+        if not results:
+            return
+        paths = {f"/jobs/{served.job_id}/{kind}s/{trigger}": result for (kind, trigger), result in results.items()}
+        archive = add_answers(make_archive(served), paths)
+        self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive))
+
+    def _served(self) -> ServedJob | None:
+        return None if self._state is None else self._state.jobs.get(self._assignment.job_id)
+
+    # -- reports -------------------------------------------------------------------------------------------------------------
+
+    def _run(self, interval: float) -> None:
+        while not self._superseded:
+            try:
+                self._report()
+            except Exception:
+                _log.exception("A report of job %s failed.", self._assignment.job_id)
+            self._wake.wait(interval)
+            self._wake.clear()
+        self._end_superseded()
+
+    def _end_superseded(self) -> None:
+        _log.error("Job %s: the Dispatcher does not know this driver any more; it ends.", self._assignment.job_id)
+        job = self._job
+        if job is not None:
+            job.stop_for_signal("the Dispatcher, which has started another driver for it")
+            job.wait_released(_START_PATIENCE)
+        os._exit(1)
+
+    def _report(self) -> None:
+        """Send one report: to the last known address, else to the leader that the session's folder names."""
+        with self._sending:
+            body = msgspec.json.encode(self._current())
+            if self._send(body):
+                return
+            now = self._clock.monotonic()
+            if now - self._looked < _LOOK_INTERVAL:
+                return
+            self._looked = now
+            try:
+                leader = self._storage.leader()
+            except OSError as error:
+                _log.warning("The session's leader could not be read: %s", error)
+                return
+            if leader is not None and leader.reports != self._reports:
+                self._reports = leader.reports
+                self._send(body)
+
+    def _send(self, body: bytes) -> bool:
+        try:
+            reply = ask(self._reports, "POST", wire.REPORT_PATH, token=self._assignment.token, body=body, timeout=_REPORT_TIMEOUT)
+        except OSError:
+            return False
+        if reply.status == 409:
+            self._superseded = True
+            self._heard.set()
+            return True
+        if reply.status == 200:
+            self._heard.set()
+            return True
+        return False
+
+    def _current(self) -> Report:
+        state, server = self._state, self._server
+        assert state is not None
+        assert server is not None
+        served = self._served()
+        view = None if served is None else served.view()
+        host, _, port = state.address.rpartition(":")
+        return Report(
+            job_id=self._assignment.job_id,
+            driver_id=self._assignment.driver_id,
+            pid=os.getpid(),
+            created=self._created,
+            host=host,
+            port=int(port),
+            token=server.token or "",
+            summary=None if view is None else job_views.summary(view),
+            slots=0 if view is None or view.status.is_terminal_state() else view.setup.plan.slots,
+            status=self._status,
+        )
+
+
+def driver_settings(configuration: Configuration) -> ServerSettings:
+    """Return the settings of a driver's own server: any free port of this machine, and a token of its own."""
+    own = Configuration(configuration)
+    for key in own.key_set():
+        if key.startswith(_SERVER_PREFIXES):
+            own.remove_config(key)
+    settings = server_settings(own.set(options.REST_PORT, 0).set(options.REST_ADDRESS, "127.0.0.1"))
+    assert settings is not None
+    return replace(settings, token=secrets.token_hex(16))
+
+
+def become_driver(environment: MutableMapping[str, str]) -> SessionDriver:
+    """Make this process the driver of a session's job; raises ConfigurationError if no Dispatcher has started it."""
+    assignment = take_assignment(environment)
+    if assignment is None:
+        raise ConfigurationError("only the Dispatcher of a session starts this", hint="flinkish cluster start")
+    made = SessionDriver(assignment)
+    driver.become(made)
+    return made

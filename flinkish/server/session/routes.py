@@ -1,0 +1,41 @@
+"""The routes that a Dispatcher answers itself, in one table. All other paths about a job are passed on to its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flinkish.server.rest.calls import Answer, Call
+from flinkish.server.session import handlers
+from flinkish.server.session.handlers import LONGEST_PROGRAM, SessionState
+
+_LONGEST_BODY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRoute:
+    """A path of the session; `longest` is the limit of the body in bytes."""
+
+    method: str
+    path: str
+    handler: Callable[[SessionState, Call], Answer]
+    status: int = 200
+    longest: int = _LONGEST_BODY
+
+
+SESSION_ROUTES: tuple[SessionRoute, ...] = (
+    SessionRoute("DELETE", "/cluster", handlers.shut_down),
+    SessionRoute("GET", "/config", handlers.config),
+    SessionRoute("GET", "/overview", handlers.overview),
+    SessionRoute("GET", "/applications/overview", handlers.applications),
+    SessionRoute("GET", "/jobs", handlers.job_ids),
+    SessionRoute("GET", "/jobs/overview", handlers.job_summaries),
+    SessionRoute("GET", "/jobs/metrics", handlers.jobs_metrics),
+    SessionRoute("GET", "/jobmanager/metrics", handlers.manager_metrics),
+    SessionRoute("GET", "/jars", handlers.programs),
+    SessionRoute("POST", "/jars/upload", handlers.upload, longest=LONGEST_PROGRAM),
+    SessionRoute("DELETE", "/jars/:jarid", handlers.delete),
+    SessionRoute("POST", "/jars/:jarid/run", handlers.run),
+    SessionRoute("GET", "/jars/:jarid/plan", handlers.plan),
+    SessionRoute("POST", "/jars/:jarid/plan", handlers.plan),
+)

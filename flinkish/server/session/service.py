@@ -1,0 +1,148 @@
+"""One Dispatcher process: its servers, and the thread that lets it lead and look after the drivers."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.errors import FlinkishError
+from flinkish.common.ids import IdSource
+from flinkish.server.endpoint import Endpoint
+from flinkish.server.jobs import ServedJobs
+from flinkish.server.operations import Operations
+from flinkish.server.rest.app import make_ungated_app
+from flinkish.server.session.app import make_session_app
+from flinkish.server.session.dispatcher import Dispatcher, NotLeaderError
+from flinkish.server.session.drivers import Drivers, forward
+from flinkish.server.session.handlers import SessionState
+from flinkish.server.session.processes import Processes, SystemProcesses
+from flinkish.server.session.reports import ReportsApp
+from flinkish.server.session.settings import SessionSettings
+from flinkish.server.settings import ServerSettings
+from flinkish.server.state import ServerState
+
+_log = logging.getLogger("flinkish.server.session")
+
+#: How often the Dispatcher looks after leadership and drivers, in seconds.
+_STEP = 0.2
+#: How long a shut-down waits for the ends of the jobs that it cancels, in seconds.
+_CANCEL_PATIENCE = 30.0
+
+
+class Service:
+    """A Dispatcher from `start` to `close`."""
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        *,
+        processes: Processes | None = None,
+        clock: Clock | None = None,
+        ids: IdSource = lambda: secrets.token_hex(16),
+    ) -> None:
+        self._settings = settings
+        self._processes = processes or SystemProcesses()
+        self._clock = clock or SystemClock()
+        self._ids = ids
+        self._ended = threading.Event()
+        self._stopping = threading.Event()
+        self._cancel_jobs = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Start the servers and return the address (a URL); raises ConfigurationError, OSError, and what a claim raises."""
+        settings = self._settings
+        self._endpoint = Endpoint(settings.server)
+        port = self._endpoint.listen()
+        self._reports = Endpoint(_local(settings.server))
+        reports_port = self._reports.listen()
+        name = settings.server.address
+        address = f"{settings.server.scheme}://{socket.gethostname() if name == '0.0.0.0' else name}:{port}"
+        self.dispatcher = Dispatcher(
+            settings, self._processes, self._clock, self._ids, address=address, reports=f"127.0.0.1:{reports_port}"
+        )
+        self.dispatcher.open()
+        # Before any client is answered: a session whose registry is damaged does not start.
+        self.dispatcher.step()
+        reports = ReportsApp()
+        reports.dispatcher = self.dispatcher
+        nothing = ServedJobs(self._clock, address, expiration=0, capacity=0)
+        operations = Operations(self._clock)
+        inner = ServerState(
+            settings=settings.server, clock=self._clock, jobs=nothing, operations=operations, address=f"{name}:{port}"
+        )
+        state = SessionState(self.dispatcher, Drivers(), self.stop)
+        self._reports.serve(reports)
+        self._endpoint.serve(make_session_app(state, settings.server, make_ungated_app(inner)))
+        self._thread = threading.Thread(target=self._run, name="flinkish-dispatcher", daemon=True)
+        self._thread.start()
+        return address
+
+    def stop(self, cancel_jobs: bool) -> None:
+        """Begin to end: with or without cancelling all jobs before."""
+        self._cancel_jobs = self._cancel_jobs or cancel_jobs
+        self._stopping.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return whether it has come."""
+        return self._ended.wait(timeout)
+
+    def _run(self) -> None:
+        said: str | None = None
+        while not self._stopping.wait(_STEP):
+            said = self._step(said)
+        if self._cancel_jobs:
+            self._cancel_all()
+        try:
+            self.dispatcher.resign()
+        except OSError as error:
+            _log.warning("The end of this Dispatcher could not be noted: %s", error)
+        self._endpoint.close()
+        self._reports.close()
+        self._ended.set()
+
+    def _step(self, said: str | None) -> str | None:
+        """Make a step; return its error, which is logged once."""
+        try:
+            self.dispatcher.step()
+        except (OSError, FlinkishError) as error:
+            text = f"{type(error).__name__}: {error}"
+            if text != said:
+                _log.warning("The storage %s does not work: %s", self._settings.root, text)
+            return text
+        except Exception:
+            _log.exception("The Dispatcher failed; it goes on.")
+        return None
+
+    def _cancel_all(self) -> None:
+        """Cancel all jobs and wait for their ends, so that none is left without a Dispatcher."""
+        deadline = self._clock.monotonic() + int(1000 * _CANCEL_PATIENCE)
+        try:
+            for job in self.dispatcher.jobs():
+                report = self.dispatcher.driver(job)
+                if job.status is None:
+                    self.dispatcher.cancel(job)
+                    if report is not None:
+                        _quietly(lambda: forward(report, "PATCH", f"/jobs/{job.job_id}", {"mode": "cancel"}, b"{}", 5.0))  # noqa: B023
+            while any(job.status is None for job in self.dispatcher.jobs()) and self._clock.monotonic() < deadline:
+                threading.Event().wait(_STEP)
+                self._step(None)
+        except (NotLeaderError, FlinkishError) as error:
+            _log.warning("Not all jobs could be cancelled: %s", error)
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except OSError as error:
+        _log.warning("A job could not be cancelled: %s", error)
+
+
+def _local(settings: ServerSettings) -> ServerSettings:
+    """Return settings for a port that only this machine reaches, without TLS."""
+    return replace(settings, bind_address="127.0.0.1", address="127.0.0.1", ports=(0,), tls=None)

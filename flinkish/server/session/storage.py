@@ -1,0 +1,75 @@
+"""The folder of a session below high-availability.storageDir: leaders, programs and archives beside the registry."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path, PurePath
+
+import msgspec
+
+from flinkish.common.files.schemes import files_at, root_of
+from flinkish.server.session.wire import LEADERS, LeaderRecord, leader_file
+
+#: Longest files in bytes.
+_LEADER_LIMIT = 1 << 16
+FILE_LIMIT = 1 << 28
+_LEADER = re.compile(r"[0-9]{12}\.json")
+
+
+class SessionStorage:
+    """Reads and writes files; all methods raise OSError. A missing file is None."""
+
+    def __init__(self, root: PurePath | str) -> None:
+        self.root = root_of(root) if isinstance(root, str) else root
+        self._files = files_at(self.root)
+
+    def make(self) -> None:
+        """Make the folder, which only its owner can read."""
+        self._files.make_root(sync=True)
+        if isinstance(self.root, Path):
+            self.root.chmod(0o700)
+
+    def read(self, inside: str) -> bytes | None:
+        """Return the content of a file; None if there is none."""
+        try:
+            return self._files.read(inside, limit=FILE_LIMIT)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write(self, inside: str, content: bytes) -> None:
+        """Write a file in one step."""
+        folder, _, _ = inside.rpartition("/")
+        self._files.make_folders(folder)
+        self._files.replace(inside, content, sync=True)
+
+    def remove(self, inside: str) -> None:
+        """Remove a file if it is there."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self._files.remove(inside)
+
+    def leader(self) -> LeaderRecord | None:
+        """Return the record of the leader with the highest generation; None if there was none."""
+        try:
+            names = sorted(name for name in self._files.names(LEADERS) if _LEADER.fullmatch(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not names:
+            return None
+        content = self.read(f"{LEADERS}/{names[-1]}")
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=LeaderRecord)
+        except msgspec.MsgspecError as error:
+            raise OSError(f"the record {LEADERS}/{names[-1]} in {self.root} is damaged: {error}") from error
+
+    def write_leader(self, record: LeaderRecord) -> None:
+        """Write the record of a leader."""
+        self.write(leader_file(record.generation), msgspec.json.encode(record))
+
+    def forget_leaders(self, before: int) -> None:
+        """Remove the records of earlier generations."""
+        for name in self._files.names(LEADERS):
+            if _LEADER.fullmatch(name) and int(name[:12]) < before:
+                self.remove(f"{LEADERS}/{name}")

@@ -1,0 +1,98 @@
+"""Decides what becomes of a job whose driver may be gone; reads and starts nothing.
+
+The decision depends on: whether the driver's process lives, how long it has been silent, whether the job has ended for good (the
+driver wrote that to the session's folder), whether it was cancelled, and how often it was started again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkish.server.session.entries import JobEntry
+
+#: Pauses before the second, third ... start within the window, in milliseconds: they double up to the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1_000, 30_000
+#: How long a driver of which no process is known may take to report, in milliseconds: the Dispatcher was killed as it started it.
+UNKNOWN_PATIENCE = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of the configuration; times are milliseconds."""
+
+    heartbeat_timeout: int
+    max_restarts: int
+    restart_window: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What is seen of a driver; times are milliseconds."""
+
+    #: Whether its process lives; None = it cannot be seen, because it is on another machine, or was not noted.
+    alive: bool | None
+    #: How long it has not reported; if it never did, how long one could have heard of it.
+    silent: int
+    #: The final state that it wrote down; None = none.
+    ended: str | None
+    #: The current time, since the epoch.
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a driver, after killing the one that is still there if it does not answer."""
+
+    kill: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The job has ended in this state."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The job has failed, because its driver was lost too often."""
+
+    reason: str
+
+
+Decision = Keep | Start | Close | Fail
+
+
+def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
+    """Return what to do about a job that has not ended."""
+    if entry.driver is not None and not _is_lost(sight, limits):
+        return Keep()
+    if sight.ended is not None:
+        return Close(sight.ended)
+    if entry.cancelling:
+        return Close("CANCELED")
+    if entry.driver is None:
+        return Start(kill=False)
+    recent = [at for at in entry.restarts if sight.now - at < limits.restart_window]
+    if len(recent) >= limits.max_restarts:
+        minutes = limits.restart_window / 60_000
+        return Fail(f"its driver was lost {len(recent) + 1} times within {minutes:g} min (session.driver.max-restarts)")
+    if recent and sight.now - recent[-1] < _pause(len(recent)):
+        return Keep()
+    return Start(kill=sight.alive is True)
+
+
+def _is_lost(sight: Sight, limits: Limits) -> bool:
+    if sight.alive is False:
+        return True
+    return sight.silent > limits.heartbeat_timeout
+
+
+def _pause(restarts: int) -> int:
+    """Return the least time between the start after this many restarts and the next one."""
+    return int(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (restarts - 1)))
