@@ -92,6 +92,10 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
+.PHONY: cluster-test
+cluster-test: setup $(CLASSES) ## Kill parts of a standalone cluster under jobs of three levels (half an hour; FLINKISH_SEED=n repeats)
+	@$(WITH_JAVA) $(BIN)/python -m pytest tests/cluster -m 'cluster or not cluster' -s $(PYTEST_ARGS)
+
 .PHONY: check
 check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 minutes
 	$(BIN)/ruff check $(RUFF_CHECK) $(CODE)

@@ -49,7 +49,7 @@ pytest_plugins = ["flinkish.testing.pytest_plugin"]
 
 
 #: Folders whose tests start processes of their own, and take tens of seconds.
-_SLOW = ("tests/recovery/", "tests/spark/", "tests/jobs/")
+_SLOW = ("tests/cluster/", "tests/recovery/", "tests/spark/", "tests/jobs/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

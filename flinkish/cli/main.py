@@ -19,7 +19,7 @@ import click
 from flinkish.cli import job_commands
 from flinkish.cli.connection import say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
-from flinkish.cli.packaging import pack
+from flinkish.cli.packaging import pack, pack_environment
 from flinkish.cli.script import line_of, run_script, without_launcher
 from flinkish.common import notices, options, redaction
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
@@ -150,10 +150,25 @@ def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> 
 
 
 @cli.command()
-@click.argument("target", default="flinkish.zip", type=click.Path(path_type=Path, dir_okay=False))
-def package(target: Path) -> None:
-    """Pack flinkish into the zip file TARGET, for `spark-submit --py-files`."""
+@click.option("--environment", is_flag=True, help="Pack this Python's virtual environment instead, for --archives.")
+@click.argument("target", required=False, type=click.Path(path_type=Path, dir_okay=False))
+def package(target: Path | None, environment: bool) -> None:
+    """Pack flinkish into the zip file TARGET, for `spark-submit --py-files`.
+
+    TARGET is flinkish.zip if not given. With --environment, the virtual environment of this command is packed, for the
+    `--archives` of `flinkish submit`; TARGET is environment.tar.gz if not given.
+
+    \b
+    flinkish package --environment
+    PYSPARK_PYTHON=./environment/bin/python flinkish submit --archives environment.tar.gz#environment ... job.py
+    """
     try:
+        if environment:
+            target = target or Path("environment.tar.gz")
+            python = pack_environment(target)
+            click.echo(f"Packed {sys.prefix} into {target}; all machines need {python}")
+            return
+        target = target or Path("flinkish.zip")
         pack(target)
     except (FlinkishError, OSError) as error:
         say(f"{type(error).__name__}: {error}")

@@ -565,7 +565,8 @@ LATENCY_INTERVAL = _accepted("metrics.latency.interval", DURATION, 0, "there are
 TMP_DIRS = _unset(
     "io.tmp.dirs",
     STRING,
-    "Folder for scratch files of running attempts. If not set: the system's folder for temporary files.",
+    "Folder for scratch files of running attempts. If not set: the system's folder for temporary files; on a cluster, the "
+    "working folders of the executors.",
     "taskmanager.tmp.dirs",
 )
 PYTHON_FILES = _unset("python.files", STRING, "Python files, folders and zips for the tasks' sys.path, separated by commas.")

@@ -27,7 +27,7 @@ from flinkish.engine.ineffective import warn_of_ineffective
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.requirements import install
-from flinkish.engine.scratch import DiskFolder, remove_made, temporary_folder
+from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, temporary_folder
 from flinkish.engine.signals import SignalWatch, stop_at_exit
 from flinkish.engine.support import check_dead_letters, check_supported
 from flinkish.graph.chaining import build_job_graph
@@ -356,7 +356,7 @@ class _TemporaryFolder:
 
     def path(self) -> Path:
         if self._path is None:
-            self._path = self._engine.scratch_root() / "checkpoints"
+            self._path = self._engine.scratch_root() / CHECKPOINTS
             self._path.mkdir(parents=True, exist_ok=True)
         return self._path
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
@@ -14,6 +15,8 @@ from flinkish.common.files.schemes import without_user
 from flinkish.common.paths import location
 from flinkish.engine.processes import ProcessId
 
+#: Folder below an engine's scratch root with the checkpoints of a job that has no folder for them.
+CHECKPOINTS: Final = "checkpoints"
 #: Created folders with the process that created them, because a forked process must not remove them.
 _made: list[tuple[int, Path]] = []
 

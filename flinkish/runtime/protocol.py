@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +46,10 @@ class TaskProgram:
     dependencies: Dependencies = NO_DEPENDENCIES
     #: The Python interpreter of the tasks if they have their own processes; None = that of the engine.
     python_executable: str | None = None
+
+    def moved_to(self, folder: Path) -> TaskProgram:
+        """Return the program with all its folders in another one, for slots that cannot access those of the driver."""
+        return replace(self, scratch=folder, spill=None if self.spill is None else folder / "spill")
 
     def remove_folders(self) -> None:
         """Remove the attempt's folders; called by the engine when the attempt has ended."""

@@ -45,6 +45,22 @@ _POLL_S = 0.01
 _clock = SystemClock()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFolder:
+    """A folder for scratch files in the working folder of each executor, because executors share none with the driver.
+
+    It is removed with the executor's working folder. If a slot moves to another executor, its state is not found there, and the
+    attempt fails.
+    """
+
+    #: Name of the folder, the same on all executors.
+    name: str
+    #: Number of the attempt among those of its engine; its files are in a subfolder of this name.
+    attempt: int
+    #: The content of the program file.
+    program: bytes
+
+
 class HostLostError(Exception):
     """The slot host ended in the middle of a call."""
 
@@ -58,6 +74,8 @@ class HostConfig:
     key: str
     #: The file written by `pickling.dump_program`. When it is removed, the attempt is over.
     program_file: str
+    #: Set if executors cannot access `program_file`: each writes its own, below the folder described here.
+    own_folder: OwnFolder | None = None
     #: Class of the slot task, as "module:Class".
     task: str
     #: The int that represents each slot in packed frames; Spark sends it to the slot's partition.
@@ -109,6 +127,8 @@ class _SlotHost:
         self._config = config
         self._slot = slot
         self._jvm = jvm
+        own = config.own_folder
+        self._program_file = config.program_file if own is None else str(_own_program_file(own, working_folder(jvm)))
         self._refuse_if_over()
         folder = _folder_path(config.attempt_id, jvm)
         make_folder(folder)
@@ -159,8 +179,8 @@ class _SlotHost:
         return reply
 
     def _refuse_if_over(self) -> None:
-        if not os.path.exists(self._config.program_file):
-            raise EngineError(f"Attempt {self._config.attempt_id} is over: {self._config.program_file} is gone.")
+        if not os.path.exists(self._program_file):
+            raise EngineError(f"Attempt {self._config.attempt_id} is over: {self._program_file} is gone.")
 
     def _read(self) -> tuple[ProcessId | None, bool]:
         return _parse(os.pread(self._descriptor, _RECORD.size, 0))
@@ -201,13 +221,46 @@ class _SlotHost:
         return {
             "address": self._address,
             "key": config.key,
-            "program_file": config.program_file,
+            "program_file": self._program_file,
+            "own_folder": config.own_folder is not None,
             "task": config.task,
             "slot": self._slot,
             "slot_values": config.slot_values,
             "silence_ms": config.silence_ms,
             "jvm": [self._jvm.pid, self._jvm.created],
         }
+
+
+def working_folder(jvm: ProcessId) -> Path:
+    """Return the working folder of an executor, which user code in its workers cannot change. Linux only; raises EngineError."""
+    try:
+        return Path(os.readlink(f"/proc/{jvm.pid}/cwd"))
+    except OSError as error:
+        raise EngineError(f"The working folder of the executor, process {jvm.pid}, cannot be found: {error}") from error
+
+
+def _own_program_file(own: OwnFolder, parent: Path) -> Path:
+    """Return this executor's program file; the first call of an attempt writes it and removes the files of earlier attempts.
+
+    Raises EngineError if a later attempt has begun on this executor.
+    """
+    root = parent / own.name
+    file = root / str(own.attempt) / "program"
+    if file.exists():
+        return file
+    # Spark may have created the folder, with the permissions of the user's umask.
+    file.parent.mkdir(parents=True, exist_ok=True)
+    root.chmod(0o700)
+    attempts = {int(folder.name): folder for folder in root.iterdir() if folder.name.isdigit()}
+    if max(attempts) > own.attempt:
+        raise EngineError(f"Attempt {own.attempt} is over: attempt {max(attempts)} has begun on this executor.")
+    for number, folder in attempts.items():
+        if number < own.attempt:
+            shutil.rmtree(folder, ignore_errors=True)
+    written = file.with_name(f"program-{os.getpid()}")
+    written.write_bytes(own.program)
+    written.rename(file)
+    return file
 
 
 def _parse(record: bytes) -> tuple[ProcessId | None, bool]:

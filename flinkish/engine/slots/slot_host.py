@@ -12,6 +12,7 @@ import errno
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -67,6 +68,8 @@ class Order:
     silence_ms: int
     jvm: list[Any]
     readiness: int
+    #: Whether scratch files are beside the program file, instead of in the folder that the program names.
+    own_folder: bool = False
 
 
 class _Host:
@@ -146,6 +149,8 @@ def _load_task(order: Order) -> SlotTaskLike:
     dependencies.take_over(Path(order.program_file).parent)
     with open(order.program_file, "rb") as file:
         program = pickling.load_program(file.read())
+    if order.own_folder:
+        program = program.moved_to(Path(order.program_file).parent)
     if isinstance(program.configuration, Configuration):
         store_settings.use(program.configuration)
     module, _, name = order.task.partition(":")
@@ -194,6 +199,9 @@ def _remove_files(order: Order) -> None:
             os.unlink(order.address.removesuffix(".sock") + ".lock")
         with contextlib.suppress(OSError):
             os.rmdir(os.path.dirname(order.address))
+        if order.own_folder:
+            # No other executor uses it.
+            shutil.rmtree(os.path.dirname(order.program_file), ignore_errors=True)
 
 
 def _listen(order: Order) -> Listener:

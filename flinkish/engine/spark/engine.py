@@ -10,6 +10,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,14 @@ from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, p
 from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
 from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
-from flinkish.engine.spark.scratch import make_scratch_folder
+from flinkish.engine.spark.scratch import (
+    CHECKPOINTS,
+    OwnPlace,
+    check_own_folders,
+    has_working_folders,
+    make_own_folder,
+    make_scratch_folder,
+)
 from flinkish.engine.spark.session import (
     HeldSession,
     hold_session,
@@ -99,6 +107,9 @@ class SparkEngine:
         self._held: HeldSession | None = None
         self._attempt: _Attempt | None = None
         self._scratch_root: Path | None = None
+        #: The driver's folder of those that its JVM and the executors have in their working folders, if none is shared.
+        self._own_folders: Path | None = None
+        self._attempts = 0
         self._watchdog: Watchdog | None = None
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
@@ -108,9 +119,25 @@ class SparkEngine:
             held.master,
             self._settings.scratch_dir,
             speculation=held.setting("spark.speculation", "false") == "true",
+            own_folders=has_working_folders(),
         )
+        own = None
+        if not settings.is_one_machine(held.master) and self._settings.scratch_dir is None:
+            temporary = program.configuration.get(options.CHECKPOINTS_DIRECTORY) is None
+            check_own_folders(program, temporary_checkpoints=temporary and (self.scratch_root() / CHECKPOINTS).exists())
+            self._attempts += 1
+            if self._own_folders is None:
+                self._own_folders = make_own_folder(hosts.working_folder(held.jvm))
+            own = OwnPlace(root=self._own_folders, attempt=self._attempts)
         attempt = _Attempt(
-            held, program, loop, key=self._ids(), task=self._task, clock=self._clock, close_timeout=self._settings.close_timeout
+            held,
+            program,
+            loop,
+            key=self._ids(),
+            task=self._task,
+            clock=self._clock,
+            close_timeout=self._settings.close_timeout,
+            own=own,
         )
         with self._lock:
             self._attempt = attempt
@@ -141,9 +168,13 @@ class SparkEngine:
         if self._held is not None:
             release_session(self._held)
             self._held = None
-        if self._scratch_root is not None:
-            shutil.rmtree(self._scratch_root, ignore_errors=True)
-            self._scratch_root = None
+        self._remove_folders()
+        self._scratch_root = self._own_folders = None
+
+    def _remove_folders(self) -> None:
+        for folder in (self._scratch_root, self._own_folders):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _session(self) -> HeldSession:
         if self._held is not None and not self._held.answers():
@@ -167,8 +198,7 @@ class SparkEngine:
             attempt = self._attempt
         if attempt is not None:
             attempt.clean_up(grace_ms=1_000)
-        if self._scratch_root is not None:
-            shutil.rmtree(self._scratch_root, ignore_errors=True)
+        self._remove_folders()
         remove_socket_folder()
 
 
@@ -185,6 +215,7 @@ class _Attempt:
         task: str,
         clock: Clock,
         close_timeout: int,
+        own: OwnPlace | None = None,
     ) -> None:
         self._held = held
         self._program = program
@@ -203,10 +234,11 @@ class _Attempt:
         self._key = key
         self._task = task
         self._close_timeout = close_timeout
-        self._turnstile = Turnstile(program.scratch, _unlink)
+        self._turnstile = Turnstile(program.scratch if own is None else None, _unlink)
         self._epochs = 0
         self._over = threading.Event()
-        self._folder = program.scratch / "spark"
+        self._own = own
+        self._folder = program.scratch / "spark" if own is None else own.folder / "spark"
         self._inputs: tuple[NativeInput, ...] = ()
 
     def run(self) -> None:
@@ -240,6 +272,8 @@ class _Attempt:
         """End the slot hosts and remove the scratch folder."""
         self._end_hosts(grace_ms)
         self._program.remove_folders()
+        if self._own is not None:
+            shutil.rmtree(self._own.folder, ignore_errors=True)
 
     def _end_hosts(self, grace_ms: int) -> None:
         _unlink(self._program_file)  # from now on no shim starts a host, and hosts on other machines end
@@ -259,7 +293,10 @@ class _Attempt:
             path=tuple(sys.path) if one_machine else (),
             python=dependencies.interpreter(program.python_executable, work),
         )
-        self._program_file.write_bytes(pickling.dump_program(program))
+        dumped = pickling.dump_program(program)
+        self._program_file.write_bytes(dumped)
+        if self._own is not None:
+            config = replace(config, own_folder=self._own.for_executors(dumped))
         try:
             self._inputs = inputs = native_inputs(program.plan)
             users = inputs[0].frame.sparkSession if inputs else None
@@ -285,10 +322,12 @@ class _Attempt:
         self, session: SparkSession, config: hosts.HostConfig, inputs: Sequence[NativeInput] = (), *, idle: bool = False
     ) -> DataFrame:
         with workers_like_driver(session.sparkContext):
-            return build(session, config, len(self._program.plan.levels), inputs, idle=idle)
+            in_place = not settings.is_one_machine(self._held.master)
+            return build(session, config, len(self._program.plan.levels), inputs, in_place=in_place, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
-        return rows.writeStream.outputMode("append").option("checkpointLocation", self._folder.resolve().as_uri())
+        place = self._folder.resolve().as_uri() if self._own is None else self._own.uri("spark")
+        return rows.writeStream.outputMode("append").option("checkpointLocation", place)
 
     def _run_epochs(self) -> None:
         while True:

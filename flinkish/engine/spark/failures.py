@@ -29,6 +29,11 @@ _HINTS = (
         "what it held of the epoch cannot be made again alike; the restart strategy starts from the last checkpoint.",
     ),
     (
+        re.compile(r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_DELTA_FILE|CANNOT_READ_MISSING_SNAPSHOT"),
+        "a slot moved to an executor that does not have its state, which is in the working folder of the executor that is lost; "
+        "the restart strategy starts from the last checkpoint.",
+    ),
+    (
         re.compile(r"No module named 'flinkish"),
         "the executors do not have flinkish: install it there, or send it with --py-files.",
     ),

@@ -23,29 +23,46 @@ _LARGEST_PROPERTY = 256 << 10
 
 
 def build(
-    session: SparkSession, config: HostConfig, levels: int, inputs: Sequence[NativeInput] = (), *, idle: bool = False
+    session: SparkSession,
+    config: HostConfig,
+    levels: int,
+    inputs: Sequence[NativeInput] = (),
+    *,
+    in_place: bool = False,
+    idle: bool = False,
 ) -> DataFrame:
     """Return the streaming rows: level 0 on a tick source with one row per slot, then a stateful operator per level.
 
     The rows of native inputs are united with those for level 1. With `idle` the slots do nothing, so their state is empty.
+    With `in_place` level 0 is a stateful operator, too: Spark prefers the executor that a partition of such an operator ran on
+    before, but gives the partitions of a source to any executor, in each epoch to another one. That costs a shuffle of the ticks,
+    and saves that readers are closed and opened again all the time.
 
     After each operator there is a projection of the slot column that the optimizer does not remove, because the operator returns
     columnar rows, which Spark 4.2 cannot shuffle directly (ClassCastException).
     """
     slots = len(config.slot_values)
     ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", slots).option("numPartitions", slots).load()
-    rows = ticks.mapInArrow(shim.no_rows if idle else shim.level_zero(config, levels), shim.SCHEMA)
+    if in_place:
+        # The values of a batch are consecutive.
+        values = ", ".join(map(str, config.slot_values))
+        placed = ticks.select(expr(f"element_at(array({values}), cast(value % {slots} as int) + 1)").alias("slot"))
+        function = shim.nothing_in_place if idle else shim.level_zero_in_place(config, levels)
+        rows = _stateful(placed, function)
+    else:
+        rows = ticks.mapInArrow(shim.no_rows if idle else shim.level_zero(config, levels), shim.SCHEMA)
     for native in inputs:
         rows = rows.union(native.frame.mapInArrow(shim.native_reader(config, native.edge, native.targets), shim.SCHEMA))
     for level in range(1, levels):
-        rows = (
-            rows.groupBy("slot")
-            .applyInPandasWithState(
-                shim.level_above(config, level), shim.SCHEMA, shim.STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
-            )
-            .select(expr("slot & 2147483647").alias("slot"), *shim.COLUMNS[1:])
-        )
+        rows = _stateful(rows, shim.level_above(config, level))
     return rows
+
+
+def _stateful(rows: DataFrame, function: Callable[..., Any]) -> DataFrame:
+    result = rows.groupBy("slot").applyInPandasWithState(
+        function, shim.SCHEMA, shim.STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
+    )
+    return result.select(expr("slot & 2147483647").alias("slot"), *shim.COLUMNS[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +96,8 @@ class Turnstile:
     exception, because Spark would print it with a thousand lines of traces.
     """
 
-    def __init__(self, command_folder: Path, clean: Callable[[Path], None]) -> None:
+    def __init__(self, command_folder: Path | None, clean: Callable[[Path], None]) -> None:
+        """Create one that puts large commands into a folder; None = there is none that executors can access."""
         #: Tells whether input has arrived, and whom to tell, while a micro-batch waits; set if the query has native inputs.
         self.look: tuple[Callable[[], bool], Callable[[], None]] | None = None
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -122,7 +140,7 @@ class Turnstile:
 
     def _run(self, rows: DataFrame, batch_id: int, command: bytes) -> Rows:
         context: Any = rows.sparkSession.sparkContext
-        if len(command) <= _LARGEST_PROPERTY:
+        if len(command) <= _LARGEST_PROPERTY or self._folder is None:
             context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command(command))
             return _collect(rows)
         path = self._folder / f"command-{batch_id}"

@@ -1,18 +1,33 @@
-"""Creates the folder for the Spark engine's scratch data."""
+"""Creates the folders for the Spark engine's scratch data.
+
+With io.tmp.dirs, and on one machine, there is one folder that driver and executors access. Else the driver and each executor have
+a folder of the same name in their working folder, which Spark creates for each executor and removes with the application. Spark's
+state stores are there, too: /proc/self/cwd means the working folder of the process that uses the path. A slot that moves does not
+find its state there, which fails the attempt, so the job restarts from its last checkpoint.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from flinkish.common.errors import EngineError
-from flinkish.engine.scratch import make_folder, remove_orphans
+from flinkish.engine.scratch import CHECKPOINTS, make_folder, remove_orphans
+from flinkish.engine.slots.hosts import OwnFolder
 from flinkish.engine.spark.settings import scratch_parent
+from flinkish.runtime.dependencies import NO_DEPENDENCIES
+from flinkish.runtime.protocol import TaskProgram
+
+__all__ = ["CHECKPOINTS", "OwnPlace", "check_own_folders", "has_working_folders", "make_own_folder", "make_scratch_folder"]
 
 _PREFIX = "flinkish-scratch"
+_OWN_PREFIX = ".flinkish"
 _SHARED_MEMORY = Path("/dev/shm")
+#: The working folder of the process that uses the path; Linux only.
+_WORKING_FOLDER = Path("/proc/self/cwd")
 
 
 def make_scratch_folder(scratch_dir: Path | None) -> Path:
@@ -32,3 +47,62 @@ def make_scratch_folder(scratch_dir: Path | None) -> Path:
         return make_folder(parent, _PREFIX)
     except OSError as error:
         raise EngineError(f"No folder for scratch data can be made in {parent}: {error}", hint="set io.tmp.dirs.") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPlace:
+    """The scratch folders of an attempt whose executors share none with the driver."""
+
+    #: The driver's own folder; the executors' ones have its name.
+    root: Path
+    attempt: int
+
+    @property
+    def folder(self) -> Path:
+        """The driver's folder of this attempt."""
+        return self.root / str(self.attempt)
+
+    def uri(self, name: str) -> str:
+        """Return a URI of a subfolder, which is another one for the driver's JVM and each executor."""
+        return (_WORKING_FOLDER / self.root.name / str(self.attempt) / name).as_uri()
+
+    def for_executors(self, program: bytes) -> OwnFolder:
+        """Return the description of the folder for executors."""
+        return OwnFolder(name=self.root.name, attempt=self.attempt, program=program)
+
+
+def has_working_folders() -> bool:
+    """Tell whether a path can mean the working folder of whoever uses it, as it can on Linux."""
+    return _WORKING_FOLDER.is_dir()
+
+
+def make_own_folder(working_folder: Path) -> Path:
+    """Create the driver's folder in the working folder of its JVM. Raises EngineError if that is not possible."""
+    try:
+        remove_orphans(working_folder, _OWN_PREFIX)
+        return make_folder(working_folder, _OWN_PREFIX)
+    except OSError as error:
+        raise EngineError(
+            f"No folder for scratch data can be made in the driver's working folder, {working_folder}: {error}",
+            hint="start the driver in a folder that it may write to, or set io.tmp.dirs to a folder that all machines mount.",
+        ) from error
+
+
+def check_own_folders(program: TaskProgram, *, temporary_checkpoints: bool) -> None:
+    """Refuse a program that needs a folder which driver and executors share. Raises EngineError."""
+    if temporary_checkpoints:
+        raise EngineError(
+            "execution.checkpointing.dir is not set: the executors would write checkpoints to folders of their own machines.",
+            hint="set it to a folder that all machines mount, or to an object store, such as s3://bucket/folder.",
+        )
+    needs = []
+    if program.dependencies != NO_DEPENDENCIES:
+        needs.append("Python files, archives, cached files or requirements")
+    if any(node.name == "CacheWrite" for vertex in program.plan.job_graph.vertices.values() for node in vertex.operators):
+        needs.append("a cached stream")
+    if needs:
+        raise EngineError(
+            f"The program has {' and '.join(needs)}, which need a folder that the driver and all executors access.",
+            hint="set io.tmp.dirs to a folder that all machines mount, or send files with --py-files, --files and --archives of "
+            "`flinkish submit`.",
+        )

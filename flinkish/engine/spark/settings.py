@@ -252,17 +252,17 @@ def _project_file(name: str, environment: Mapping[str, str]) -> Path | None:
     return path if path.is_file() else None
 
 
-def check_cluster_settings(master: str, scratch_dir: Path | None, speculation: bool) -> None:
+def check_cluster_settings(master: str, scratch_dir: Path | None, speculation: bool, *, own_folders: bool = False) -> None:
     """Refuse a cluster whose executors cannot reach the scratch folder, and speculative tasks.
 
-    Raises EngineError.
+    `own_folders`: executors can have scratch folders of their own. Raises EngineError.
     """
     if speculation:
         raise EngineError(
             "spark.speculation is true; a slot must run once at a time.",
             hint="set spark.speculation to false for this application.",
         )
-    if not is_one_machine(master) and scratch_dir is None:
+    if not is_one_machine(master) and scratch_dir is None and not own_folders:
         raise EngineError(
             f"The master is {master}, but the scratch folder would be a local (file:) folder of the driver's machine; the "
             "executors must reach it too.",

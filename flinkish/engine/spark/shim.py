@@ -72,6 +72,28 @@ def level_above(
     return run
 
 
+def level_zero_in_place(
+    config: HostConfig, levels: int
+) -> Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
+    """Return the function for applyInPandasWithState that runs level 0; the state of Spark is empty, see query.build."""
+
+    def run(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        for _ in frames:
+            pass
+        state.update((b"",))
+        for packed in _call_level_zero(config, levels, config.slot_values.index(int(key[0]))):
+            yield _pandas(packed)
+
+    return run
+
+
+def nothing_in_place(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Do nothing, as a function for applyInPandasWithState."""
+    for _ in frames:
+        pass
+    yield from ()
+
+
 def native_reader(
     config: HostConfig, edge: int, targets: Sequence[int]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -120,13 +142,15 @@ def decode_command(value: str) -> tuple[bytes, str | None]:
 def _run_level_zero(config: HostConfig, levels: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass  # the tick only shows that there is an epoch
-    context = _task_context()
-    slot = context.partitionId()
-    command, command_file = _command(context)
+    for packed in _call_level_zero(config, levels, _task_context().partitionId()):
+        yield _arrow(packed)
+
+
+def _call_level_zero(config: HostConfig, levels: int, slot: int) -> Iterator[PackedFrames]:
+    command, command_file = _command(_task_context())
     reply = call(config, slot, Call(level=0, command=command, command_file=command_file))
     slot_value = config.slot_values[slot]
-    for packed in (*reply.frames, *_wake_rows(slot_value, levels), *_driver_rows(slot_value, 0, reply)):
-        yield _arrow(packed)
+    yield from (*reply.frames, *_wake_rows(slot_value, levels), *_driver_rows(slot_value, 0, reply))
 
 
 def _run_level_above(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import multiprocessing
 import os
@@ -458,3 +459,37 @@ def test_closing_gets_along_with_a_last_host_that_takes_its_folder_with_it(
     monkeypatch.setattr(Path, "glob", vanish)
     assert hosts.hosts_of("a" * 32) == []
     hosts.close_hosts("a" * 32, grace_ms=0)
+
+
+def test_executors_without_a_shared_folder_have_program_and_scratch_files_in_their_own(
+    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = folder / "executor"
+    executor.mkdir()
+    monkeypatch.setattr(hosts, "working_folder", lambda jvm: executor)
+
+    def of_attempt(number: int) -> HostConfig:
+        config = make()
+        own = hosts.OwnFolder(name=".own", attempt=number, program=Path(config.program_file).read_bytes())
+        os.unlink(config.program_file)
+        return dataclasses.replace(config, own_folder=own)
+
+    first, second = of_attempt(1), of_attempt(2)
+    report = _level_zero(first)
+    assert (executor / ".own" / "1" / "program").is_file()
+    assert (executor / ".own").stat().st_mode & 0o777 == 0o700
+    # The next attempt ends the hosts of the one before, and that one's late tasks.
+    other = _level_zero(second)
+    host = ProcessId.of(report.process["pid"])
+    wait_until("the host of the first attempt ends", lambda: host is None or not host.is_alive(), 30)
+    assert [path.name for path in (executor / ".own").iterdir()] == ["2"]
+    with pytest.raises(EngineError, match="Attempt 1 is over: attempt 2 has begun on this executor"):
+        _level_zero(first)
+    assert _level_zero(second, epoch=1).process["pid"] == other.process["pid"]
+
+
+def test_a_program_moves_with_all_its_folders(folder: Path) -> None:
+    program = dataclasses.replace(toy_program(folder), spill=folder / "spill")
+    moved = program.moved_to(folder / "own")
+    assert (moved.scratch, moved.spill) == (folder / "own", folder / "own" / "spill")
+    assert dataclasses.replace(moved, scratch=program.scratch, spill=program.spill) == program

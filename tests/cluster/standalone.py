@@ -1,0 +1,268 @@
+"""Spark's standalone master and workers as processes of their own, which share nothing but the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from tests.kit.waiting import wait_until
+
+_ROOT = Path(__file__).resolve().parents[2]
+#: In the environment of all processes of a cluster, so that all are found, whatever session they are in.
+_MARK = "FLINKISH_TEST_CLUSTER"
+#: They live for a minute; the archive of classes is that of all tests (tests/conftest.py).
+_SMALL_JVM = (
+    f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:SharedArchiveFile={sys.prefix}/classes.jsa -Xlog:disable"
+)
+_TIMEOUT = 240.0
+
+
+class Machine:
+    """A place for processes, with home, working and temporary folders of its own."""
+
+    def __init__(self, name: str, folder: Path, mark: str) -> None:
+        self.name = name
+        self.folder = folder / name
+        for part in ("home", "tmp", "work", "local"):
+            (self.folder / part).mkdir(parents=True)
+        self._mark = mark
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the environment of its processes: nothing of that of the tests but the paths of Java and Spark."""
+        java = os.environ.get("JAVA_HOME")
+        return {
+            **({"JAVA_HOME": java} if java else {}),
+            _MARK: self._mark,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": str(self.folder / "home"),
+            "TMPDIR": str(self.folder / "tmp"),
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_DAEMON_MEMORY": "128m",
+            "SPARK_DAEMON_JAVA_OPTS": _SMALL_JVM,
+            "SPARK_NO_DAEMONIZE": "1",
+            **more,
+        }
+
+    def start(self, command: Sequence[str], log: str = "log", **environment: str) -> subprocess.Popen[bytes]:
+        """Start a process in the machine's working folder; its output is appended to a file."""
+        with (self.folder / log).open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder / "work",
+                env=self.environment(**environment),
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def output(self, log: str = "log") -> str:
+        """Return what its processes have printed."""
+        file = self.folder / log
+        return file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+
+
+class Worker:
+    """A worker of the cluster, on a machine and an address of its own."""
+
+    def __init__(self, machine: Machine, process: subprocess.Popen[bytes]) -> None:
+        self.machine = machine
+        self.process = process
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the JVMs of the executors that it has started."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.name() == "java" and Path(process.cwd()).is_relative_to(self.machine.folder / "work" / "apps"):
+                    found.append(process)
+        return found
+
+    def kill(self) -> None:
+        """Kill its JVM, and not its executors."""
+        self.process.kill()
+        self.process.wait(30)
+
+
+class Cluster:
+    """A master with workers."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start nothing yet; all that is started has its folders below `folder`."""
+        self.folder = folder
+        self._name = folder.name
+        self.workers: list[Worker] = []
+        self.machines: list[Machine] = []
+        self.url = ""
+        self.master = self.machine("master")
+        self._spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+
+    def start(self) -> None:
+        """Start the master."""
+        name = "org.apache.spark.deploy.master.Master"
+        self.master.start([self._spark_class, name, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
+        wait_until("the master runs", lambda: self._url() is not None, _TIMEOUT, report=self.report)
+        self.url = self._url() or ""
+
+    def _url(self) -> str | None:
+        found = re.search(r"Starting Spark master at (spark://\S+)", self.master.output())
+        return found[1] if found else None
+
+    def machine(self, name: str) -> Machine:
+        """Add a machine."""
+        machine = Machine(name, self.folder, self._name)
+        self.machines.append(machine)
+        return machine
+
+    def add_worker(self, cores: int = 2) -> Worker:
+        """Start one more worker, on an address of its own."""
+        number = len(self.workers) + 1
+        machine = self.machine(f"worker{number}")
+        name = "org.apache.spark.deploy.worker.Worker"
+        command = [self._spark_class, name, "--host", f"127.0.0.{number + 1}", "--port", "0", "--webui-port", "0"]
+        command += ["--cores", str(cores), "--memory", "2g", "--work-dir", str(machine.folder / "work" / "apps"), self.url]
+        worker = Worker(machine, machine.start(command))
+        self.workers.append(worker)
+        return worker
+
+    def executors(self) -> list[psutil.Process]:
+        """Return the JVMs of all executors."""
+        return [executor for worker in self.workers for executor in worker.executors()]
+
+    def members(self) -> list[psutil.Process]:
+        """Return all living processes of the cluster and its jobs."""
+        mark = f"{_MARK}={self._name}".encode()
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if mark in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def report(self) -> str:
+        """Return the ends of all logs."""
+        logs = [*self.folder.glob("*/log*"), *self.folder.glob("*/work/apps/*/*/stderr")]
+        logs.sort(key=lambda log: (log.name == "log", "driver" in str(log)))
+        return "".join(f"\n== {log}\n{_without_info(log)[-6_000:]}" for log in logs)
+
+    def close(self) -> None:
+        """Kill all processes and remove all folders."""
+
+        def none_left() -> bool:
+            for process in self.members():
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(signal.SIGKILL)
+            return not self.members()
+
+        wait_until("the cluster's processes end", none_left, 60)
+        for machine in self.machines:
+            for process in machine.processes:
+                process.wait(10)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _without_info(log: Path) -> str:
+    return "\n".join(line for line in log.read_text(errors="replace").splitlines() if " INFO " not in line)
+
+
+class Submitted:
+    """A job that was started by `flinkish submit`."""
+
+    def __init__(self, cluster: Cluster, machine: Machine, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._machine = machine
+        self._command = list(command)
+        self._environment = dict(environment)
+        self._runs = 0
+        self.start()
+
+    def start(self, *more: str) -> None:
+        """Start the driver, also after it was killed; `more` are further options."""
+        self._runs += 1
+        self._log = f"log{self._runs}"
+        verb = self._command.index("submit") + 1
+        command = [*self._command[:verb], *more, *self._command[verb:]]
+        self.process = self._machine.start(command, self._log, **self._environment)
+
+    def output(self) -> str:
+        """Return what the driver has printed since it was started last."""
+        return self._machine.output(self._log)
+
+    def report(self) -> str:
+        """Return all that may explain a failure."""
+        return self._cluster.report()
+
+    def wait_until(self, what: str, condition: object, timeout: float = _TIMEOUT) -> None:
+        """Wait for a condition while the driver runs."""
+        assert callable(condition)
+        wait_until(what, condition, timeout, ended=lambda: self.process.poll() is not None, report=self.report)
+
+    def kill(self) -> None:
+        """Kill the driver: spark-submit, its JVM, and Python."""
+        for process in [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self.process.wait(30)
+
+    def assert_finished(self, timeout: float = _TIMEOUT) -> None:
+        """The driver ends with success."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"not ended within {timeout:.0f} s{self.report()}") from None
+        assert code == 0, self.report()
+
+
+@contextlib.contextmanager
+def running(workers: int = 2, cores: int = 2) -> Iterator[Cluster]:
+    """Run a cluster."""
+    # The addresses of Unix sockets are short.
+    cluster = Cluster(Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp")))
+    try:
+        cluster.start()
+        for _ in range(workers):
+            cluster.add_worker(cores)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def submit(
+    cluster: Cluster, script: Path, *arguments: str, options: Sequence[str] = (), python: str | None = None, **environment: str
+) -> Submitted:
+    """Start a job by `flinkish submit` on a machine of its own; `python` is the interpreter of the executors."""
+    machine = cluster.machine(f"driver{sum(1 for _ in cluster.folder.glob('driver*')) + 1}")
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "512m",
+        "spark.executor.extraJavaOptions": _SMALL_JVM,
+        "spark.driver.extraJavaOptions": _SMALL_JVM,
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+    }
+    confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    program = [sys.executable, "-c", "from flinkish.cli.main import main; main()"]
+    command = [*program, "submit", "--master", cluster.url, *confs, *options, str(script), *arguments]
+    environment = {
+        "PYTHONPATH": str(_ROOT),
+        "PYSPARK_PYTHON": python or sys.executable,
+        "PYTHONUNBUFFERED": "1",
+        **environment,
+    }
+    return Submitted(cluster, machine, command, environment)

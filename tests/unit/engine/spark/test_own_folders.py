@@ -1,0 +1,49 @@
+"""Scratch folders of executors that share none with the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from flinkish.common.errors import EngineError
+from flinkish.engine.spark import settings
+from flinkish.engine.spark.scratch import OwnPlace, check_own_folders, has_working_folders, make_own_folder
+from flinkish.runtime.dependencies import Dependencies
+from tests.spark.toy import toy_program
+
+
+def test_the_place_is_another_one_for_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_own_folder(tmp_path)
+    place = OwnPlace(root=root, attempt=3)
+    assert root.parent == tmp_path
+    assert root.stat().st_mode & 0o777 == 0o700
+    assert place.folder == root / "3"
+    assert place.uri("spark") == f"file:///proc/self/cwd/{root.name}/3/spark"
+    monkeypatch.chdir(tmp_path)
+    (place.folder / "spark").mkdir(parents=True)
+    assert os.path.samefile(place.uri("spark").removeprefix("file://"), place.folder / "spark")
+    own = place.for_executors(b"program")
+    assert (own.name, own.attempt, own.program) == (root.name, 3, b"program")
+
+
+def test_a_working_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EngineError, match=rf"(?s)working folder, {tmp_path}/file.*Hint: start the driver in a folder"):
+        make_own_folder(tmp_path / "file")
+
+
+def test_a_cluster_without_a_shared_folder_is_accepted_where_executors_have_their_own() -> None:
+    settings.check_cluster_settings("spark://host:7077", None, speculation=False, own_folders=has_working_folders())
+
+
+def test_what_needs_a_shared_folder_is_refused(tmp_path: Path) -> None:
+    program = toy_program(tmp_path)
+    check_own_folders(program, temporary_checkpoints=False)
+    with pytest.raises(EngineError, match=r"(?s)execution\.checkpointing\.dir is not set.*s3://"):
+        check_own_folders(program, temporary_checkpoints=True)
+    files = dataclasses.replace(program, dependencies=Dependencies(python_files=("/a/module.py",)))
+    with pytest.raises(EngineError, match=r"(?s)Python files, archives.*Hint: set io\.tmp\.dirs .*--py-files"):
+        check_own_folders(files, temporary_checkpoints=False)
