@@ -6,14 +6,17 @@ As in Flink, a request about a job that does not run is accepted, and the operat
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.checkpoint import disposal
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.common.errors import JobNotFoundError
+from flinkish.common.errors import CheckpointError, JobNotFoundError
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.server.answers.operations import (
     CheckpointRequest,
+    DisposalRequest,
     OperationInfo,
     OperationResult,
     SavepointRequest,
@@ -25,7 +28,7 @@ from flinkish.server.state import ServerState
 
 _TRIGGER_ID = re.compile(r"[0-9a-f]{32}")
 #: Kinds of operations; a stop is asked for as a savepoint, too.
-_SAVEPOINT, _CHECKPOINT = "savepoint", "checkpoint"
+_SAVEPOINT, _CHECKPOINT, _DISPOSAL = "savepoint", "checkpoint", "savepoint disposal"
 
 
 def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
@@ -64,6 +67,42 @@ def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
     )
 
 
+def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
+    path = call.read(DisposalRequest).savepoint_path
+    if not path:
+        raise RestError(400, "Field savepoint-path must not be omitted or be null.")
+
+    def begin() -> CompletableFuture[None]:
+        done: CompletableFuture[None] = CompletableFuture()
+        # Of its own thread, because the files may be many and far away.
+        threading.Thread(target=_dispose, args=(state, path, done), name="flinkish-disposal", daemon=True).start()
+        return done
+
+    return _start(state, _DISPOSAL, None, begin, lambda _: OperationInfo())
+
+
+def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> None:
+    try:
+        root = disposal.savepoint_root(path)
+        for job in state.jobs.all():
+            client = job.client
+            needed = None if client is None else client.job_master.checkpoints.restore_point()
+            if needed is not None and disposal.is_at(needed.root, root):
+                raise CheckpointError(
+                    f"the savepoint {path!r} is not deleted: job {job.job_id} was started from it and would start from it again",
+                    hint="wait for the first checkpoint of that job, or stop it.",
+                )
+        disposal.dispose(path)
+    except Exception as error:
+        done.set_exception(error)
+    else:
+        done.set_result(None)
+
+
+def disposal_result(state: ServerState, call: Call) -> OperationResult:
+    return _result(state, _DISPOSAL, call)
+
+
 def savepoint_result(state: ServerState, call: Call) -> OperationResult:
     return _result(state, _SAVEPOINT, call)
 
@@ -73,7 +112,8 @@ def checkpoint_result(state: ServerState, call: Call) -> OperationResult:
 
 
 def _result(state: ServerState, kind: str, call: Call) -> OperationResult:
-    call.id("jobid")
+    if "jobid" in call.path:
+        call.id("jobid")
     trigger_id = call.id("triggerid")
     found = state.operations.result(kind, trigger_id)
     if found is None:

@@ -88,6 +88,8 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     ServerRoute("POST", "/jobs/:jobid/savepoints", operations.trigger_savepoint, 202),
     ServerRoute("GET", "/jobs/:jobid/savepoints/:triggerid", operations.savepoint_result),
     ServerRoute("POST", "/jobs/:jobid/stop", operations.stop, 202),
+    ServerRoute("POST", "/savepoint-disposal", operations.dispose_savepoint),
+    ServerRoute("GET", "/savepoint-disposal/:triggerid", operations.disposal_result),
     JobRoute("GET", "/jobs/:jobid/vertices/:vertexid", on_vertex(vertices.info)),
     JobRoute("GET", "/jobs/:jobid/vertices/:vertexid/accumulators", on_vertex(vertices.accumulators)),
     JobRoute("GET", "/jobs/:jobid/vertices/:vertexid/backpressure", of_job.back_pressure),

@@ -25,6 +25,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 from flinkish.checkpoint import checkpoint_files, job_table, paths
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.checkpoint.delta_storage import DeltaCheckpointStorage
+from flinkish.checkpoint.disposal import dispose
 from flinkish.checkpoint.history import JobHistory
 from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.opening import open_checkpoint
@@ -135,6 +136,9 @@ def test_checkpoints_are_kept_fenced_cleaned_and_copied(directory: str, monkeypa
     assert not files_at(other.root).exists("")
     assert make(directory).peek() is None
     assert open_checkpoint(running.external_path, signing_key=KEY).checkpoint_id == 9
+    dispose(running.external_path)
+    assert not files_at(running.root).exists("")
+    assert open_checkpoint(exported.external_path, signing_key=KEY).manifest == exported.manifest
 
 
 def test_a_savepoint_goes_from_a_folder_into_the_store(directory: str, tmp_path: Path) -> None:
