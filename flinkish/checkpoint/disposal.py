@@ -40,8 +40,8 @@ def is_at(root: PurePath, other: PurePath) -> bool:
 def dispose(text: str) -> None:
     """Delete the savepoint at a path or URL.
 
-    It is looked through first, and deleted only if its folder contains a complete savepoint, its log, and nothing else. The log goes
-    first, so that a disposal that is cut short leaves no savepoint that looks whole.
+    It is looked through first, and deleted only if its folder contains a complete savepoint, its log, and nothing else. The log
+    goes first, so that a disposal that is cut short leaves no savepoint that looks whole.
     Raises ForeignCheckpointError for what is not a savepoint, CorruptCheckpointError for a damaged one, ConfigurationError for a
     text that is no path, CheckpointError if a file cannot be deleted. If it raises one of the first three, nothing was deleted.
     """

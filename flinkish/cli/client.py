@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +19,7 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, JobNotFoundError, ServerError
 from flinkish.server.settings import TOKEN_VARIABLE
+from flinkish.server.tls import client_context
 
 #: Flink's default of rest.port, for clients only: a job has a server only if its configuration names a port.
 DEFAULT_PORT = 8081
@@ -31,10 +33,12 @@ _FIRST_GAP, _LONGEST_GAP = 0.03, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is, without a slash at the end, and the token it wants."""
+    """Where a server is, without a slash at the end, the token it wants, and how its certificate is checked."""
 
     url: str
     token: str | None = field(default=None, repr=False)
+    #: None = as Python does by default.
+    tls: ssl.SSLContext | None = None
 
 
 def find_address(given: str | None, configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Address:
@@ -42,13 +46,15 @@ def find_address(given: str | None, configuration: Configuration, environment: M
 
     Raises InvalidArgumentError for a text that is no address.
     """
+    tls = client_context(configuration)
+    scheme = "http" if tls is None else "https"
     token = environment.get(TOKEN_VARIABLE) or configuration.get(options.REST_TOKEN) or None
     if given is None:
         host = configuration.get(options.REST_ADDRESS) or "localhost"
         port = configuration.get(options.REST_PORT)
         # Port 0 means any free one, of which only the server's own message tells which it is.
         given = f"{host}:{port or DEFAULT_PORT}"
-    parts = urlsplit(given if "://" in given else f"http://{given}")
+    parts = urlsplit(given if "://" in given else f"{scheme}://{given}")
     try:
         usable = parts.scheme in ("http", "https") and parts.hostname and not (parts.username or parts.query or parts.fragment)
         has_port = parts.port is not None
@@ -58,7 +64,7 @@ def find_address(given: str | None, configuration: Configuration, environment: M
         shown = given.rpartition("@")[2]
         raise InvalidArgumentError(f"{shown!r} is not the address of a server", hint="such as -m localhost:8081.")
     netloc = parts.netloc if has_port else f"{parts.netloc}:{DEFAULT_PORT}"
-    return Address(f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}", token)
+    return Address(f"{parts.scheme}://{netloc}{parts.path.rstrip('/')}", token, tls)
 
 
 class RestClient:
@@ -71,15 +77,17 @@ class RestClient:
         self.address = address
         self._timeout = timeout
         # No proxies: the server is in the same network. No redirects: they would carry the token to another host.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
+        self._opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), _NoRedirects(), urllib.request.HTTPSHandler(context=address.tls)
+        )
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET."""
         return self._ask("GET", path)
 
-    def post(self, path: str, body: Any) -> Any:
-        """Send a body as JSON and return the answer."""
-        return self._ask("POST", path, json.dumps(body).encode(), "application/json")
+    def post(self, path: str, body: Any, *, timeout: float | None = None) -> Any:
+        """Send a body as JSON and return the answer; `timeout` is seconds, None = that of the client."""
+        return self._ask("POST", path, json.dumps(body).encode(), "application/json", timeout=timeout)
 
     def patch(self, path: str) -> Any:
         """Return the answer to a PATCH without a body."""
@@ -89,20 +97,21 @@ class RestClient:
         """Return the answer to a DELETE."""
         return self._ask("DELETE", path)
 
-    def upload(self, path: str, file: Path) -> Any:
-        """Send a file as a form does. Raises InvalidArgumentError if it cannot be read."""
+    def upload(self, path: str, file: Path, name: str) -> Any:
+        """Send a file under a name, as a form does. Raises InvalidArgumentError if it cannot be read."""
         try:
             content = file.read_bytes()
         except OSError as error:
             raise InvalidArgumentError(f"the file {file} cannot be read: {error.strerror}") from error
         boundary = "flinkish-" + os.urandom(16).hex()
-        name = "".join("_" if character in '"\\\r\n' else character for character in file.name)
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\n'
         head += "Content-Type: application/octet-stream\r\n\r\n"
         body = head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
         return self._ask("POST", path, body, f"multipart/form-data; boundary={boundary}")
 
-    def _ask(self, method: str, path: str, body: bytes | None = None, content_type: str | None = None) -> Any:
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, content_type: str | None = None, *, timeout: float | None = None
+    ) -> Any:
         headers = {"Accept": "application/json"}
         if content_type is not None:
             headers["Content-Type"] = content_type
@@ -110,13 +119,19 @@ class RestClient:
             headers["Authorization"] = f"Bearer {self.address.token}"
         request = urllib.request.Request(f"{self.address.url}/v1{path}", body, headers, method=method)
         try:
-            with self._opener.open(request, timeout=self._timeout) as response:
+            with self._opener.open(request, timeout=timeout or self._timeout) as response:
                 return self._decode(response.read(_LONGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
                 self._refused(error.code, path, error.read(_LONGEST_ANSWER))
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            if isinstance(reason, ssl.SSLError):
+                raise ServerError(
+                    f"there is no trusted connection to {self.address.url}: {reason.reason or reason}",
+                    hint=f"{options.REST_SSL_TRUSTSTORE.key} names the PEM file of the authorities to trust; "
+                    "a server without TLS has an address that begins with http://.",
+                ) from error
             raise UnreachableError(self.address.url, reason) from error
 
     def _decode(self, content: bytes) -> Any:
@@ -154,7 +169,8 @@ class UnreachableError(ServerError):
         what = "it did not answer in time" if isinstance(reason, TimeoutError) else getattr(reason, "strerror", None) or reason
         super().__init__(
             f"no server answers at {url}: {what}",
-            hint="is the address right (-m HOST:PORT)? A job has a server if its configuration has rest.port; "
+            hint="is the address right (-m HOST:PORT, with https:// before it if the server has TLS)? A job has a server if its "
+            "configuration has rest.port; "
             "`flinkish cluster start` starts one for many jobs.",
         )
 

@@ -74,9 +74,9 @@ def connect(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
 
 
 @contextlib.contextmanager
-def errors_printed() -> Iterator[None]:
-    """Print errors of flinkish and end the process with code 1; Ctrl-C ends it with 130."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True)
+def errors_printed(level: int = logging.WARNING) -> Iterator[None]:
+    """Print errors of flinkish and end the process with code 1; Ctrl-C ends it with 130. `level` is that of the log."""
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
     try:
         yield
     except FlinkishError as error:

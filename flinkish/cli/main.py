@@ -17,11 +17,12 @@ from typing import Any
 import click
 
 from flinkish.cli import job_commands
-from flinkish.cli.connection import say
+from flinkish.cli.connection import connect, errors_printed, say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack, pack_environment
 from flinkish.cli.script import line_of, run_script, without_launcher
-from flinkish.common import notices, options, redaction
+from flinkish.common import notices, redaction
+from flinkish.common import options as job_options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import FlinkishError
@@ -68,15 +69,53 @@ _AS_FLINK = {"allow_interspersed_args": False}
 
 
 @cli.command(context_settings=_AS_FLINK)
+@click.option(
+    "-m", "--jobmanager", metavar="HOST:PORT", help="Run the script on this session cluster instead of in this process."
+)
+@click.option("-d", "--detached", is_flag=True, help="With -m: print the id of the job and do not wait for its end.")
+@click.option("-sae", "--shutdownOnAttachedExit", "cancel_on_exit", is_flag=True, help="With -m: Ctrl-C cancels the job.")
+@click.option(
+    "-pyfs",
+    "--pyFiles",
+    "--py-files",
+    "python_files",
+    multiple=True,
+    metavar="FILES",
+    help="Python files, folders and zip files that the script imports, separated by commas.",
+)
+@click.option("-C", "--classpath", "classpaths", multiple=True, metavar="URL", help="Short for -Dpipeline.classpaths=...")
 @_job_options
-def run(job: Path, **options: Any) -> None:
+def run(
+    job: Path,
+    jobmanager: str | None,
+    detached: bool,
+    cancel_on_exit: bool,
+    python_files: tuple[str, ...],
+    classpaths: tuple[str, ...],
+    properties: tuple[str, ...],
+    **options: Any,
+) -> None:
     """Run the script JOB with its ARGUMENTS.
 
-    The exit code is 1 if the script fails, or if it builds a program and does not execute it.
+    \b
+    flinkish run job.py --input DIR                            in this process
+    flinkish run -s /savepoints/savepoint-1b2c3d -p 4 job.py   from a savepoint, at another parallelism
+    flinkish run -m host:8081 -d --py-files lib.zip job.py     on a session cluster
+
+    The exit code is 1 if the script or its job fails, or if it builds a program and does not execute it.
 
     -Dkey=value may also follow JOB. Arguments after `--` are always passed to the script.
     """
-    sys.exit(_run(job, **options))
+    files = tuple(file for each in python_files for file in each.split(",") if file)
+    if classpaths:
+        properties = (f"{job_options.CLASSPATHS.key}={';'.join(classpaths)}", *properties)
+    if jobmanager is not None:
+        sys.exit(_run_on_cluster(job, jobmanager, files, properties, detached, cancel_on_exit, **options))
+    if detached or cancel_on_exit:
+        raise click.UsageError("-d and -sae need -m HOST:PORT: without it, the job runs in this process and ends with it.")
+    if files:
+        properties = (f"{job_options.PYTHON_FILES.key}={','.join(files)}", *properties)
+    sys.exit(_run(job, properties=properties, **options))
 
 
 @cli.command(context_settings=_AS_FLINK)
@@ -212,6 +251,46 @@ def _show_first_job(job: Path, show: Callable[[str], None], *, as_json: bool, **
     return code or 1
 
 
+def _run_on_cluster(
+    job: Path,
+    jobmanager: str,
+    files: tuple[str, ...],
+    properties: tuple[str, ...],
+    detached: bool,
+    cancel_on_exit: bool,
+    *,
+    engine: str | None,
+    parallelism: int | None,
+    savepoint: str | None,
+    allow_unclaimed: bool,
+    with_traceback: bool,
+    verbose: bool,
+    arguments: Sequence[str],
+) -> int:
+    """Run a script on a session cluster; return the exit code."""
+    from flinkish.cli.programs import absolute, packed
+    from flinkish.cli.remote import Request, follow, submit
+
+    with errors_printed(logging.INFO if verbose else logging.WARNING):
+        of_script, behind = split_arguments(arguments)
+        short = [f"execution.engine={engine}"] if engine else []
+        short += [f"{job_options.FULL_TRACEBACK.key}=true"] if with_traceback else []
+        settings = parse_properties([*short, *properties, *behind])
+        request = Request(
+            arguments=tuple(of_script),
+            parallelism=parallelism,
+            savepoint=absolute(savepoint) if savepoint else None,
+            allow_unclaimed=allow_unclaimed,
+            settings={key: str(value) for key, value in settings.to_dict().items()},
+        )
+        client = connect(jobmanager, [*properties, *behind])
+        with packed(job, files) as program:
+            job_id = submit(client, program, request)
+        click.echo(f"Job has been submitted with JobID {job_id}")
+        return 0 if detached else follow(client, job_id, cancel_on_interrupt=cancel_on_exit)
+    raise AssertionError
+
+
 @notices.told_always()
 def _run(
     job: Path,
@@ -233,9 +312,9 @@ def _run(
     of_script, behind = split_arguments(arguments)
     short = [f"execution.engine={engine}"] if engine else []
     short += [f"parallelism.default={parallelism}"] if parallelism else []
-    short += [f"{options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
-    short += [f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
-    short += [f"{options.FULL_TRACEBACK.key}=true"] if with_traceback else []
+    short += [f"{job_options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
+    short += [f"{job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
+    short += [f"{job_options.FULL_TRACEBACK.key}=true"] if with_traceback else []
     forgotten_programs()
     try:
         _set_properties([*short, *properties, *behind])

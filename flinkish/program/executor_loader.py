@@ -7,6 +7,7 @@ Java.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
@@ -14,6 +15,9 @@ from flinkish.common.job_client import JobClient
 from flinkish.program.program import Program
 
 _EXECUTOR_MODULE = "flinkish.server.executor"
+#: Is used instead in scripts that Flink's own `flink run -py` has started, which sets the variable.
+_FLINK_RUN_MODULE = "flinkish.cli.flink_run"
+GATEWAY_VARIABLE = "PYFLINK_GATEWAY_PORT"
 
 
 class ExecutorJobClient(Protocol):
@@ -57,7 +61,8 @@ def replace_executor(executor: Executor | None) -> Executor | None:
 
 
 def load_executor() -> Executor:
-    """Return the executor set by `replace_executor`, or else the installed one."""
+    """Return the executor set by `replace_executor`, or else the installed one; under `flink run`, the one that submits."""
     if _replacement is not None:
         return _replacement
-    return cast(Executor, importlib.import_module(_EXECUTOR_MODULE))
+    module = _FLINK_RUN_MODULE if os.environ.get(GATEWAY_VARIABLE) else _EXECUTOR_MODULE
+    return cast(Executor, importlib.import_module(module))

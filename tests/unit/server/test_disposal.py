@@ -33,9 +33,7 @@ def test_a_savepoint_is_deleted_unless_a_job_still_needs_it(tmp_path: Path) -> N
         savepoint = Path(first.trigger_savepoint(str(tmp_path / "kept")).result(60))
         first.cancel().result(60)
         # A job that takes no checkpoint of its own needs it to the end.
-        never = make_env(
-            tmp_path, **{"execution.state-recovery.path": str(savepoint), "execution.checkpointing.interval": "1 h"}
-        )
+        never = make_env(tmp_path, **{"execution.state-recovery.path": str(savepoint), "execution.checkpointing.interval": "1 h"})
         second = endless_job(never)
         try:
             (tmp_path / "link").symlink_to(tmp_path / "kept")

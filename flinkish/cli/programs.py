@@ -1,0 +1,100 @@
+"""What is sent to a session cluster to be run there: a script, or a zip file of it and what it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
+from flinkish.common.paths import location
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A file to upload; `module` is run as the script if it is a zip file, None = the file itself."""
+
+    file: Path
+    module: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name under which it is uploaded: of characters that all servers accept."""
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", self.file.name).lstrip(".-")[-100:]
+        return name if name.endswith((".py", ".zip")) else f"{name or 'program'}.py"
+
+
+@contextmanager
+def packed(script: Path | None, files: Sequence[str], module: str | None = None) -> Iterator[Program]:
+    """Yield the program of a script, or of a module in `files`; it exists until the end of the block.
+
+    `files` are Python files, folders and zip files (also wheels), as paths or file: URLs. Raises InvalidProgramError if one of
+    them cannot be read, or if two of them have a file of the same name.
+    """
+    if not files and script is not None:
+        yield Program(script, module)
+        return
+    with tempfile.TemporaryDirectory(prefix="flinkish-run-") as folder:
+        if script is not None:
+            # The name of a module, so that the server runs it as one; its name in tracebacks stays recognizable.
+            module = re.sub(r"\W", "_", script.stem, flags=re.ASCII)
+            module = f"_{module}" if module[:1].isdigit() else module
+        name = "program" if module is None else module.partition(".")[0]
+        target = Path(folder, f"{name}.zip")
+        origins: dict[str, str] = {}
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            if script is not None:
+                _add(archive, f"{module}.py", _read(script), str(script), origins)
+            for each in files:
+                for inside, content in _contents(each):
+                    _add(archive, inside, content, each, origins)
+        yield Program(target, module)
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes, origin: str, origins: dict[str, str]) -> None:
+    if name in origins:
+        raise InvalidProgramError(
+            f"the program has two files named {name}: of {origins[name]} and of {origin}", hint="rename one, or leave it out."
+        )
+    origins[name] = origin
+    archive.writestr(name, content)
+
+
+def _contents(text: str) -> Iterator[tuple[str, bytes]]:
+    """Yield what becomes importable by a file, folder or zip file: names below the folder on sys.path, with the content."""
+    place = location(text)
+    if not place.is_local:
+        raise InvalidArgumentError(f"--py-files: {text}: only files of this machine are sent", hint="give a path.")
+    path = Path(place.file).expanduser()
+    if not path.exists():
+        raise InvalidArgumentError(f"--py-files: there is no file {text}")
+    if path.is_dir():
+        for file in sorted(path.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield file.relative_to(path).as_posix(), _read(file)
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if not info.is_dir():
+                    yield info.filename, archive.read(info)
+    elif path.suffix == ".py":
+        yield path.name, _read(path)
+    else:
+        raise InvalidArgumentError(f"--py-files: {text} is not a .py file, a folder or a zip file")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidProgramError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def absolute(savepoint: str) -> str:
+    """Return the path of a savepoint for a server that runs in another folder; URLs stay as they are."""
+    return savepoint if "://" in savepoint or savepoint.startswith("file:") else os.path.abspath(os.path.expanduser(savepoint))

@@ -1,0 +1,150 @@
+"""Runs a program on a session cluster: `flinkish run -m HOST:PORT` and Flink's own `flink run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from flinkish.cli.client import RefusedError, RestClient, UnreachableError
+from flinkish.cli.connection import INTERRUPTED, say
+from flinkish.cli.programs import Program
+from flinkish.cli.tables import duration_text
+from flinkish.common.errors import InvalidProgramError, JobExecutionError, ServerError
+
+#: How long the start of a program may take, in seconds: the server waits for the job, at most session.driver.start-timeout.
+_START_TIMEOUT = 600.0
+#: How long a server that does not answer is waited for, in seconds: another Dispatcher takes over within this time.
+_PATIENCE = 120.0
+_FIRST_GAP, _LONGEST_GAP = 0.05, 2.0
+_ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
+#: Settings of the connection, which are not the program's.
+_OF_CLIENT = ("rest.", "security.ssl.", "security.rest.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """How a program is to be run."""
+
+    arguments: tuple[str, ...] = ()
+    parallelism: int | None = None
+    savepoint: str | None = None
+    allow_unclaimed: bool = False
+    #: Configuration keys and values.
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def body(self, module: str | None) -> dict[str, Any]:
+        """Return the body of Flink's request; what is not set is left out."""
+        values = {
+            "entryClass": module,
+            "programArgsList": list(self.arguments) or None,
+            "parallelism": self.parallelism,
+            "savepointPath": self.savepoint,
+            "allowNonRestoredState": self.allow_unclaimed or None,
+            "flinkConfiguration": {key: value for key, value in self.settings.items() if not key.startswith(_OF_CLIENT)} or None,
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+
+def submit(client: RestClient, program: Program, request: Request) -> str:
+    """Upload a program, start it and return the id of its job.
+
+    Raises ServerError if there is no session cluster, InvalidProgramError if the program fails before it starts a job.
+    """
+    try:
+        program_id = str(client.upload("/jars/upload", program.file, program.name)["filename"]).rpartition("/")[2]
+    except RefusedError as error:
+        if error.status in (404, 405):
+            raise ServerError(
+                f"the server at {client.address.url} is that of a running job, not of a session cluster: it takes no programs",
+                hint="`flinkish cluster start` starts a session cluster; `flinkish run` without -m needs none.",
+            ) from None
+        raise
+    try:
+        answer = client.post(f"/jars/{program_id}/run", request.body(program.module), timeout=_START_TIMEOUT)
+    except RefusedError as error:
+        raise InvalidProgramError(f"the program was not started: {error.text}", hint=_hint(error.text)) from None
+    finally:
+        _remove(client, program_id)
+    return str(answer["jobid"])
+
+
+def _remove(client: RestClient, program_id: str) -> None:
+    """Remove an uploaded program from the list; its job keeps what it needs."""
+    try:
+        client.delete(f"/jars/{program_id}")
+    except ServerError as error:
+        say(f"The uploaded program {program_id} stays in the list of the cluster: {error}")
+
+
+def _hint(text: str) -> str | None:
+    if "ModuleNotFoundError" in text:
+        return "--py-files sends the modules that the script imports."
+    return None
+
+
+def follow(
+    client: RestClient,
+    job_id: str,
+    *,
+    cancel_on_interrupt: bool,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Wait for the end of a job; return the exit code. Ctrl-C leaves the job alone, or cancels it with `cancel_on_interrupt`.
+
+    Raises JobExecutionError if the job fails, and ServerError if the server does not answer for long.
+    """
+    try:
+        info = _wait(client, job_id, sleep, clock)
+    except KeyboardInterrupt:
+        if cancel_on_interrupt:
+            client.patch(f"/jobs/{job_id}?mode=cancel")
+            click.echo(f"\nCancelled job {job_id}.", err=True)
+        else:
+            click.echo(f"\nThe job goes on. To cancel it: flinkish cancel {job_id} -m {client.address.url}", err=True)
+        return INTERRUPTED
+    if info["state"] == "FAILED":
+        raise JobExecutionError(_reason(client, job_id))
+    if info["state"] == "CANCELED":
+        say(f"Job {job_id} was cancelled.")
+        return 1
+    click.echo("Program execution finished")
+    click.echo(f"Job with JobID {job_id} has finished.")
+    click.echo(f"Job Runtime: {duration_text(info['duration'])}")
+    return 0
+
+
+def _wait(client: RestClient, job_id: str, sleep: Callable[[float], None], clock: Callable[[], float]) -> Mapping[str, Any]:
+    state, gap, heard = "", _FIRST_GAP, clock()
+    while True:
+        try:
+            info: Mapping[str, Any] = client.get(f"/jobs/{job_id}")
+            heard = clock()
+        except (UnreachableError, RefusedError) as error:
+            # A Dispatcher that has just begun to lead, or a driver that starts again, answers 503 or 500.
+            if isinstance(error, RefusedError) and error.status < 500:
+                raise
+            if clock() - heard > _PATIENCE:
+                raise ServerError(
+                    f"nothing is known of job {job_id} for {_PATIENCE:g} s: {error}",
+                    hint="the job may go on: `flinkish list -a` when the server answers again.",
+                ) from error
+            info = {"state": state}
+        if info["state"] != state:
+            state = info["state"]
+            if state in _ENDED:
+                return info
+            click.echo(f"Job {job_id} is {state}.", err=True)
+        sleep(gap)
+        gap = min(2 * gap, _LONGEST_GAP)
+
+
+def _reason(client: RestClient, job_id: str) -> str:
+    """Return why a job has failed."""
+    entries = client.get(f"/jobs/{job_id}/exceptions?maxExceptions=1")["exceptionHistory"]["entries"]
+    text = str(entries[0].get("stacktrace") or entries[0].get("exceptionName")) if entries else "the reason is not known"
+    return f"job {job_id} has failed: {text.strip()}"
