@@ -165,7 +165,8 @@ class Dispatcher:
         lead = self._lead
         if lead is None:
             self._leader = self._storage.leader()
-            if self._watch.is_free(self._leader, now):
+            # A record of its own is left if it has lost its lease and nobody has taken it.
+            if self._is_own(self._leader) or self._watch.is_free(self._leader, now):
                 self._take_lead()
             return
         if lead.lease.is_lost(now):
@@ -218,6 +219,9 @@ class Dispatcher:
             self._lead = lead
         running = sum(entry.status is None for entry in lead.jobs.values())
         _log.info("This Dispatcher leads as generation %d; %d jobs are to run.", registry.generation, running)
+
+    def _is_own(self, record: LeaderRecord | None) -> bool:
+        return record is not None and (record.address, record.reports) == (self.address, self._reports)
 
     def _renew(self, lead: _Lead, now: int) -> None:
         latest = self._storage.leader()

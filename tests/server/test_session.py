@@ -1,0 +1,217 @@
+"""A session cluster of real processes: its drivers and its Dispatcher are killed, and no record is lost or counted twice."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.waiting import wait_until
+from tests.recovery.processes import Job
+
+_SCRIPT = Path(__file__).with_name("session_job.py")
+#: How long it may take until a killed part is back, in seconds.
+_BACK = 15.0
+
+
+class Session:
+    """Dispatchers of one storage, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._number = 0
+        self.port = 0
+        self.process: Job | None = None
+
+    def start(self) -> None:
+        """Start a Dispatcher and wait until it answers."""
+        self._number += 1
+        settings = {
+            "rest.port": "0",
+            "high-availability.storageDir": str(self.folder / "ha"),
+            "io.tmp.dirs": str(self.folder / "tmp"),
+            "env.log.dir": str(self.folder / "log"),
+            "security.checkpoint.hmac-key-file": str(self.folder / "key"),
+        }
+        (self.folder / "tmp").mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "flinkish.server.session", *(f"-D{key}={value}" for key, value in settings.items())]
+        before = None if self.process is None else self.process.temporary
+        job = Job(command, self.folder / f"dispatcher-{self._number}.out", temporary=before)
+        if self.process is None:
+            self.first = job
+        self.process = job
+        job.wait_until("the Dispatcher", lambda: "Dispatcher: http" in job.output())
+        line = next(line for line in job.output().splitlines() if line.startswith("Dispatcher: http"))
+        self.port = int(line.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """Kill the Dispatcher."""
+        assert self.process is not None
+        self.process.process.kill()
+        self.process.process.wait()
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            content = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
+            connection.request(method, path, content, headers or {})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or b"null")
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        status, answer = self.ask("GET", path)
+        assert status == 200, (path, status, answer, self.logs())
+        return answer
+
+    def upload(self, script: Path) -> str:
+        form = (
+            b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="' + script.name.encode() + b'"\r\n'
+            b"Content-Type: application/octet-stream\r\n\r\n" + script.read_bytes() + b"\r\n--x--\r\n"
+        )
+        status, answer = self.ask("POST", "/jars/upload", form, {"Content-Type": "multipart/form-data; boundary=x"})
+        assert (status, answer["status"]) == (200, "success")
+        return str(answer["filename"]).rpartition("/")[2]
+
+    def run(self, program: str, *arguments: str) -> str:
+        status, answer = self.ask("POST", f"/jars/{program}/run", {"programArgsList": arguments})
+        assert status == 200, (answer, self.logs())
+        return str(answer["jobid"])
+
+    def pid(self, job_id: str) -> int:
+        """Return the process of the job's driver, which its thread dump does not say, but its log does."""
+        found = [
+            process.pid
+            for job in (self.first, self.process)
+            if job is not None
+            for process in job.members()
+            if job_id in Path(f"/proc/{process.pid}/environ").read_text(errors="replace") and _is_driver(process.cmdline())
+        ]
+        (pid,) = set(found)
+        return pid
+
+    def completed(self, job_id: str) -> int:
+        status, answer = self.ask("GET", f"/jobs/{job_id}/checkpoints")
+        return int(answer["counts"]["completed"]) if status == 200 else 0
+
+    def await_checkpoints(self, job_id: str, timeout: float = 60.0) -> None:
+        """Wait until the job's present driver has completed two checkpoints."""
+        wait_until("two checkpoints", lambda: self.completed(job_id) >= 2, timeout, report=self.logs)
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}"
+            for file in sorted([*self.folder.glob("dispatcher-*.out"), *(self.folder / "log").glob("*")])
+        )
+
+    def close(self) -> None:
+        for job in {self.process, self.first}:
+            if job is not None:
+                job.close()
+
+
+def _is_driver(command: list[str]) -> bool:
+    return "flinkish.cli.driver" in command
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    each = Session(tmp_path)
+    try:
+        each.start()
+        yield each
+    finally:
+        each.close()
+
+
+def _assert_exact(folder: Path, count: int) -> None:
+    """Each number was written once, and the sums in the state have all of them."""
+    parts = [file for file in (folder / "out").rglob("*") if file.is_file() and not file.name.startswith((".", "_"))]
+    written = [tuple(map(int, line.split())) for file in parts for line in file.read_text().splitlines()]
+    assert sorted(number for number, _ in written) == list(range(1, count + 1))
+    for parity in (0, 1):
+        of_key = [(number, total) for number, total in written if number % 2 == parity]
+        assert max(total for _, total in of_key) == sum(number for number, _ in of_key)
+
+
+@pytest.mark.kill
+def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: Path) -> None:
+    count = 4_000
+    program = session.upload(_SCRIPT)
+    job = session.run(program, str(tmp_path), str(count))
+    session.await_checkpoints(job)
+
+    # The driver.
+    first = session.pid(job)
+    os.kill(first, signal.SIGKILL)
+    wait_until("another driver", lambda: session.completed(job) >= 1, _BACK, report=session.logs)
+    assert session.get(f"/jobs/{job}/checkpoints")["counts"]["restored"] == 1
+    assert session.pid(job) != first
+
+    # The Dispatcher: the job goes on meanwhile, and the next one finds it.
+    second = session.pid(job)
+    session.kill()
+    session.start()
+    wait_until("the job", lambda: session.ask("GET", f"/jobs/{job}/checkpoints")[0] == 200, _BACK, report=session.logs)
+    assert [(each["jid"], each["state"]) for each in session.get("/jobs/overview")["jobs"]] == [(job, "RUNNING")]
+    assert session.pid(job) == second
+
+    # Both.
+    session.await_checkpoints(job)
+    session.kill()
+    os.kill(second, signal.SIGKILL)
+    session.start()
+    wait_until("another driver", lambda: session.completed(job) >= 1, _BACK, report=session.logs)
+
+    # It ends while there is no Dispatcher.
+    third = session.pid(job)
+    session.kill()
+    (tmp_path / "go").touch()
+    wait_until("its end", lambda: not Path(f"/proc/{third}").exists(), 60, report=session.logs)
+    session.start()
+    wait_until("its end is known", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", _BACK, report=session.logs)
+    assert session.get("/overview")["jobs-finished"] == 1
+    assert session.get(f"/jobs/{job}")["name"] == "session job"
+    assert session.get(f"/jobs/{job}/checkpoints")["counts"]["restored"] == 1
+    _assert_exact(tmp_path, count)
+
+
+@pytest.mark.soak
+def test_random_kills_lose_nothing(session: Session, tmp_path: Path) -> None:
+    seed = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"seed: {seed}")
+    rng = random.Random(seed)
+    count = 40_000
+    program = session.upload(_SCRIPT)
+    job = session.run(program, str(tmp_path), str(count))
+    for _ in range(12):
+        time.sleep(rng.uniform(0.2, 6))
+        what = rng.choice(["driver", "dispatcher", "both"])
+        print(what)
+        if what != "dispatcher" and any(job in each for each in _environments(session)):
+            os.kill(session.pid(job), signal.SIGKILL)
+        if what != "driver":
+            session.kill()
+            time.sleep(rng.uniform(0, 2))
+            session.start()
+        # More than one loss within a second makes the pauses grow.
+        wait_until("a checkpoint", lambda: session.completed(job) >= 1, 90, report=session.logs)
+    (tmp_path / "go").touch()
+    wait_until("the end", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", 120, report=session.logs)
+    _assert_exact(tmp_path, count)
+
+
+def _environments(session: Session) -> list[str]:
+    assert session.process is not None
+    members = {process.pid for job in (session.first, session.process) for process in job.members()}
+    return [Path(f"/proc/{pid}/environ").read_text(errors="replace") for pid in members]

@@ -1,0 +1,221 @@
+"""A session without processes: a Dispatcher over a folder, and drivers that are servers in this process."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flinkish.checkpoint.signing import SigningKey
+from flinkish.common import Configuration
+from flinkish.common.clock import ManualClock
+from flinkish.common.errors import EngineError
+from flinkish.server.answers.jobs import JobSummary
+from flinkish.server.session import wire
+from flinkish.server.session.archive import Archive, encode_archive
+from flinkish.server.session.dispatcher import Dispatcher, Submission
+from flinkish.server.session.processes import Command
+from flinkish.server.session.settings import SessionSettings, session_settings
+from flinkish.server.session.storage import SessionStorage
+from flinkish.server.session.wire import Report
+
+SCRIPT = b"print('a script')\n"
+
+
+def settings_of(folder: Path, **changes: str) -> SessionSettings:
+    configuration = {
+        "rest.port": "0",
+        "high-availability.storageDir": str(folder / "ha"),
+        "io.tmp.dirs": str(folder),
+        "env.log.dir": str(folder / "log"),
+        "security.checkpoint.hmac-key-file": str(folder / "key"),
+        "session.driver.start-timeout": "0",
+        **changes,
+    }
+    return session_settings(Configuration.from_dict(configuration))
+
+
+@dataclass
+class FakeProcess:
+    """A driver's process that only a test moves."""
+
+    pid: int
+    command: Command
+    alive: bool = True
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(self.command.environment)
+
+    @property
+    def job_id(self) -> str:
+        return self.environment[wire.JOB_VARIABLE]
+
+    @property
+    def driver_id(self) -> str:
+        return self.environment[wire.DRIVER_VARIABLE]
+
+    @property
+    def token(self) -> str:
+        return self.environment[wire.TOKEN_VARIABLE]
+
+    def report(self, state: str | None = "RUNNING", *, status: str | None = None, port: int = 1) -> Report:
+        """Return what the driver reports; `state` None = its job has not started."""
+        return Report(
+            job_id=self.job_id,
+            driver_id=self.driver_id,
+            pid=self.pid,
+            created=1.0,
+            host="127.0.0.1",
+            port=port,
+            token="of the driver",
+            summary=None if state is None else summary(self.job_id, state),
+            slots=2,
+            status=status,
+        )
+
+
+def summary(job_id: str, state: str, name: str = "a job") -> JobSummary:
+    return JobSummary(
+        jid=job_id,
+        name=name,
+        jobType="STREAMING",
+        start_time=1_000,
+        end_time=-1,
+        duration=0,
+        state=state,
+        last_modification=1_000,
+        tasks={"total": 1},
+    )
+
+
+@dataclass
+class FakeProcesses:
+    """See Processes."""
+
+    started: list[FakeProcess] = field(default_factory=list)
+    #: Ids of processes that were killed.
+    killed: list[int] = field(default_factory=list)
+    #: Whether the machine starts no more processes.
+    full: bool = False
+    #: Processes that are not drivers, such as other Dispatchers, are alive unless they are here.
+    dead: set[int] = field(default_factory=set)
+
+    def start(self, command: Command) -> tuple[int, float]:
+        if self.full:
+            raise EngineError("the driver could not be started: no space")
+        process = FakeProcess(1_000 + len(self.started), command)
+        self.started.append(process)
+        return process.pid, 1.0
+
+    def is_alive(self, pid: int, created: float) -> bool:
+        own = [process for process in self.started if process.pid == pid]
+        return own[0].alive if own else pid not in self.dead
+
+    def kill(self, pid: int, created: float) -> None:
+        self.killed.append(pid)
+        for process in self.started:
+            if process.pid == pid:
+                process.alive = False
+
+    @property
+    def last(self) -> FakeProcess:
+        return self.started[-1]
+
+
+class Ids:
+    """Ids that are the same in every run."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._next = start
+
+    def __call__(self) -> str:
+        self._next += 1
+        return f"{self._next:032x}"
+
+
+class Member:
+    """One Dispatcher with fake processes and a clock that stands still."""
+
+    def __init__(self, folder: Path, *, processes: FakeProcesses | None = None, clock: ManualClock | None = None, **changes: Any):
+        self.settings = settings_of(folder, **{key: str(value) for key, value in changes.items()})
+        self.processes = processes or FakeProcesses()
+        self.clock = clock or ManualClock(1_000_000)
+        self.storage = SessionStorage(self.settings.root)
+        self.dispatcher = self.make()
+
+    def make(self, address: str = "http://a:1", first_id: int = 0) -> Dispatcher:
+        made = Dispatcher(
+            self.settings,
+            self.processes,
+            self.clock,
+            Ids(first_id),
+            address=address,
+            reports="127.0.0.1:2",
+            environment={"PATH": "p"},
+        )
+        made.open()
+        return made
+
+    def submit(self, **changes: Any) -> FakeProcess:
+        """Start a job whose driver reports, and return the driver."""
+        if not self.dispatcher.leads:
+            self.dispatcher.step()
+        program = self.dispatcher.upload("job.py", SCRIPT)
+        self.dispatcher.submit(Submission(program=program, **changes))
+        driver = self.processes.last
+        assert self.dispatcher.report(driver.report(), driver.token)
+        return driver
+
+    def archive(self, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
+        """Write what a driver writes at the end of its job."""
+        raw = {path: msgspec.Raw(json.dumps(answer).encode()) for path, answer in answers.items()}
+        archive = encode_archive(Archive(status=status, answers=raw))
+        self.storage.write(wire.archive_file(driver.job_id, driver.driver_id), archive)
+
+    def state(self, job_id: str) -> str | None:
+        entry = self.dispatcher.job(job_id)
+        return None if entry is None else self.dispatcher.summary(entry).state
+
+
+def other_key(folder: Path, settings: SessionSettings) -> SessionSettings:
+    return replace(settings, key=SigningKey.load(str(folder / "other-key")))
+
+
+@contextmanager
+def answering(answers: dict[str, tuple[int, Any]]) -> Iterator[tuple[int, list[tuple[str, str, str, str]]]]:
+    """Serve answers by path on a port of this machine; yield it and the requests: method, path, token, body."""
+    seen: list[tuple[str, str, str, str]] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            seen.append((self.command, self.path, self.headers.get("Authorization", ""), body))
+            status, answer = answers.get(self.path.partition("?")[0], (404, {"errors": ["no"]}))
+            content = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json; charset=UTF-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = do_PATCH = _answer
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server.server_address[1], seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

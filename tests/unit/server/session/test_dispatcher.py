@@ -1,0 +1,396 @@
+"""The life of jobs in a session: started, lost, started again, ended, forgotten; and over Dispatchers that come and go."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from flinkish.common.clock import ManualClock
+from flinkish.common.errors import EngineError, ForeignCheckpointError, RegistryError
+from flinkish.server.session import wire
+from flinkish.server.session.dispatcher import NotLeaderError, StartError, Submission
+from flinkish.server.session.storage import SessionStorage
+from tests.unit.server.session.support import SCRIPT, FakeProcesses, Member, other_key
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Member:
+    return Member(tmp_path)
+
+
+def test_a_program_is_started_as_a_driver_with_nothing_on_its_command_line(member: Member) -> None:
+    driver = member.submit(arguments=("--password", "hunter2"), properties=("parallelism.default=3",), entry_class=None)
+
+    assert not any("hunter2" in word or driver.token in word for word in driver.command.arguments)
+    program = msgspec.json.decode(driver.environment[wire.PROGRAM_VARIABLE], type=wire.Program)
+    assert Path(program.file).read_bytes() == SCRIPT
+    assert list(program.arguments) == ["--password", "hunter2"]
+    assert "parallelism.default=3" in driver.environment["FLINKISH_PROPERTIES"]
+    assert member.state(driver.job_id) == "RUNNING"
+    assert Path(program.file).stat().st_mode & 0o077 == 0
+
+
+def test_no_token_is_stored(member: Member, tmp_path: Path) -> None:
+    driver = member.submit()
+
+    stored = b"".join(file.read_bytes() for file in (tmp_path / "ha").rglob("*") if file.is_file())
+    assert driver.token.encode() not in stored
+    assert b"of the driver" not in stored
+
+
+def test_a_report_with_another_token_is_refused(member: Member) -> None:
+    driver = member.submit()
+
+    assert not member.dispatcher.report(driver.report(), "another token")
+
+
+def test_a_lost_driver_is_started_again_under_the_same_job_id(member: Member) -> None:
+    first = member.submit(arguments=("a",))
+    first.alive = False
+    member.dispatcher.step()
+
+    second = member.processes.last
+    assert second is not first
+    assert second.job_id == first.job_id
+    assert second.environment[wire.PROGRAM_VARIABLE] == first.environment[wire.PROGRAM_VARIABLE]
+    assert second.token != first.token
+    assert member.state(first.job_id) == "RESTARTING"
+    assert member.dispatcher.report(second.report(), second.token)
+    assert member.state(first.job_id) == "RUNNING"
+    # The first one may only have been slow: it is told to end.
+    assert not member.dispatcher.report(first.report(), first.token)
+
+
+def test_a_silent_driver_is_killed_and_replaced(member: Member) -> None:
+    first = member.submit()
+    member.clock.advance(45_000)
+    assert member.dispatcher.leads
+    member.dispatcher.step()
+    # The lease was lost in the meantime: the same Dispatcher takes the lead again at once, and gives drivers time to report.
+    member.dispatcher.step()
+    assert member.processes.killed == []
+    for _ in range(8):
+        member.clock.advance(9_000)
+        member.dispatcher.step()
+
+    assert member.processes.killed == [first.pid]
+    assert member.processes.last is not first
+
+
+def test_a_job_whose_driver_is_lost_again_and_again_fails(tmp_path: Path) -> None:
+    member = Member(tmp_path, **{"session.driver.max-restarts": 2})
+    driver = member.submit()
+    for _ in range(40):
+        member.processes.last.alive = False
+        member.clock.advance(1_000)
+        member.dispatcher.step()
+
+    assert len(member.processes.started) == 3
+    assert member.state(driver.job_id) == "FAILED"
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    assert "lost 3 times within 10 min" in (entry.failure or "")
+
+
+def test_a_driver_that_reports_the_end_is_not_started_again(member: Member) -> None:
+    driver = member.submit()
+    member.archive(driver)
+    assert member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
+    driver.alive = False
+    member.dispatcher.step()
+
+    assert len(member.processes.started) == 1
+    assert member.state(driver.job_id) == "FINISHED"
+
+
+def test_an_end_that_could_not_be_reported_is_found_in_the_storage(member: Member) -> None:
+    driver = member.submit()
+    member.archive(driver, "CANCELED")
+    driver.alive = False
+    member.dispatcher.step()
+
+    assert member.state(driver.job_id) == "CANCELED"
+    assert len(member.processes.started) == 1
+
+
+def test_a_driver_that_died_after_it_noted_the_end_is_not_started_again(member: Member) -> None:
+    # Its checkpoints may be deleted: started again, the job would begin from nothing and do its work twice.
+    driver = member.submit()
+    member.storage.write(wire.end_file(driver.job_id, driver.driver_id), b'{"status":"FINISHED"}')
+    driver.alive = False
+    member.dispatcher.step()
+
+    assert member.state(driver.job_id) == "FINISHED"
+    assert len(member.processes.started) == 1
+
+
+def test_the_end_that_an_earlier_driver_noted_does_not_count(member: Member) -> None:
+    first = member.submit()
+    first.alive = False
+    member.dispatcher.step()
+    second = member.processes.last
+    assert member.dispatcher.report(second.report(), second.token)
+    member.archive(first, "FAILED")
+    member.dispatcher.step()
+
+    assert member.state(first.job_id) == "RUNNING"
+
+
+def test_a_job_that_is_cancelled_while_its_driver_is_gone_is_not_started_again(tmp_path: Path) -> None:
+    member = Member(tmp_path)
+    driver = member.submit()
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    driver.alive = False
+    member.dispatcher.cancel(entry)
+    member.dispatcher.step()
+
+    assert member.state(driver.job_id) == "CANCELED"
+
+
+# -- starts --------------------------------------------------------------------------------------------------------------------
+
+
+def _start(member: Member) -> Any:
+    member.dispatcher.step()
+    return Submission(program=member.dispatcher.upload("job.py", SCRIPT))
+
+
+def test_a_script_that_ends_without_a_job_is_an_error_with_its_log(tmp_path: Path) -> None:
+    class DyingProcesses(FakeProcesses):
+        def start(self, command: Any) -> tuple[int, float]:
+            started = super().start(command)
+            self.last.alive = False
+            command.log.write_text("ZeroDivisionError: division by zero\n")
+            return started
+
+    member = Member(tmp_path, processes=DyingProcesses(), **{"session.driver.start-timeout": "10 s"})
+    submission = _start(member)
+    with pytest.raises(StartError, match=r"(?s)job.py ended without starting a job.*division by zero"):
+        member.dispatcher.submit(submission)
+
+    assert member.dispatcher.jobs() == []
+    member.dispatcher.step()
+    assert len(member.processes.started) == 1
+
+
+def test_a_job_that_cannot_be_started_is_not_kept(tmp_path: Path) -> None:
+    member = Member(tmp_path, processes=FakeProcesses(full=True))
+    with pytest.raises(EngineError, match="no space"):
+        member.dispatcher.submit(_start(member))
+
+    assert member.dispatcher.jobs() == []
+
+
+def test_a_full_disk_is_an_error_and_the_session_goes_on(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = member.submit()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flinkish.common.files.local.LocalFiles.create", full)
+        with pytest.raises(RegistryError, match="No space left on device"):
+            member.dispatcher.upload("other.py", SCRIPT)
+        # It is lost while nothing can be stored: nothing is done without the registry.
+        driver.alive = False
+        member.dispatcher.step()
+        assert len(member.processes.started) == 1
+    member.dispatcher.step()
+    assert len(member.processes.started) == 2
+
+
+def test_a_job_id_that_is_taken_is_refused(member: Member) -> None:
+    driver = member.submit()
+    program = member.dispatcher.programs()[0]
+
+    with pytest.raises(StartError, match="there is a job"):
+        member.dispatcher.submit(Submission(program=program, job_id=driver.job_id))
+
+
+def test_a_program_that_was_changed_in_the_storage_is_not_run(member: Member) -> None:
+    submission = _start(member)
+    member.storage.write(f"programs/{submission.program.id[:32]}", b"print('evil')")
+
+    with pytest.raises(StartError, match="not the one that was uploaded"):
+        member.dispatcher.submit(submission)
+
+
+def test_a_deleted_program_is_kept_for_the_jobs_that_need_it(member: Member) -> None:
+    driver = member.submit()
+    program = member.dispatcher.programs()[0]
+
+    assert member.dispatcher.delete_program(program.id)
+    assert not member.dispatcher.delete_program(program.id)
+    driver.alive = False
+    member.dispatcher.step()
+    assert len(member.processes.started) == 2
+
+
+# -- Dispatchers that come and go ------------------------------------------------------------------------------------------------
+
+
+def test_a_new_dispatcher_finds_all_jobs_and_their_drivers(member: Member) -> None:
+    running, ended, lost = member.submit(), member.submit(), member.submit()
+    member.archive(ended, "FINISHED", **{f"/jobs/{ended.job_id}": {"state": "FINISHED"}})
+    member.dispatcher.report(ended.report("FINISHED", status="FINISHED"), ended.token)
+    lost.alive = False
+    member.dispatcher.resign()
+
+    member.dispatcher = member.make(first_id=1_000)
+    member.dispatcher.step()
+    member.dispatcher.step()
+
+    assert member.state(ended.job_id) == "FINISHED"
+    assert member.dispatcher.report(running.report(), running.token)
+    assert member.state(running.job_id) == "RUNNING"
+    assert member.processes.last.job_id == lost.job_id
+    assert len(member.processes.started) == 4
+    entry = member.dispatcher.job(ended.job_id)
+    assert entry is not None
+    archive = member.dispatcher.archive(entry)
+    assert archive is not None
+    assert archive.find(f"/jobs/{ended.job_id}", {}) == b'{"state": "FINISHED"}'
+    assert [program.name for program in member.dispatcher.programs()] == ["job.py"] * 3
+
+
+def test_of_two_dispatchers_one_leads_and_the_other_names_it(tmp_path: Path) -> None:
+    clock, processes = ManualClock(1_000_000), FakeProcesses()
+    first = Member(tmp_path, clock=clock, processes=processes)
+    second = first.make("http://b:1", first_id=1_000)
+    driver = first.submit()
+    second.step()
+
+    assert (first.dispatcher.leads, second.leads) == (True, False)
+    with pytest.raises(NotLeaderError, match="the session's leader is http://a:1"):
+        second.jobs()
+    with pytest.raises(NotLeaderError):
+        second.report(driver.report(), driver.token)
+
+
+def test_the_other_dispatcher_takes_over_when_the_lease_ends_and_the_first_one_can_do_nothing_more(tmp_path: Path) -> None:
+    clock, processes = ManualClock(1_000_000), FakeProcesses()
+    first = Member(tmp_path, clock=clock, processes=processes)
+    second = first.make("http://b:1", first_id=1_000)
+    driver = first.submit()
+    second.step()
+    # The first one hangs: it writes no records.
+    clock.advance(10_001)
+    second.step()
+
+    assert second.leads
+    entry = second.job(driver.job_id)
+    assert entry is not None
+    assert second.report(driver.report(), driver.token)
+    # It wakes up in the middle of a request, before it has looked at its lease.
+    with pytest.raises(NotLeaderError):
+        first.dispatcher.upload("late.py", SCRIPT)
+    first.dispatcher.step()
+    assert not first.dispatcher.leads
+    first.dispatcher.step()
+    assert first.dispatcher.leader == "http://b:1"
+    assert [program.name for program in second.programs()] == ["job.py"]
+
+
+def test_a_leader_that_resigns_is_replaced_at_once(tmp_path: Path) -> None:
+    first = Member(tmp_path)
+    second = first.make("http://b:1")
+    first.dispatcher.step()
+    second.step()
+    assert not second.leads
+    first.dispatcher.resign()
+    second.step()
+
+    assert second.leads
+
+
+def test_a_dispatcher_that_died_between_the_start_of_a_driver_and_its_note_starts_no_second_one_at_once(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = _start(member)
+    puts = []
+    registry = member.dispatcher._leading().registry
+    put = registry.put
+
+    def dies(entry: Any) -> None:
+        puts.append(entry)
+        if len(puts) == 2:
+            raise SystemExit
+        put(entry)
+
+    monkeypatch.setattr(registry, "put", dies)
+    monkeypatch.setattr(member.dispatcher, "_forget", lambda *_: None)
+    with pytest.raises(SystemExit):
+        member.dispatcher.submit(submission)
+    member.dispatcher.resign()
+    member.dispatcher = member.make(first_id=1_000)
+    member.dispatcher.step()
+    member.dispatcher.step()
+    (driver,) = member.processes.started
+    assert member.dispatcher.report(driver.report(), driver.token)
+    member.clock.advance(6_000)
+    member.dispatcher.step()
+
+    assert member.processes.started == [driver]
+
+
+def test_entries_that_another_key_signed_are_refused(member: Member, tmp_path: Path) -> None:
+    member.submit()
+    member.dispatcher.resign()
+    member.settings = other_key(tmp_path, member.settings)
+
+    with pytest.raises(ForeignCheckpointError, match="was not signed by our key"):
+        member.make().step()
+
+
+# -- jobs that have ended --------------------------------------------------------------------------------------------------------
+
+
+def test_jobs_that_ended_long_ago_are_forgotten_with_their_files(member: Member, tmp_path: Path) -> None:
+    driver = member.submit()
+    member.archive(driver)
+    member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
+    driver.alive = False
+    member.dispatcher.delete_program(member.dispatcher.programs()[0].id)
+    member.dispatcher.step()
+    assert member.state(driver.job_id) == "FINISHED"
+    member.clock.advance(3_600_001)
+    member.dispatcher.step()
+    member.dispatcher.step()
+    member.dispatcher.step()
+
+    assert member.dispatcher.job(driver.job_id) is None
+    storage = SessionStorage(member.settings.root)
+    assert storage.read(wire.archive_file(driver.job_id, driver.driver_id)) is None
+    assert not any((tmp_path / "ha" / "session" / "programs").iterdir())
+
+
+def test_at_most_so_many_ended_jobs_are_kept(tmp_path: Path) -> None:
+    member = Member(tmp_path, **{"jobstore.max-capacity": 1})
+    for number in range(3):
+        driver = member.submit()
+        member.clock.advance(10 + number)
+        member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
+        driver.alive = False
+    member.dispatcher.step()
+
+    assert [job.job_id for job in member.dispatcher.jobs()] == [member.processes.last.job_id]
+
+
+def test_the_registry_keeps_few_files(member: Member, tmp_path: Path) -> None:
+    driver = member.submit()
+    for _ in range(15):
+        member.dispatcher.upload("job.py", SCRIPT)
+    folder = tmp_path / "ha" / "session" / "registry"
+
+    assert len(list((folder / "entries").iterdir())) == 17
+    assert len(list((folder / "_delta_log").glob("*.json"))) <= 12
+    member.dispatcher.resign()
+    member.dispatcher = member.make()
+    member.dispatcher.step()
+    assert len(member.dispatcher.programs()) == 16
+    assert member.dispatcher.job(driver.job_id) is not None
