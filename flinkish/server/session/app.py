@@ -128,8 +128,11 @@ class _Application:
                 return Response(reply.body, reply.status, media_type=reply.content_type or JSON)
             except OSError as error:
                 current = dispatcher.job(entry.job_id)
-                if current is None or (current.status is None and dispatcher.driver(current) is report):
+                if current is None or dispatcher.is_lost(current):
+                    break
+                if current.status is None:
                     raise RestError(503, f"The driver of job {entry.job_id} does not answer: {error}. Try again.") from error
+                # It has closed its server and adds the results of operations to the archive.
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.05)

@@ -407,6 +407,16 @@ class Dispatcher:
             live = self._leading().live.get(entry.job_id)
             return None if live is None else live.report
 
+    def is_lost(self, entry: JobEntry) -> bool:
+        """Look whether the process of a job's driver is gone, and note it."""
+        with self._lock:
+            live = self._leading().live.get(entry.job_id)
+            if live is None or live.report is None:
+                return True
+            if self._is_gone(entry):
+                live.report = None
+            return live.report is None
+
     def cancel(self, entry: JobEntry) -> None:
         """Have a job whose driver is not there not started again; raises RegistryError."""
         with self._lock:

@@ -176,13 +176,17 @@ class Member:
 
     def archive(self, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
         """Write what a driver writes at the end of its job."""
-        raw = {path: msgspec.Raw(json.dumps(answer).encode()) for path, answer in answers.items()}
-        archive = encode_archive(Archive(status=status, answers=raw))
-        self.storage.write(wire.archive_file(driver.job_id, driver.driver_id), archive)
+        write_archive(self.storage, driver, status, **answers)
 
     def state(self, job_id: str) -> str | None:
         entry = self.dispatcher.job(job_id)
         return None if entry is None else self.dispatcher.summary(entry).state
+
+
+def write_archive(storage: SessionStorage, driver: FakeProcess, status: str = "FINISHED", **answers: Any) -> None:
+    """Write the archive of a driver's job, with answers by path."""
+    raw = {path: msgspec.Raw(json.dumps(answer).encode()) for path, answer in answers.items()}
+    storage.write(wire.archive_file(driver.job_id, driver.driver_id), encode_archive(Archive(status=status, answers=raw)))
 
 
 def other_key(folder: Path, settings: SessionSettings) -> SessionSettings:

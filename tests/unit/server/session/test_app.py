@@ -1,0 +1,392 @@
+"""Requests to a session: what the Dispatcher answers itself, and what drivers and archives answer for their jobs."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from flinkish.server.rest.routes import ROUTES
+from flinkish.server.session.routes import SESSION_ROUTES
+from flinkish.server.session.service import Service
+from flinkish.server.session.storage import SessionStorage
+from flinkish.server.session.wire import PROGRAM_VARIABLE, REPORT_PATH
+from tests.kit.waiting import wait_until
+from tests.unit.server.session.support import FakeProcess, FakeProcesses, Ids, answering, settings_of, write_archive
+
+UNKNOWN = "0" * 32
+_TYPE = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+class Client:
+    """A service of fake drivers, and requests to it."""
+
+    def __init__(self, folder: Path, processes: FakeProcesses, token: str | None = None, **changes: str) -> None:
+        settings = settings_of(folder, **changes)
+        self.processes = processes
+        self.service = Service(replace(settings, server=replace(settings.server, token=token)), processes=processes, ids=Ids())
+        self.port = int(self.service.start().rpartition(":")[2])
+        self.dispatcher = self.service.dispatcher
+
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            content = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
+            connection.request(method, path, content, {"Connection": "close", **(headers or {})})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read() or b"null")
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        status, answer = self.ask("GET", path)
+        assert status == 200, (path, status, answer)
+        return answer
+
+    def upload(self, name: str = "job.py", content: bytes = b"print(1)\n") -> tuple[int, Any]:
+        return self.ask("POST", "/jars/upload", _form(name, content), _TYPE)
+
+    def run(self, port: int = 1, state: str | None = "RUNNING", **request: Any) -> FakeProcess:
+        """Start a job; its driver answers at the port."""
+        program = self.upload()[1]["filename"].rpartition("/")[2]
+        status, answer = self.ask("POST", f"/v1/jars/{program}/run", request)
+        assert status == 200, answer
+        driver = self.processes.last
+        assert answer == {"jobid": driver.job_id}
+        assert self.dispatcher.report(driver.report(state, port=port), driver.token)
+        return driver
+
+
+def _form(name: str, content: bytes) -> bytes:
+    head = f'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="{name}"\r\nContent-Type: application/x\r\n\r\n'
+    return head.encode() + content + b"\r\n--x--\r\n"
+
+
+@contextmanager
+def serving(folder: Path, token: str | None = None, **changes: str) -> Iterator[Client]:
+    client = Client(folder, FakeProcesses(), token, **changes)
+    try:
+        yield client
+    finally:
+        client.service.stop(False)
+        assert client.service.wait(20)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with serving(tmp_path_factory.mktemp("session")) as each:
+        yield each
+
+
+# -- programs
+
+
+def test_a_program_is_uploaded_listed_and_deleted(client: Client) -> None:
+    status, answer = client.upload("my-job.py")
+    assert (status, answer["status"]) == (200, "success")
+    program = answer["filename"].rpartition("/")[2]
+    listed = next(each for each in client.get("/jars")["files"] if each["id"] == program)
+    assert (listed["name"], listed["entry"]) == ("my-job.py", [{"name": "my-job.py", "description": None}])
+    assert client.get("/jars")["address"].endswith(str(client.port))
+
+    assert client.ask("DELETE", f"/jars/{program}") == (200, {})
+    assert client.ask("DELETE", f"/jars/{program}")[0] == 400
+    status, answer = client.ask("POST", f"/jars/{program}/run")
+    assert (status, "upload it first" in answer["errors"][0]) == (500, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("job.jar", b"", "Only .py and .zip files are run"),
+        ("jo b.py", b"", "Only .py and .zip"),
+        (".py", b"", "Only .py and .zip"),
+        ("job.py", b"def f(:\n", "The script is not valid Python: job.py line 1"),
+        ("job.zip", b"no zip", "job.zip is not a zip file"),
+    ],
+)
+def test_what_is_no_program_is_refused(client: Client, name: str, content: bytes, message: str) -> None:
+    status, answer = client.upload(name, content)
+
+    assert status == 400
+    assert message in answer["errors"][0]
+
+
+def test_an_uploaded_name_leads_nowhere(client: Client) -> None:
+    status, answer = client.upload("../../../tmp/evil.py")
+
+    assert status == 200
+    assert answer["filename"].endswith("_evil.py")
+    assert [client.ask("POST", f"/jars/{name}/run")[0] for name in ("..%2f..%2fx.py", "evil.py", "a" * 32 + "_..")] == [400] * 3
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"", {}),
+        (b"x", {"Content-Type": "multipart/form-data"}),
+        (b"--x\r\n\r\n", _TYPE),
+        (b"--x--\r\n", _TYPE),
+        (b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\nvalue\r\n--x--\r\n", _TYPE),
+        (_form("a.py", b"1").replace(b"--x--\r\n", b"") + _form("b.py", b"2"), _TYPE),
+    ],
+)
+def test_a_form_without_exactly_one_file_is_refused(client: Client, body: bytes, headers: dict[str, str]) -> None:
+    assert client.ask("POST", "/jars/upload", body, headers)[0] == 400
+
+
+def test_a_program_is_run_with_what_the_request_says(client: Client) -> None:
+    driver = client.run(
+        programArgsList=["a", "b c"],
+        programArgs="--d 'e f'",
+        parallelism=3,
+        savepointPath="/sp",
+        allowNonRestoredState=True,
+        flinkConfiguration={"execution.checkpointing.interval": "1 s"},
+        jobId="ab" * 16,
+    )
+
+    assert json.loads(driver.environment[PROGRAM_VARIABLE])["arguments"] == ["a", "b c", "--d", "e f"]
+    properties = driver.environment["FLINKISH_PROPERTIES"]
+    for expected in ("parallelism.default=3", "execution.state-recovery.path=/sp", "ignore-unclaimed-state=true", "interval=1 s"):
+        assert expected in properties
+    assert driver.job_id == "ab" * 16
+
+
+def test_flinks_page_sends_the_same_in_the_query(client: Client) -> None:
+    program = client.upload()[1]["filename"].rpartition("/")[2]
+    query = "program-args=x&parallelism=2&allowNonRestoredState=true&savepointPath=/sp"
+    status, _ = client.ask("POST", f"/jars/{program}/run?{query}")
+    assert status == 200
+    properties = client.processes.last.environment["FLINKISH_PROPERTIES"]
+    assert "parallelism.default=2" in properties
+    assert "ignore-unclaimed-state=true" in properties
+    assert json.loads(client.processes.last.environment[PROGRAM_VARIABLE])["arguments"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"parallelism": 0}, "parallelism must be at least 1"),
+        ({"jobId": "../x"}, "jobId must be 32 hexadecimal digits"),
+        ({"entryClass": "a.b"}, "is a script, so it has no entry class"),
+        ({"entryClass": "a;b"}, "not the name of a module"),
+        ({"programArgs": "'"}, "not quoted as for a shell"),
+        ({"flinkConfiguration": {"parallelism.default": "x"}}, "parallelism.default"),
+        ({"flinkConfiguration": {"rest.port": "1"}}, "which a program cannot change"),
+        ({"parallelism": "x"}, "Request did not match expected format"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_anything_starts(client: Client, request_: Any, message: str) -> None:
+    program = client.upload()[1]["filename"].rpartition("/")[2]
+    before = len(client.processes.started)
+    status, answer = client.ask("POST", f"/jars/{program}/run", request_)
+
+    assert status == 400
+    assert message in answer["errors"][0]
+    assert len(client.processes.started) == before
+
+
+def test_a_zip_file_is_run_by_its_module(client: Client) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("jobs/main.py", "print(1)")
+    program = client.upload("jobs.zip", content.getvalue())[1]["filename"].rpartition("/")[2]
+
+    assert client.ask("POST", f"/jars/{program}/run", {"entryClass": "jobs.main"})[0] == 200
+    assert json.loads(client.processes.last.environment[PROGRAM_VARIABLE])["entry_class"] == "jobs.main"
+
+
+def test_plans_and_java_graphs_are_refused_with_a_way_out(client: Client) -> None:
+    status, answer = client.ask("GET", f"/jars/{'a' * 32}_job.py/plan")
+    assert (status, "flinkish explain" in answer["errors"][0]) == (501, True)
+    status, answer = client.ask("POST", "/jobs", b"")
+    assert (status, "serialised Java graph" in answer["errors"][0]) == (501, True)
+
+
+# -- jobs
+
+
+def test_a_jobs_paths_are_passed_on_to_its_driver(client: Client) -> None:
+    with answering({}) as (port, seen):
+        driver = client.run(port)
+        path = f"/jobs/{driver.job_id}"
+        seen.clear()
+        status, answer = client.ask("GET", f"/v1{path}/vertices/{UNKNOWN}/metrics?get=0.a%20b,1.c")
+        assert (status, answer) == (404, {"errors": ["no"]})
+        client.ask("PATCH", f"{path}?mode=cancel")
+        client.ask("POST", f"{path}/savepoints", {"target-directory": "/x"})
+
+    token = "Bearer of the driver"
+    assert seen == [
+        ("GET", f"{path}/vertices/{UNKNOWN}/metrics?get=0.a+b%2C1.c", token, ""),
+        ("PATCH", f"{path}?mode=cancel", token, "{}"),
+        ("POST", f"{path}/savepoints", token, '{"target-directory": "/x"}'),
+    ]
+
+
+def test_the_cluster_has_all_jobs(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        one = client.run()
+        two = client.run()
+        client.dispatcher.report(two.report("FAILED", status="FAILED"), two.token)
+        assert [each["state"] for each in client.get("/jobs/overview")["jobs"]] == ["RUNNING", "FAILED"]
+        assert client.get("/jobs") == {"jobs": [{"id": one.job_id, "status": "RUNNING"}, {"id": two.job_id, "status": "FAILED"}]}
+        overview = client.get("/overview")
+        assert (overview["jobs-running"], overview["jobs-failed"], overview["slots-total"]) == (1, 1, 2)
+        found = client.get("/applications/overview")["applications"]
+        assert [(each["status"], each["jobs"]) for each in found] == [("RUNNING", {"RUNNING": 1}), ("FAILED", {"FAILED": 1})]
+        assert client.get("/config")["features"]["web-submit"] is True
+
+
+def test_metrics_of_all_jobs_are_combined_without_drivers_that_do_not_answer(tmp_path: Path) -> None:
+    first = {f"/jobs/{number:032x}/metrics": (200, [{"id": "uptime", "value": str(10 * number)}]) for number in range(1, 20)}
+    with serving(tmp_path) as client, answering(first) as (port, _):
+        numbers = [int(client.run(port).job_id, 16) for _ in range(2)]
+        client.run(1)
+        (found,) = client.get("/jobs/metrics?get=uptime&agg=sum,max")
+
+    assert found == {"id": "uptime", "sum": 10.0 * sum(numbers), "max": 10.0 * max(numbers)}
+
+
+def test_an_ended_job_is_answered_from_its_archive(client: Client) -> None:
+    driver = client.run()
+    path = f"/jobs/{driver.job_id}"
+    answers = {
+        path: {"state": "FINISHED"},
+        f"{path}/metrics": [{"id": "uptime", "value": "7"}, {"id": "b", "value": "1"}],
+        f"{path}/savepoints/{UNKNOWN}": {"status": {"id": "COMPLETED"}, "operation": {"location": "file:/sp"}},
+    }
+    write_archive(SessionStorage(client.dispatcher.settings.root), driver, **answers)
+    client.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
+    driver.alive = False
+    wait_until("the end of the driver", lambda: client.dispatcher.driver(client.dispatcher.job(driver.job_id)) is None, 10)  # type: ignore[arg-type]
+
+    assert client.get(path) == {"state": "FINISHED"}
+    assert client.get(f"/v1{path}/status") == {"status": "FINISHED"}
+    assert client.get(f"{path}/metrics") == [{"id": "uptime"}, {"id": "b"}]
+    assert client.get(f"{path}/metrics?get=uptime,x") == [{"id": "uptime", "value": "7"}]
+    assert client.get(f"{path}/savepoints/{UNKNOWN}")["operation"]["location"] == "file:/sp"
+    assert client.ask("PATCH", path)[0] == 409
+    status, answer = client.ask("POST", f"{path}/savepoints")
+    assert status == 202
+    assert client.get(f"{path}/savepoints/{answer['request-id']}")["status"]["id"] == "COMPLETED"
+
+
+def test_a_job_between_two_drivers_is_restarting(client: Client) -> None:
+    client.run()
+    driver = client.run()
+    client.processes.full = True
+    try:
+        driver.alive = False
+        path = f"/jobs/{driver.job_id}"
+        wait_until("the loss", lambda: client.get(f"{path}/status") == {"status": "RESTARTING"}, 10)
+        assert client.get(path)["state"] == "RESTARTING"
+        assert client.get(f"{path}/exceptions") == {"exceptionHistory": {"entries": [], "truncated": False}}
+        status, answer = client.ask("GET", f"{path}/checkpoints")
+        assert (status, "is being started again" in answer["errors"][0]) == (503, True)
+        assert client.ask("PATCH", path) == (202, {})
+        wait_until("the cancellation", lambda: client.get(f"{path}/status") == {"status": "CANCELED"}, 10)
+    finally:
+        client.processes.full = False
+    assert client.ask("PATCH", path) == (202, {})
+
+
+def test_a_driver_that_lives_and_does_not_answer_is_an_error_that_says_so(client: Client) -> None:
+    driver = client.run(1)
+    status, answer = client.ask("GET", f"/jobs/{driver.job_id}")
+
+    assert status == 503
+    assert "does not answer" in answer["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", f"/jobs/{UNKNOWN}", 404),
+        ("GET", f"/jobs/{UNKNOWN}/status", 500),
+        ("GET", f"/jobs/{UNKNOWN}/metrics", 200),
+        ("PATCH", f"/jobs/{UNKNOWN}", 404),
+        ("POST", f"/jobs/{UNKNOWN}/stop", 202),
+        ("GET", "/jobs/zzz", 400),
+        ("GET", "/nope", 404),
+        ("DELETE", "/cluster?jobs=perhaps", 400),
+    ],
+)
+def test_what_is_not_known_is_answered_as_by_a_job_of_its_own(client: Client, method: str, path: str, status: int) -> None:
+    assert client.ask(method, path)[0] == status
+
+
+# -- who may ask
+
+
+def test_no_route_answers_without_the_token(tmp_path: Path) -> None:
+    with serving(tmp_path, token="a-token-of-some-length") as client:
+        for route in (*SESSION_ROUTES, *ROUTES):
+            path = "/".join(UNKNOWN if part.startswith(":") else part for part in route.path.split("/"))
+            assert client.ask(route.method, path)[0] == 401, route
+        headers = {"Authorization": "Bearer a-token-of-some-length"}
+        assert client.ask("GET", "/overview", headers=headers)[0] == 200
+
+
+def test_programs_are_not_taken_if_that_is_switched_off(tmp_path: Path) -> None:
+    with serving(tmp_path, **{"web.submit.enable": "false"}) as client:
+        assert client.upload()[0] == 403
+        assert client.get("/config")["features"]["web-submit"] is False
+
+
+def test_the_port_for_drivers_takes_reports_with_the_drivers_token_only(client: Client) -> None:
+    driver = client.run()
+    port = int(driver.environment["FLINKISH_DISPATCHER"].rpartition(":")[2])
+
+    def send(path: str, body: bytes, token: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("POST", path, body, {"Authorization": f"Bearer {token}"})
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    body = msgspec.json.encode(driver.report())
+    assert send(REPORT_PATH, body, driver.token) == 200
+    assert send(REPORT_PATH, body, "x") == 409
+    assert send(REPORT_PATH, b"{}", driver.token) == 400
+    assert send(REPORT_PATH, b" " * 200_000, driver.token) == 413
+    assert send("/overview", b"", driver.token) == 404
+
+
+# -- the end
+
+
+def test_the_cluster_ends_and_cancels_its_jobs_before(tmp_path: Path) -> None:
+    client = Client(tmp_path, FakeProcesses())
+    answers: dict[str, tuple[int, Any]] = {}
+    with answering(answers) as (port, seen):
+        driver = client.run(port)
+        answers[f"/jobs/{driver.job_id}"] = (202, {})
+        assert client.ask("DELETE", "/cluster") == (200, {})
+        wait_until("the cancellation", lambda: any(each[0] == "PATCH" for each in seen), 10)
+        driver.alive = False
+        assert client.service.wait(20)
+
+    with serving(tmp_path) as again:
+        assert again.get(f"/jobs/{driver.job_id}/status") == {"status": "CANCELED"}
+
+
+def test_the_cluster_ends_and_leaves_its_jobs_if_asked_to(tmp_path: Path) -> None:
+    client = Client(tmp_path, FakeProcesses())
+    driver = client.run()
+    assert client.ask("DELETE", "/cluster?jobs=keep") == (200, {})
+    assert client.service.wait(20)
+
+    assert driver.alive
+    with serving(tmp_path) as again:
+        assert again.get("/overview")["jobs-running"] == 1
