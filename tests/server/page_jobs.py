@@ -68,10 +68,12 @@ def running_job(folder: Path) -> Any:
     return env.execute_async("flight delays")
 
 
-def failing_job(folder: Path) -> Any:
+def failing_job(folder: Path, name: str = "check number") -> Any:
     """Start a job that fails at once and for good."""
     env = make_env(folder, **SETTINGS, **{"restart-strategy.type": "none"})
-    numbers(env, "flights", 100).map(check, Types.LONG()).name("check").uid("check").sink_to(DiscardingSink()).uid("store")
+    numbers(env, "flights", 100).map(check, Types.LONG()).name(name).uid("check").sink_to(DiscardingSink()).name("store").uid(
+        "store"
+    )
     return env.execute_async("nightly import")
 
 

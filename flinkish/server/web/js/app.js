@@ -61,26 +61,33 @@ function draw() {
   update(bar, ...frame());
   main.classList.toggle("stale", lostSince !== null);
   main.setAttribute("aria-busy", String(data === undefined && problem === null));
-  update(
-    banner,
-    lostSince !== null &&
-      h(
-        "div.lost",
-        { "data-key": "lost" },
-        h("strong", null, "The server does not answer"),
-        ` since ${duration(Math.max(1000, Date.now() - lostSince))}. `,
-        data === undefined ? "It is asked again." : "What is shown is old; it is asked again.",
-        h("button", { type: "button", onclick: load }, "Ask now"),
-      ),
-  );
+  update(banner, lostSince !== null && lost());
   if (data !== undefined) {
-    update(main, problem && failed(problem), view.render(data, { redraw: draw, reload: load, config }));
+    let content;
+    try {
+      content = view.render(data, { redraw: draw, reload: load, config });
+    } catch (error) {
+      // Answers that the view does not understand: the next ones may be better.
+      console.error(error);
+      [content, problem] = [null, error];
+    }
+    update(main, problem && failed(problem), content);
   } else if (problem !== null) {
     update(main, failed(problem));
   } else if (lostSince === null) {
     update(main, h("p.loading", { "data-key": "loading" }, "Loading …"));
   }
 }
+
+const lost = () =>
+  h(
+    "div.lost",
+    { "data-key": "lost" },
+    h("strong", null, "The server does not answer"),
+    ` since ${duration(Math.max(1000, Date.now() - lostSince))}. `,
+    data === undefined ? "It is asked again." : "What is shown is old; it is asked again.",
+    h("button", { type: "button", onclick: load }, "Ask now"),
+  );
 
 function failed(error) {
   const messages = error instanceof ApiError ? error.message.split("\n") : [`The page has a defect: ${error.message}`];
@@ -124,7 +131,8 @@ function open() {
     window.scrollTo(0, 0);
     main.focus({ preventScroll: true });
   }
-  if (data !== undefined) draw();
+  // Until there is something to show, the last view stays.
+  if (data !== undefined || before === null) draw();
   load();
 }
 

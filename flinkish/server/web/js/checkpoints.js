@@ -6,11 +6,14 @@ import { bytes, duration, time } from "./format.js";
 import { badge, facts, section, table, tile } from "./widgets.js";
 
 export function checkpointsTab(path, [chosen], jobId) {
-  const id = /^\d+$/.test(chosen ?? "") ? chosen : null;
+  const id = /^\d{1,18}$/.test(chosen ?? "") ? chosen : null;
+  /** One that is complete, or gone, is not asked for again: the history forgets it, the reader may not have read it yet. */
+  let known;
   return {
     load: async () => {
       const [all, config] = await Promise.all([get(`${path}/checkpoints`), getIfThere(`${path}/checkpoints/config`)]);
-      return { all, config, details: id && (await details(path, id)) };
+      if (id !== null && (known === undefined || known?.found.status === "IN_PROGRESS")) known = await details(path, id);
+      return { all, config, details: known };
     },
     render: ({ all, config, details: found }, { job }) => [
       h(

@@ -41,8 +41,9 @@ export function ask({ title, text, fields = [], yes, no = "Go back", danger = fa
   });
 }
 
-function input({ name, kind = "text", value, required }) {
-  return h("input", { id: `field-${name}`, type: kind, value, required, autocomplete: "off", spellcheck: "false", "aria-describedby": `hint-${name}` });
+function input({ name, kind = "text", value, required, hint }) {
+  const about = hint ? `hint-${name}` : null;
+  return h("input", { id: `field-${name}`, type: kind, value, required, autocomplete: "off", spellcheck: "false", "aria-describedby": about });
 }
 
 function labelled({ name, label, kind, hint }, element) {

@@ -4,9 +4,11 @@ import { h, svg } from "./dom.js";
 import { chain, count, percent, watermark } from "./format.js";
 import { layout } from "./layout.js";
 import { loadVertex, vertexPanel } from "./vertex.js";
-import { badge, ENDED, meter } from "./widgets.js";
+import { badge, ENDED, meter, tone } from "./widgets.js";
 
-const BOX = { boxWidth: 236, boxHeight: 168, levelGap: 92, gap: 26 };
+const BOX = { boxWidth: 236, levelGap: 92, gap: 26 };
+/** Height of a box without names, of one whose job has ended, and of one line of names. */
+const [REST_OF_BOX, REST_OF_ENDED, LINE] = [112, 58, 19];
 const MOST_LINES = 3;
 const SHIPPING = { HASH: "by key", REBALANCE: "in turns", FORWARD: "forward", BROADCAST: "broadcast", RESCALE: "rescale", SHUFFLE: "at random" };
 
@@ -23,7 +25,11 @@ export function graphTab(path, [vertex, part], jobId) {
 
 function drawing({ job, samples }, chosen, jobId) {
   const down = window.innerWidth < 720;
-  const { places, routes, width, height } = layout([...job.plan.nodes].reverse(), { ...BOX, levelGap: down ? 56 : BOX.levelGap, down });
+  const lines = Math.max(...job.plan.nodes.map((node) => Math.min(MOST_LINES, chain(node.description).length)));
+  const ended = ENDED.has(job.state);
+  const boxHeight = (ended ? REST_OF_ENDED : REST_OF_BOX) + LINE * Math.max(2, lines);
+  const nodes = job.plan.nodes.toReversed();
+  const { places, routes, width, height } = layout(nodes, { ...BOX, boxHeight, levelGap: down ? 56 : BOX.levelGap, down });
   const vertices = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
   const bottlenecks = findBottlenecks(job, samples);
   return h(
@@ -36,18 +42,20 @@ function drawing({ job, samples }, chosen, jobId) {
         "svg",
         { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
         svg("defs", null, svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto" }, svg("path", { d: "M0 0 8 4 0 8z", class: "head" }))),
-        routes.map(({ from, to, input, points }) => [
+        routes.map(({ from, to, input, points }) =>
           svg("path", { "data-key": `${from}>${to}>${input.num}`, d: curve(points, down), class: "edge", "marker-end": "url(#arrow)" }),
-          label(points, down, input.ship_strategy),
-        ]),
+        ),
+        routes.map(({ points, input }) => label(points, down, input.ship_strategy)),
       ),
-      job.plan.nodes.map((node) => {
+      // In the order of the levels, which is that of the tab key.
+      nodes.map((node) => {
         const place = places.get(node.id);
         return box(node, vertices.get(node.id), samples.get(node.id), {
           place,
+          boxHeight,
           href: `#/job/${jobId}/graph/${node.id}`,
           chosen: node.id === chosen,
-          ended: ENDED.has(job.state),
+          ended,
           bottleneck: bottlenecks.has(node.id),
           ends: { source: (node.inputs ?? []).length === 0, sink: !routes.some(({ from }) => from === node.id) },
         });
@@ -75,22 +83,23 @@ function label(points, down, strategy) {
 
 const most = (metrics, name) => (metrics?.get(name)?.max ?? NaN) / 1000;
 
-/** Vertices that are busy and hold back those before them. */
+/** The bottlenecks: of the vertices that a held back one sends to, the busiest that is not held back itself. */
 function findBottlenecks(job, samples) {
+  const isHeld = (id) => most(samples.get(id), "backPressuredTimeMsPerSecond") >= 0.5;
+  const busy = (id) => most(samples.get(id), "busyTimeMsPerSecond") || 0;
   const found = new Set();
-  for (const node of job.plan.nodes) {
-    const held = (node.inputs ?? []).some(({ id }) => most(samples.get(id), "backPressuredTimeMsPerSecond") >= 0.5);
-    const metrics = samples.get(node.id);
-    if (held && most(metrics, "busyTimeMsPerSecond") >= 0.5 && !(most(metrics, "backPressuredTimeMsPerSecond") >= 0.5)) found.add(node.id);
+  for (const { id } of job.plan.nodes.filter((node) => isHeld(node.id))) {
+    const behind = job.plan.nodes.filter((node) => (node.inputs ?? []).some((input) => input.id === id) && !isHeld(node.id));
+    if (behind.length) found.add(behind.reduce((first, second) => (busy(second.id) > busy(first.id) ? second : first)).id);
   }
   return found;
 }
 
-function box(node, vertex, metrics, { place, href, chosen, ended, bottleneck, ends }) {
+function box(node, vertex, metrics, { place, boxHeight, href, chosen, ended, bottleneck, ends }) {
   const lines = chain(node.description);
   const busy = most(metrics, "busyTimeMsPerSecond");
   const held = most(metrics, "backPressuredTimeMsPerSecond");
-  const level = ended || !Number.isFinite(busy) ? "" : held >= 0.5 ? "held" : busy >= 0.8 ? "hot" : busy >= 0.4 ? "warm" : "";
+  const level = ended ? `ended ${tone(vertex?.status)}` : bottleneck ? "hot" : held >= 0.5 ? "held" : busy >= 0.8 ? "hot" : busy >= 0.4 ? "warm" : "";
   return h(
     "a.vertex",
     {
@@ -98,7 +107,7 @@ function box(node, vertex, metrics, { place, href, chosen, ended, bottleneck, en
       class: `${level} ${chosen ? "chosen" : ""}`,
       href,
       "aria-current": chosen ? "true" : null,
-      style: { left: `${place.x}px`, top: `${place.y}px`, width: `${BOX.boxWidth}px`, height: `${BOX.boxHeight}px` },
+      style: { left: `${place.x}px`, top: `${place.y}px`, width: `${BOX.boxWidth}px`, height: `${boxHeight}px` },
     },
     h(
       "span.names",
@@ -106,10 +115,10 @@ function box(node, vertex, metrics, { place, href, chosen, ended, bottleneck, en
       lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }) => h("span", null, depth ? "→ " : "", text)),
       lines.length > MOST_LINES && h("span.muted", null, `and ${lines.length - MOST_LINES + 1} more`),
     ),
+    h("span.parallel", { title: "Parallelism" }, `× ${node.parallelism}`),
     h(
       "span.marks",
       null,
-      h("span.parallel", { title: "Parallelism" }, `× ${node.parallelism}`),
       vertex && (vertex.status !== "RUNNING" || ended) && badge(vertex.status),
       bottleneck && !ended && h("span.badge.warn", null, "bottleneck"),
     ),

@@ -29,7 +29,7 @@ export function jobView(id, name, rest) {
   return {
     kind: "job",
     keep: id,
-    shape: name,
+    shape: [name, ...rest].join("/"),
     title: (data) => (data ? `${data.job.name}: ${TABS[name][0]}` : TABS[name][0]),
     load: async () => {
       const job = await get(path);

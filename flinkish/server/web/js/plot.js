@@ -3,7 +3,7 @@
 import { h, svg } from "./dom.js";
 import { time } from "./format.js";
 
-const [WIDTH, HEIGHT, TOP, BOTTOM] = [320, 104, 8, 18];
+const [WIDTH, HEIGHT, TOP, BOTTOM] = [320, 108, 15, 16];
 /** Looks that are further apart than this are not connected, in milliseconds. */
 const GAP = 30_000;
 /** Where the pointer is: the plot and the time there. */
@@ -45,9 +45,9 @@ export function plot(title, lines, shown, redraw, most, key = title) {
         },
       },
       [low, high].map((value) => svg("line", { "data-key": `line${value}`, x1: 0, x2: WIDTH, y1: y(value), y2: y(value), class: "axis" })),
-      svg("text", { x: 2, y: TOP + 9, class: "scale" }, shown(high)),
-      svg("text", { x: 2, y: HEIGHT - 4, class: "scale" }, time(begin)),
-      svg("text", { x: WIDTH - 2, y: HEIGHT - 4, class: "scale end" }, time(end)),
+      svg("text", { x: 0, y: TOP - 4, class: "scale" }, shown(high)),
+      svg("text", { x: 0, y: HEIGHT - 4, class: "scale" }, time(begin)),
+      svg("text", { x: WIDTH, y: HEIGHT - 4, class: "scale end" }, time(end)),
       lines.map(({ points }, index) => [
         points.length === 1 && svg("circle", { cx: x(points[0][0]), cy: y(points[0][1]), r: 2.5, class: `dot${index}` }),
         svg("path", { "data-key": `path${index}`, d: path(points, x, y), class: `curve curve${index}` }),

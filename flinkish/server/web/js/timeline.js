@@ -37,8 +37,8 @@ function lane(name, timestamps, { begin, end }) {
     .filter(([, at]) => at > 0)
     .sort((a, b) => a[1] - b[1]);
   const spans = entered.map(([state, at], index) => {
-    const until = ["FINISHED", "CANCELED", "FAILED"].includes(state) ? Math.min(end, entered[index + 1]?.[1] ?? end) : (entered[index + 1]?.[1] ?? end);
-    return { state, at, until: Math.max(at, until) };
+    const last = ENDED.has(state) ? at : end;
+    return { state, at, until: Math.max(at, entered[index + 1]?.[1] ?? last) };
   });
   const left = (at) => (100 * (Math.max(begin, Math.min(end, at)) - begin)) / (end - begin);
   return h(
@@ -56,6 +56,6 @@ function lane(name, timestamps, { begin, end }) {
         }),
       ),
     ),
-    h("span.told", null, spans.map(({ state, at }) => `${state.toLowerCase()} ${time(at)}`).join(" · ")),
+    h("span.told", null, spans.map(({ state, at, until }) => `${state.toLowerCase()} ${time(at)}${at < until ? ` for ${duration(until - at)}` : ""}`).join(" · ")),
   );
 }

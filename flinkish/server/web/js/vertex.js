@@ -71,7 +71,7 @@ function watermarks(list) {
 function backPressure(found) {
   if (found.status !== "ok") return h("p.empty", null, "Nothing was measured yet.");
   return [
-    h("p", null, "Back pressure of this vertex: ", h("strong", null, found.backpressureLevel), ". A vertex is held back if those behind it cannot take more; the busy one behind it is the bottleneck."),
+    h("p", null, "Back pressure of this vertex: ", h("strong", null, found.backpressureLevel), ". A vertex is held back if those after it cannot take more; the busiest of those is the bottleneck."),
     table(
       "Back pressure",
       [["Subtask", "n"], ["Held back"], ["Busy"], ["Idle"], ["Level"]],

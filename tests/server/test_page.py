@@ -1,0 +1,333 @@
+"""The page in a real browser, with three jobs: one that runs, one that has failed, one with a slow vertex."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.server.web import page_files
+from tests.server.browser import CHECKS, Browser, need_browser
+from tests.server.page_jobs import failing_job, running_job, slow_job
+from tests.unit.server.support import UNKNOWN, Server, served
+
+TOKEN = "a-token-of-some-length"
+#: The name of an operator.
+MARKUP = "<img src=x onerror=alert(1)>"
+ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
+
+
+class Shown:
+    """A server with the jobs."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.jobs: dict[str, Any] = {}
+
+    def start(self, name: str, make: Any) -> None:
+        (self.folder / name).mkdir()
+        self.jobs[name] = make(self.folder / name)
+
+    def id(self, name: str) -> str:
+        return str(self.jobs[name].get_job_id())
+
+    def address(self, place: str = "") -> str:
+        return f"http://localhost:{self.server.port}/{place}"
+
+    def job(self, name: str, tab: str = "") -> str:
+        return self.address(f"#/job/{self.id(name)}{tab and '/'}{tab}")
+
+    def vertex(self, name: str, word: str) -> str:
+        """Return the id of the vertex of a job that has a word in its name."""
+        vertices = self.server.get(f"/jobs/{self.id(name)}")["vertices"]
+        return str(next(vertex["id"] for vertex in vertices if word in vertex["name"]))
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    need_browser()
+    with served(refresh_interval=400) as server:
+        shown = Shown(server, tmp_path_factory.mktemp("jobs"))
+        shown.start("failing", partial(failing_job, name=MARKUP))
+        shown.start("slow", slow_job)
+        shown.start("running", running_job)
+        yield shown
+        for job in shown.jobs.values():
+            if not job.get_job_status().result(10).is_terminal_state():
+                job.cancel().result(30)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(browser: Browser) -> Iterator[None]:
+    """Each test begins in a wide light window, and leaves nothing in the console but what it has taken."""
+    browser.resize(1360, 900)
+    browser.scheme("light")
+    browser.open("about:blank")
+    browser.console()
+    yield
+    assert browser.console() == []
+
+
+def test_the_first_view_lists_jobs_that_run_and_jobs_that_have_ended(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.address())
+
+    text = browser.wait_text("flight delays", "payments", "nightly import")
+    assert [word in text for word in ("running", "failed", "Slots in use", "4 of 4")] == [True] * 4
+    assert browser.driver.title == "Jobs · flinkish"
+    browser.click("td a", "nightly import")
+    browser.wait_text("failed", "Exceptions")
+    assert browser.driver.current_url == shown.job("failing")
+
+
+def test_the_graph_shows_vertices_by_levels_with_their_figures(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running"))
+
+    browser.wait_text("records/s", "watermark 2024-01-0", "by key", "in turns")
+    boxes = browser.run(
+        "return [...document.querySelectorAll('.vertex')].map(each => {"
+        "const {left, right, top, bottom} = each.getBoundingClientRect(); return [each.innerText, left, right, top, bottom]})"
+    )
+    assert len(boxes) == 5
+    for index, (_, left, right, top, bottom) in enumerate(boxes):
+        for _, other_left, other_right, other_top, other_bottom in boxes[:index]:
+            assert right <= other_left or other_right <= left or bottom <= other_top or other_bottom <= top
+    place = {word: next(box[1] for box in boxes if word in box[0]) for word in ("flights", "weather", "delay", "archive")}
+    assert place["flights"] == place["weather"] < place["delay"] < place["archive"]
+    assert browser.run("return document.querySelectorAll('.edge').length") == 5
+
+
+def test_a_vertex_is_chosen_and_looked_at_by_keys(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running"))
+    browser.wait_text("Source: flights")
+    for _ in range(40):
+        browser.keys(TAB)
+        if browser.run("return document.activeElement.matches('.vertex')"):
+            break
+    else:
+        pytest.fail("the vertex is not reached by the tab key")
+    ring = "const style = getComputedStyle(document.activeElement); return style.outlineStyle !== 'none' && style.outlineWidth"
+    assert browser.run(ring) != "0px"
+
+    assert "Source: " in browser.run("return document.activeElement.innerText")
+
+    browser.keys(ENTER)
+
+    browser.wait_text("Subtasks", "Records out", "Attempt")
+    # The page is drawn again and again, and the focus stays.
+    time.sleep(1)
+    assert browser.run("return document.activeElement.matches('.vertex.chosen')")
+    browser.open(shown.job("running", f"graph/{shown.vertex('running', 'flights')}/accumulators"))
+    browser.wait_text("pair.seen", "LongCounter")
+
+
+def test_what_is_typed_stays_while_the_page_is_drawn_again(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running", f"graph/{shown.vertex('running', 'delay')}/metrics"))
+    browser.wait_text("Find a metric", "numRecordsInPerSecond")
+    browser.run("document.getElementById('seek').focus()")
+
+    browser.keys("recordsin")
+
+    browser.wait(
+        "only those", "return !document.body.innerText.includes('numRecordsOut') && document.querySelector('#seek').value"
+    )
+    time.sleep(1)
+    assert browser.run("return [document.activeElement.id, document.activeElement.value]") == ["seek", "recordsin"]
+    assert "numRecordsInPerSecond" in browser.text()
+
+
+@pytest.mark.parametrize("part", ["subtasks", "watermarks", "backpressure", "metrics", "accumulators", "processes"])
+def test_each_part_of_a_vertex_can_be_used_by_all(browser: Browser, shown: Shown, part: str) -> None:
+    browser.open(shown.job("running", f"graph/{shown.vertex('running', 'delay')}/{part}"))
+    browser.wait("the part", "return document.querySelector('[data-key=\"part:' + arguments[0] + '\"]')", part)
+
+    assert browser.run(CHECKS) == []
+    assert "undefined" not in browser.text()
+    assert "NaN" not in browser.text()
+
+
+def test_a_slow_vertex_is_shown_as_the_bottleneck(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("slow"))
+
+    browser.wait("a held back source", "return document.querySelector('.vertex.held')?.innerText.includes('orders')")
+    browser.wait(
+        "the bottleneck",
+        "return [...document.querySelectorAll('.vertex')].find(each => each.innerText.includes('bottleneck'))"
+        "?.innerText.includes('ask the bank')",
+    )
+    browser.open(shown.job("slow", f"graph/{shown.vertex('slow', 'orders')}/backpressure"))
+    browser.wait_text("Back pressure of this vertex: high")
+
+
+def test_a_failure_has_the_traceback_of_the_users_code(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("failing", "exceptions"))
+
+    text = browser.wait_text("ValueError: flight 5 has no number", "page_jobs.py", "in check")
+    assert "raise ValueError" in text
+    assert browser.run("return document.querySelectorAll('.heading button').length") == 0
+
+
+def test_names_are_texts_and_never_markup(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("failing"))
+
+    browser.wait_text(MARKUP)
+    assert browser.run("return document.querySelectorAll('main img').length") == 0
+
+
+def test_checkpoints_are_shown_down_to_the_subtask(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running", "checkpoints"))
+    browser.wait("a complete one", "return document.body.innerText.includes('completed')")
+
+    browser.click("tr:has(.good) a")
+
+    text = browser.wait_text("Start delay", "Async", "State size")
+    assert "delay per airport" in text
+    assert "exactly once" in text
+    assert browser.run("return document.querySelector('.panel tbody tr td').innerText") == "0"
+
+
+def test_metrics_are_plotted_over_time(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running", "metrics"))
+
+    browser.wait("three points", "return document.querySelector('.curve')?.getAttribute('d').split('L').length > 3")
+    browser.click("option", "numBytesOut")
+    browser.run(
+        "const select = document.querySelector('select'); select.value = 'numBytesOut';select.dispatchEvent(new Event('change'))"
+    )
+    browser.wait(
+        "the metric that was added",
+        "const plot = [...document.querySelectorAll('figure')].find(each => each.innerText.includes('numBytesOut'));"
+        "return plot?.querySelector('.curve')",
+    )
+
+
+def test_a_savepoint_is_asked_for_and_its_path_is_told(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running"))
+    browser.click(".heading button", "Savepoint")
+    browser.wait("the question", "return document.querySelector('dialog[open]')")
+    assert browser.run(CHECKS) == []
+    browser.keys(ESCAPE)
+    browser.wait("no question", "return !document.querySelector('dialog')")
+    assert shown.server.get(f"/jobs/{shown.id('running')}/checkpoints")["latest"]["savepoint"] is None
+
+    browser.click(".heading button", "Savepoint")
+    browser.wait("the question", "return document.activeElement.id === 'field-target'")
+    browser.keys(str(shown.folder / "here"), ENTER)
+
+    path = browser.wait("the path", "return document.querySelector('.notice.good pre')?.innerText")
+    assert path.startswith(str(shown.folder / "here"))
+    assert Path(path).exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["", "JOB", "JOB/checkpoints", "JOB/exceptions", "JOB/metrics", "JOB/timeline", "JOB/configuration", "server"],
+)
+def test_every_view_is_readable_by_night_and_in_a_narrow_window(browser: Browser, shown: Shown, place: str) -> None:
+    browser.scheme("dark")
+    browser.resize(360, 780)
+    name = "failing" if place.endswith("exceptions") else "slow"
+    browser.open(shown.address(f"#/{place.replace('JOB', f'job/{shown.id(name)}')}"))
+
+    browser.wait("the view", "return document.querySelector('main')?.getAttribute('aria-busy') === 'false'")
+
+    assert browser.run("const [r] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g); return Number(r)") < 60
+    assert browser.run(CHECKS) == []
+    assert browser.run("return document.documentElement.scrollWidth") <= 360
+    browser.scheme("light")
+    assert browser.run(CHECKS) == []
+    assert "undefined" not in browser.text()
+    assert "NaN" not in browser.text()
+
+
+def test_settings_are_found_by_words_and_secrets_are_hidden(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("slow", "configuration"))
+    browser.wait_text("execution.checkpointing.interval", "rest.secret")
+
+    browser.run("document.getElementById('seek-setting').focus()")
+    browser.keys("secret")
+
+    browser.wait("few settings", "return document.querySelectorAll('main tbody tr').length === 1")
+    assert "do not show" not in browser.run("return document.documentElement.outerHTML")
+
+
+def test_a_job_is_cancelled_after_a_question(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("running"))
+    browser.click(".heading button", "Cancel")
+    browser.wait_text("Cancel this job?", "Let it run")
+    browser.click("dialog button", "Let it run")
+    assert shown.server.get(f"/jobs/{shown.id('running')}/status") == {"status": "RUNNING"}
+
+    browser.click(".heading button", "Cancel")
+    browser.click("dialog button", "Cancel the job")
+
+    browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'canceled'")
+    browser.wait("no buttons", "return !document.querySelector('.heading button')")
+
+
+def test_a_job_that_is_not_known_is_said_to_be_so(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.address(f"#/job/{UNKNOWN}"))
+
+    browser.wait_text("Not there", f"Job {UNKNOWN} not found", "All jobs")
+    assert all("404" in message for message in browser.console())
+
+
+def test_addresses_of_flinks_page_lead_to_the_same_things(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.address(f"#/job/running/{shown.id('slow')}/checkpoints"))
+
+    browser.wait_text("History")
+    assert browser.driver.current_url == shown.job("slow", "checkpoints")
+
+
+def test_the_token_is_asked_for_once_and_sent_from_then_on(browser: Browser) -> None:
+    with served(token=TOKEN, refresh_interval=300) as server:
+        browser.open(f"http://localhost:{server.port}/")
+        browser.wait_text("This server answers only those who know its token")
+        assert browser.run(CHECKS) == []
+        browser.keys("a wrong one", ENTER)
+        browser.wait_text("does not accept this token")
+
+        browser.keys(TOKEN, ENTER)
+
+        browser.wait_text("No job runs.")
+        browser.open(f"http://localhost:{server.port}/#/server")
+        browser.wait_text("Settings of the server")
+        assert TOKEN not in browser.run("return document.documentElement.outerHTML + document.cookie + location.href")
+        assert all("401" in message for message in browser.console())
+
+
+def test_a_lost_server_is_told_and_found_again(browser: Browser) -> None:
+    with served(refresh_interval=300) as server:
+        port = server.port
+        browser.open(f"http://localhost:{port}/")
+        browser.wait_text("No job runs.")
+    browser.wait_text("The server does not answer", "What is shown is old", "No job runs.")
+    assert browser.run("return document.querySelector('main').className") == "stale"
+    assert all("ERR_CONNECTION" in message or "Failed to fetch" in message for message in browser.console())
+
+    with served(ports=(port,), refresh_interval=300):
+        browser.wait("the server again", "return !document.querySelector('.lost') && !document.querySelector('.stale')")
+        browser.open("about:blank")
+        browser.console()
+
+
+def test_the_page_asks_only_its_own_server(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.job("slow"))
+    browser.wait_text("held back")
+
+    names = browser.run("return performance.getEntriesByType('resource').map(({name}) => name)")
+    assert names
+    assert all(name.startswith(shown.address()) for name in names)
+    loaded = {name.removeprefix(shown.address()[:-1]) for name in names} | {"/", "/index.html"}
+    assert set(page_files()) <= loaded
