@@ -50,8 +50,8 @@ WITH_JAVA = JAVA_HOME=$$(.ci/java.sh) && export JAVA_HOME &&
 MASTER ?= local[2]
 ARGS ?=
 PYTEST_ARGS ?=
-# Each process has its own Spark session, of about 1.5 GB.
-TEST_PROCESSES ?= 2
+# Two processes leave a third of two cores idle, as tests wait for JVMs and killed jobs. Each has a Spark session, of about 1.5 GB.
+TEST_PROCESSES ?= 3
 # Tests start a hundred JVMs that live for seconds, so these are tuned to start quickly; that halves the time of the tests.
 CLASSES := $(VENV)/classes.jsa
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,6 +52,23 @@ pytest_plugins = ["flinkish.testing.pytest_plugin"]
 
 #: Folders whose tests start processes of their own, and take tens of seconds.
 _SLOW = ("tests/cluster/", "tests/recovery/", "tests/spark/", "tests/jobs/")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect no garbage while tests are imported, and look through none of this later: it stays to the end.
+
+    That saves two fifths of the time of the imports, and a tenth of that of the tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        # Hypothesis, when it is loaded, looks among all objects for those that hold trio's random numbers: not later than now.
+        importlib.import_module("hypothesis")
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,10 +1,11 @@
-"""A server of S3 for tests: moto, in a process of its own that ends with the test process."""
+"""A server of S3 for tests: moto, in a process of its own (this module, run as a script) that ends with the test process."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import functools
+import os
 import signal
 import socket
 import subprocess
@@ -12,12 +13,15 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from flinkish.common.configuration import Configuration
 from tests.kit.waiting import wait_until
 
 ACCESS_KEY, SECRET_KEY = "AKIDOFFLINKISH", "s3cret-of-flinkish"
 BUCKET = "bucket"
+_ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG = 1
 
 
@@ -52,7 +56,8 @@ def running() -> Iterator[S3Server]:
     # It ends with the tests, however they end.
     end_with_parent = functools.partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGKILL)
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(server.port)],
+        [sys.executable, "-m", __name__, str(server.port)],
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=lambda: end_with_parent() and None,
@@ -70,3 +75,27 @@ def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
     assert process.poll() is None
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _serve(port: int) -> None:
+    """Serve S3 alone, over connections that stay open.
+
+    The command `moto_server` looks for the service of each request among all of Amazon's, in the folder of its modules, and
+    answers each request over a connection of its own: both together are more than half of its processor time.
+    """
+    from moto.moto_server.werkzeug_app import create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, run_simple
+
+    class Handler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+        #: An answer is several packets: TCP would hold the second one back for 40 ms.
+        disable_nagle_algorithm = True
+
+        def log_request(self, *_: Any) -> None:
+            pass
+
+    run_simple("127.0.0.1", port, create_backend_app("s3"), threaded=True, request_handler=Handler)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
