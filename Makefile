@@ -20,8 +20,9 @@ DELTA_JAR := $(shell eval echo ~$$(id -un))/.ivy2.5.2/jars/$(subst :,-,$(subst i
 
 # A Kafka broker for the tests; tests/kit/kafka_broker.py looks for it there.
 KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/kafka-4.3.1
-# Flink's command line for the tests; tests/server/test_flink_cli.py looks for it there.
+# Flink's command line for the tests, and what it starts Python scripts with; tests/server/test_flink_cli.py looks for them there.
 FLINK_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/flink-2.3.0
+FLINK_PYTHON_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/flink-python-2.3.0
 # Spark's own Kafka source for the tests; tests/kit/spark_kafka.py looks for it there. The version is that of pyspark in setup.cfg.
 SPARK_KAFKA_JARS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flinkish/spark-kafka-4.2.0
 
@@ -89,7 +90,7 @@ soak: setup ## Run 10,000 epochs and compare the first thousand with the last (a
 ##@ Develop
 
 .PHONY: test
-test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
+test: setup $(CLASSES) $(KAFKA_JARS) $(SPARK_KAFKA_JARS) $(FLINK_JARS) $(FLINK_PYTHON_JARS) ## Run all tests (PYTEST_ARGS='-k name' selects some)
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests -n $(TEST_PROCESSES) --maxschedchunk 1 $(PYTEST_ARGS)
 
 .PHONY: cluster-test
@@ -132,6 +133,9 @@ $(SPARK_KAFKA_JARS): | setup
 
 $(FLINK_JARS): | setup
 	@$(WITH_JAVA) $(BIN)/python .ci/fetch_test_jars.py flink '$@' || test -z "$(CI)"
+
+$(FLINK_PYTHON_JARS): | setup
+	@$(WITH_JAVA) $(BIN)/python .ci/fetch_test_jars.py flink-python '$@' || test -z "$(CI)"
 
 $(CLASSES): $(INSTALLED) .ci/class_archive.py | setup
 	@$(WITH_JAVA) $(BIN)/python .ci/class_archive.py '$(CURDIR)/$@'

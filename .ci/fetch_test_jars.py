@@ -40,6 +40,7 @@ NAMES = {
     "spark-kafka": Jars(
         "Spark's Kafka source", "10 MB", f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}", beside_spark=True
     ),
+    "flink-python": Jars("what Flink's command line starts Python scripts with", "43 MB", "org.apache.flink:flink-python:2.3.0"),
     "flink": Jars("Flink's command line", "82 MB", "org.apache.flink:flink-clients:2.3.0,org.slf4j:slf4j-nop:1.7.36"),
 }
 

@@ -42,6 +42,11 @@ def parse_selection(text: str) -> Selection:
     return Selection(path, version=number) if match["version"] else Selection(path, checkpoint_id=number)
 
 
+def table_of(text: str) -> PurePath:
+    """Return the root of the table that execution.state-recovery.path names; see `open_checkpoint` for its forms."""
+    return _into_table(parse_selection(text)).path
+
+
 def open_checkpoint(text: str, *, signing_key: SigningKey, delta_log: type[TableLog] | None = None) -> StoredCheckpoint:
     """Open the checkpoint that execution.state-recovery.path names; see `parse_selection` for its forms.
 

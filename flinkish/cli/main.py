@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from flinkish.cli import job_commands
+from flinkish.cli import cluster_commands, history_command, job_commands
 from flinkish.cli.connection import connect, errors_printed, say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack, pack_environment
@@ -228,6 +228,8 @@ for command in (
     job_commands.stop,
     job_commands.savepoint,
     job_commands.checkpoint,
+    history_command.history,
+    cluster_commands.cluster,
 ):
     cli.add_command(command)
 

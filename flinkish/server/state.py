@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from flinkish.common.clock import Clock
 from flinkish.server.jobs import ServedJobs
@@ -18,5 +20,7 @@ class ServerState:
     clock: Clock
     jobs: ServedJobs
     operations: Operations
+    #: Returns the id of a job that still needs the savepoint at a root; None = the jobs of this process are asked.
+    needing_savepoint: Callable[[PurePath], str | None] | None = None
     #: Host and port under which clients reach the server.
     address: str = ""

@@ -27,7 +27,7 @@ def main(folder: str) -> None:
         "security.checkpoint.hmac-key-file": f"{folder}/key",
         "rest.port": "0",
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(2)
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     numbers = env.from_source(NumberSequenceSource(0, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
     slow = numbers.map(slowly, Types.LONG()).name("slow").uid("slow")
     counts = slow.key_by(lambda v: v % 10, Types.LONG()).reduce(lambda a, b: a + b).name("sum").uid("sum")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
 from flinkish.checkpoint import disposal
@@ -84,19 +85,27 @@ def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
 def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> None:
     try:
         root = disposal.savepoint_root(path)
-        for job in state.jobs.all():
-            client = job.client
-            needed = None if client is None else client.job_master.checkpoints.restore_point()
-            if needed is not None and disposal.is_at(needed.root, root):
-                raise CheckpointError(
-                    f"the savepoint {path!r} is not deleted: job {job.job_id} was started from it and would start from it again",
-                    hint="wait for the first checkpoint of that job, or stop it.",
-                )
+        job_id = _needing(state, root) if state.needing_savepoint is None else state.needing_savepoint(root)
+        if job_id is not None:
+            raise CheckpointError(
+                f"the savepoint {path!r} is not deleted: job {job_id} was started from it and would start from it again",
+                hint="wait for the first checkpoint of that job, or stop it.",
+            )
         disposal.dispose(path)
     except Exception as error:
         done.set_exception(error)
     else:
         done.set_result(None)
+
+
+def _needing(state: ServerState, root: PurePath) -> str | None:
+    """Return the id of a job of this process that would start from the savepoint at `root` after a failure."""
+    for job in state.jobs.all():
+        client = job.client
+        needed = None if client is None else client.job_master.checkpoints.restore_point()
+        if needed is not None and disposal.is_at(needed.root, root):
+            return job.job_id
+    return None
 
 
 def disposal_result(state: ServerState, call: Call) -> OperationResult:

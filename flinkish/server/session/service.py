@@ -22,6 +22,7 @@ from flinkish.server.session.drivers import Drivers, forward
 from flinkish.server.session.handlers import SessionState
 from flinkish.server.session.processes import Processes, SystemProcesses
 from flinkish.server.session.reports import ReportsApp
+from flinkish.server.session.savepoints import job_that_needs
 from flinkish.server.session.settings import SessionSettings
 from flinkish.server.settings import ServerSettings
 from flinkish.server.state import ServerState
@@ -74,7 +75,12 @@ class Service:
         nothing = ServedJobs(self._clock, address, expiration=0, capacity=0)
         operations = Operations(self._clock)
         inner = ServerState(
-            settings=settings.server, clock=self._clock, jobs=nothing, operations=operations, address=f"{name}:{port}"
+            settings=settings.server,
+            clock=self._clock,
+            jobs=nothing,
+            operations=operations,
+            address=f"{name}:{port}",
+            needing_savepoint=lambda root: job_that_needs(self.dispatcher, root),
         )
         state = SessionState(self.dispatcher, Drivers(), self.stop)
         self._reports.serve(reports)

@@ -31,9 +31,14 @@ def failed(trace: str) -> dict[str, Any]:
     return done(**{"failure-cause": {"class": "E", "stack-trace": trace, "serialized-throwable": ""}})
 
 
+@pytest.fixture(autouse=True)
+def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the log's handlers, which commands replace."""
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     monkeypatch.setattr(client, "_FIRST_GAP", 0.001)
     monkeypatch.delenv("FLINKISH_REST_TOKEN", raising=False)
     with fake_server() as each:
@@ -307,7 +312,6 @@ def test_a_server_that_ends_while_it_is_waited_for_is_told(server: FakeServer) -
     [(None, "needs a token\nHint: set FLINKISH_REST_TOKEN"), ("wrong-token-of-mine", "does not accept the token\nHint: check")],
 )
 def test_a_server_with_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, given: str | None, text: str) -> None:
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     if given is not None:
         monkeypatch.setenv("FLINKISH_REST_TOKEN", given)
     with fake_server(token="the-right-token") as server:

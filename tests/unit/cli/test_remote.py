@@ -25,10 +25,15 @@ JOB = "a" * 32
 PROGRAM = "b" * 32 + "_job.py"
 
 
+@pytest.fixture(autouse=True)
+def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the log's handlers, which commands replace."""
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     """A session cluster on which every program runs and finishes."""
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     monkeypatch.setattr(remote, "_FIRST_GAP", 0.001)
     monkeypatch.delenv("FLINKISH_REST_TOKEN", raising=False)
     with fake_server() as server:
@@ -349,7 +354,6 @@ def test_flink_run_elsewhere_is_told(flink: dict[str, str], capsys: Any, change:
 
 
 def test_a_gateway_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     monkeypatch.setenv(executor_loader.GATEWAY_VARIABLE, "1")
     assert execute() == 1
     assert (

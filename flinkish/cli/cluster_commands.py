@@ -1,0 +1,110 @@
+"""`flinkish cluster start` and `flinkish cluster stop`: a session cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from flinkish.cli.client import RefusedError, UnreachableError
+from flinkish.cli.connection import Connection, Progress, errors_printed, with_server, with_timeout
+from flinkish.common.config_file import load_configuration
+from flinkish.common.errors import EngineError, ServerError
+from flinkish.server.session.processes import tail
+from flinkish.server.session.settings import make_private, session_settings
+
+#: How long a detached Dispatcher may take to answer, in seconds.
+_START_PATIENCE = 60.0
+#: What it prints when it answers.
+_ANSWERS = "Dispatcher: "
+#: Characters of the log that are shown if it does not start.
+_TAIL = 4_000
+
+
+@click.group()
+def cluster() -> None:
+    """Start and stop a session cluster, which runs many jobs."""
+
+
+@cluster.command()
+@click.option("-d", "--detached", is_flag=True, help="Return when it answers; it goes on in the background.")
+@click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")
+def start(detached: bool, properties: tuple[str, ...]) -> None:
+    """Start a session cluster on this machine, on rest.port (8081 if not set).
+
+    \b
+    flinkish cluster start                          until Ctrl-C, which leaves the jobs to the next cluster of the same storage
+    flinkish cluster start -d -Dhigh-availability.storageDir=/shared/flinkish
+    """
+    if not detached:
+        from flinkish.server.session.__main__ import main
+
+        sys.exit(main([f"-D{each.removeprefix('-D')}" for each in properties]))
+    with errors_printed():
+        process, address, log = start_detached(properties)
+        click.echo(f"The session cluster answers at {address} (process {process}, log {log}).")
+        click.echo(f"Run programs there: flinkish run -m {address} JOB.py; stop it: flinkish cluster stop -m {address}")
+
+
+def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
+    """Start a Dispatcher in the background; return its process id, its address and its log. Raises EngineError if it ends."""
+    settings = session_settings(load_configuration(properties, environment=os.environ), tuple(properties))
+    make_private(settings.logs)
+    log = settings.logs / f"dispatcher-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    command = [sys.executable, "-m", "flinkish.server.session", *(f"-D{each.removeprefix('-D')}" for each in properties)]
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "ab") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+    deadline = time.monotonic() + _START_PATIENCE
+    while True:
+        for line in log.read_text(errors="replace").splitlines():
+            if line.startswith(_ANSWERS):
+                # It is to outlive this process, which must not warn that it still runs.
+                process.returncode = 0
+                return process.pid, line.removeprefix(_ANSWERS), log
+        if process.poll() is not None:
+            raise EngineError(f"the session cluster ended with exit code {process.returncode}:\n{tail(log, _TAIL).strip()}")
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            raise EngineError(f"the session cluster did not answer within {_START_PATIENCE:g} s:\n{tail(log, _TAIL).strip()}")
+        time.sleep(0.05)
+
+
+@cluster.command()
+@click.option("--keep-jobs", is_flag=True, help="Let the jobs go on: the next cluster of the same storage finds them.")
+@with_timeout
+@with_server
+def stop(connection: Connection, *, keep_jobs: bool) -> None:
+    """Stop a session cluster and cancel its jobs.
+
+    \b
+    flinkish cluster stop -m host:8081
+    flinkish cluster stop --keep-jobs          before an upgrade of flinkish, for example
+    """
+    url = connection.client.address.url
+    try:
+        connection.client.delete(f"/cluster?jobs={'keep' if keep_jobs else 'cancel'}")
+    except RefusedError as error:
+        if error.status == 404:
+            raise ServerError(
+                f"the server at {url} is that of a running job, not of a session cluster", hint="`flinkish cancel` ends the job."
+            ) from None
+        raise
+    begun, progress = time.monotonic(), Progress(f"The end of the cluster at {url}")
+    while (waited := time.monotonic() - begun) < connection.timeout:
+        try:
+            connection.client.get("/config")
+        except UnreachableError:
+            click.echo(f"Stopped the session cluster at {url}.")
+            return
+        except ServerError:  # it answers, but not as the leader any more
+            pass
+        progress(waited)
+        time.sleep(0.1)
+    raise ServerError(f"the cluster at {url} has not ended after {connection.timeout:g} s", hint="read its log.")
