@@ -132,7 +132,7 @@ class Cluster:
 
     def add_worker(self, cores: int = 2) -> Worker:
         """Start one more worker, on an address of its own."""
-        number = len(self.workers) + 1
+        number = sum(machine.name.startswith("worker") for machine in self.machines) + 1
         machine = self.machine(f"worker{number}")
         name = "org.apache.spark.deploy.worker.Worker"
         command = [self._spark_class, name, "--host", f"127.0.0.{number + 1}", "--port", "0", "--webui-port", "0"]

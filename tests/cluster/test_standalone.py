@@ -146,7 +146,7 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
             cluster,
             s3,
             tmp_path,
-            records=12_000,
+            records=20_000,
             slots=4,
             options=[
                 *("--archives", f"{packed_environment}#environment"),
