@@ -17,6 +17,7 @@ _NEEDED = frozenset(
         "msgspec",
         "numpy",
         "pandas",
+        "prometheus_client",
         "psutil",
         "starlette",
         "uvicorn",

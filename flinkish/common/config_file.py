@@ -215,7 +215,7 @@ def check_key(configuration: Configuration, key: str) -> None:
     if option is not None:
         configuration.get(option)
         return
-    if key.startswith(options.PASSED_ON_PREFIXES) or options.is_of_account(key):
+    if key.startswith((*options.PASSED_ON_PREFIXES, options.REPORTER_PREFIX)) or options.is_of_account(key):
         return
     near = resembling_key(key)
     if near is not None:

@@ -561,6 +561,12 @@ TASK_CANCELLATION_TIMEOUT = _option(
     "On Spark: how long close() of functions, readers and writers may take at the end of a job before the job fails; 0 = no "
     "limit.",
 )
+METRIC_REPORTERS = _unset(
+    "metrics.reporters",
+    STRING,
+    "Names of the reporters to use, as a list. If not set: all that metrics.reporter.NAME.* configure. The page on metrics lists "
+    "their settings.",
+)
 LATENCY_INTERVAL = _accepted("metrics.latency.interval", DURATION, 0, "there are no latency markers")
 TMP_DIRS = _unset(
     "io.tmp.dirs",
@@ -725,6 +731,9 @@ OPTIONS: Mapping[str, ConfigOption[Any]] = MappingProxyType(_registered())
 OPTIONS_BY_ANY_KEY: Mapping[str, ConfigOption[Any]] = MappingProxyType(
     {older: option for option in OPTIONS.values() for older in option.fallback_keys} | dict(OPTIONS)
 )
+
+#: Prefix of the settings of metric reporters, `metrics.reporter.NAME.SETTING`, read by metrics/reporters/settings.py.
+REPORTER_PREFIX = "metrics.reporter."
 
 #: Prefixes of keys that are passed on unchanged: Spark's own settings.
 PASSED_ON_PREFIXES = ("spark.",)

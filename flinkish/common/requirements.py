@@ -29,6 +29,7 @@ REQUIREMENTS: Final[Mapping[str, str]] = {
     "starlette": "starlette>=0.46",
     "uvicorn": "uvicorn>=0.34",
     "psutil": "psutil>=5.9",
+    "prometheus_client": "prometheus-client>=0.21",
 }
 #: Installed together with pandas.
 _IMPORTED = {"numpy": "pandas"}

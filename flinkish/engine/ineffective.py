@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 from flinkish.common import options
 from flinkish.common.config_file import resembling_key
@@ -41,9 +42,10 @@ def ineffective(configuration: Configuration) -> list[str]:
     metrics = [key for key in unknown if key.startswith("metrics.")]
     others = [key for key in unknown if key not in metrics]
     if metrics:
-        texts.append(
-            _without_effect(metrics, "flinkish has no metric reporters; JobClient.get_accumulators() has a job's metrics")
-        )
+        texts.append(_without_effect(metrics, "the names of metrics are Flink's defaults, and nothing else can be set"))
+    unlisted = _unlisted_reporters(configuration)
+    if unlisted:
+        texts.append(_without_effect(unlisted, f"{options.METRIC_REPORTERS.key} does not list these reporters"))
     if others:
         texts.append(
             _without_effect(others, "flinkish has nothing that they would set; Spark's cluster manager runs its processes")
@@ -53,9 +55,24 @@ def ineffective(configuration: Configuration) -> list[str]:
 
 def _is_of_flink(key: str) -> bool:
     """Tell whether an unknown key begins like Flink's keys; likely typing errors have been reported before."""
-    if key in options.OPTIONS_BY_ANY_KEY or options.is_of_account(key) or not key.startswith(options.WITHOUT_EFFECT_PREFIXES):
+    if (
+        key.startswith(options.REPORTER_PREFIX)
+        or key in options.OPTIONS_BY_ANY_KEY
+        or options.is_of_account(key)
+        or not key.startswith(options.WITHOUT_EFFECT_PREFIXES)
+    ):
         return False
     return resembling_key(key) is None
+
+
+def _unlisted_reporters(configuration: Configuration) -> list[str]:
+    """Return the settings of reporters that `metrics.reporters` leaves out."""
+    listed = configuration.get(options.METRIC_REPORTERS)
+    if listed is None:
+        return []
+    names = {name.strip() for name in re.split("[,;]", listed)}
+    keys = sorted(key for key in configuration.key_set() if key.startswith(options.REPORTER_PREFIX))
+    return [key for key in keys if key.removeprefix(options.REPORTER_PREFIX).partition(".")[0] not in names]
 
 
 def _without_effect(keys: list[str], why: str) -> str:

@@ -50,7 +50,7 @@ class JobNotes(Protocol):
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None: ...
 
-    def note(self, event: str, message: str = "") -> None: ...
+    def note(self, event: str, message: str = "", *, details: Mapping[str, Any] | None = None) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -117,6 +117,7 @@ class JobMaster:
         self._cancelled: str | None = None
         self._suspended = False
         self._ended = False
+        self._told_of_no_history = False
         self._started_at = environment.clock.monotonic()
         #: Completes with the result, the job's JobExecutionError, or JobCancelledError.
         self.result: CompletableFuture[JobExecutionResult] = CompletableFuture()
@@ -138,6 +139,15 @@ class JobMaster:
     def accumulators(self) -> dict[str, Any]:
         """Return user metrics by name."""
         return self._metrics.user_metrics()
+
+    def note_metrics(self, values: Mapping[str, object]) -> None:
+        """Write figures into the job's history table; the first call for a job that has none logs a warning."""
+        notes = self._environment.notes
+        if notes is not None:
+            notes.note("metrics", f"{len(values)} metrics", details=values)
+        elif not self._told_of_no_history:
+            self._told_of_no_history = True
+            _log.warning("Job %s has no execution.checkpointing.dir, so its metrics go to no history table.", self.setup.job_id)
 
     def cancel(self, *, suspend: bool = False, why: str = "it was cancelled") -> None:
         """End the job soon, without waiting; does nothing if it has ended.

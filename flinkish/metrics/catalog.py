@@ -102,7 +102,13 @@ _INFOS = (
     _of(_OPERATOR, _GAUGE, "currentInputWatermark", "ms since 1970", "Watermark that the operator has received."),
     _of(_OPERATOR, _GAUGE, "currentOutputWatermark", "ms since 1970", "Watermark that the operator has emitted."),
     _of(_OPERATOR, _GAUGE, "watermarkLag", "ms", "Time between now and the watermark of a source or of assigned watermarks."),
-    _of(_OPERATOR, _GAUGE, "pendingRecords", "records", "Records that wait at the source, where its reader knows them: Kafka."),
+    _of(
+        _OPERATOR,
+        _GAUGE,
+        "pendingRecords",
+        "records",
+        "Records waiting at a source that knows it: Kafka, Delta tables.",
+    ),
     _of(
         Scope.LATENCY,
         _HISTOGRAM,

@@ -1,4 +1,4 @@
-"""Runs programs as `engine.executor` does, and starts the server before, if one is configured."""
+"""Runs programs as `engine.executor` does, and starts the server and the reporters before, if some are configured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.program.program import Program
 from flinkish.server.application import ensure_server
+from flinkish.server.reporting import ensure_reporters
 from flinkish.server.session.driver import session_driver
 
 execution_plan_json = executor.execution_plan_json
@@ -18,10 +19,11 @@ explain = executor.explain
 def execute_async(program: Program) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `engine.executor.execute_async`.
 
-    In addition, it raises ConfigurationError for wrong settings of the server. In the driver of a session, the job gets the id
-    that the Dispatcher chose, and InvalidProgramError is raised for a second job.
+    In addition, it raises ConfigurationError for wrong settings of the server and of reporters, and MissingPackageError. In the
+    driver of a session, the job gets the id that the Dispatcher chose, and InvalidProgramError is raised for a second job.
     """
     redaction.remember({**os.environ, **program.configuration.to_dict()})
+    ensure_reporters(program.configuration)
     driver = session_driver()
     if driver is not None:
         return driver.execute_async(program)

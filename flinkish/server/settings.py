@@ -48,12 +48,14 @@ class ServerSettings:
         return "http" if self.tls is None else "https"
 
 
-def server_settings(configuration: Configuration) -> ServerSettings | None:
+def server_settings(configuration: Configuration, ports: tuple[int, ...] | None = None) -> ServerSettings | None:
     """Read the settings; None if the configuration names no port, so that there is no server.
+
+    With `ports`, they are those of a further server, such as that of a Prometheus reporter.
 
     Raises ConfigurationError for a malformed value, and for an address that other machines reach without a token.
     """
-    ports = _ports(configuration)
+    ports = ports or _ports(configuration)
     if ports is None:
         return None
     address = configuration.get(options.REST_ADDRESS) or "localhost"

@@ -31,8 +31,12 @@ def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> 
         ),
         ({"state.backend.type": "rocksdb"}, "state.backend.type: rocksdb runs as hashmap"),
         (
-            {"metrics.reporters": "prom", "metrics.reporter.prom.class": "x"},
-            "metrics.reporter.prom.class, metrics.reporters: these have no effect: flinkish has no metric reporters",
+            {"metrics.reporters": "log", "metrics.reporter.prom.port": "1", "metrics.reporter.log.interval": "1 s"},
+            "metrics.reporter.prom.port: this has no effect: metrics.reporters does not list these reporters",
+        ),
+        (
+            {"metrics.scope.jm": "<host>", "metrics.fetcher.update-interval": "1 s"},
+            "metrics.fetcher.update-interval, metrics.scope.jm: these have no effect: the names of metrics are Flink's defaults",
         ),
         ({"taskmanager.memory.process.size": "1g"}, "taskmanager.memory.process.size: this has no effect"),
     ],
@@ -50,7 +54,7 @@ def test_a_job_tells_once_in_a_process_of_what_has_no_effect(caplog: pytest.LogC
     settings = {
         "execution.engine": "local",
         "execution.checkpointing.interval": "1 h",
-        "metrics.reporter.only-of-this-test": "x",
+        "metrics.scope.only-of-this-test": "x",
     }
     caplog.set_level(logging.WARNING, "flinkish.job")
     for _ in range(2):
@@ -59,4 +63,4 @@ def test_a_job_tells_once_in_a_process_of_what_has_no_effect(caplog: pytest.LogC
         env.execute()
     told = [record.getMessage() for record in caplog.records if "metrics." in record.getMessage()]
     assert len(told) == 1
-    assert told[0].startswith("metrics.reporter.only-of-this-test: this has no effect")
+    assert told[0].startswith("metrics.scope.only-of-this-test: this has no effect")

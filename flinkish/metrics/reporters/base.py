@@ -1,0 +1,50 @@
+"""What all reporters share: labels as configured, values as single numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.samples import Histogram, Sample
+
+
+class Reporter(Protocol):
+    """Shows samples to another system, at intervals; its errors are logged and do not affect jobs."""
+
+    def report(self, samples: Sequence[Sample]) -> None:
+        """Show all metrics of one moment."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+def labels_of(sample: Sample, settings: ReporterSettings) -> dict[str, str]:
+    """Return the labels of a sample, as `scope.variables.*` change them."""
+    labels = {name: value for name, value in sample.labels.items() if name not in settings.excluded}
+    return {**labels, **settings.additional}
+
+
+def numbers(samples: Iterable[Sample]) -> Iterator[tuple[Sample, float]]:
+    """Yield the samples whose values are numbers; texts and histograms are left out."""
+    for sample in samples:
+        if isinstance(sample.value, (int, float)):
+            yield sample, float(sample.value)
+
+
+def text(sample: Sample) -> str:
+    """Return a value for people."""
+    value = sample.value
+    if isinstance(value, Histogram):
+        shown = ", ".join(f"p{100 * share:g}={at:g}" for share, at in value.quantiles.items())
+        return f"count={value.count}, min={value.min:g}, max={value.max:g}, mean={value.mean:g}, stddev={value.stddev:g}, {shown}"
+    return str(value)
+
+
+def place(labels: Mapping[str, str]) -> str:
+    """Return where a sample belongs, for people: job, task, subtask, operator."""
+    names = ("job_name", "task_name", "subtask_index", "operator_name", "source_id", "operator_id", "operator_subtask_index")
+    shown = [labels[name] for name in names if name in labels and not (name == "operator_id" and "operator_name" in labels)]
+    return ".".join(shown) or labels.get("host", "")

@@ -1,0 +1,44 @@
+"""The history table: the figures of each job as rows `metrics` of the Delta table that has its checkpoints and restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from flinkish.metrics.catalog import Scope
+from flinkish.metrics.reporters.base import labels_of
+from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.samples import Histogram, Sample
+
+
+class HistoryReporter:
+    """Gives a job's metrics to `write`, with its id, as plain data."""
+
+    def __init__(self, settings: ReporterSettings, write: Callable[[str, Mapping[str, object]], None]) -> None:
+        self._settings = settings
+        self._write = write
+
+    def report(self, samples: Sequence[Sample]) -> None:
+        jobs: dict[str, dict[str, object]] = {}
+        for sample in samples:
+            job_id = sample.labels.get("job_id")
+            if job_id is None:
+                continue
+            labels = labels_of(sample, self._settings)
+            value = sample.value
+            plain = {str(share): at for share, at in value.quantiles.items()} if isinstance(value, Histogram) else value
+            jobs.setdefault(job_id, {})[f"{_scope(sample.scope, labels)}{sample.name}"] = plain
+        for job_id, values in jobs.items():
+            self._write(job_id, values)
+
+    def close(self) -> None:
+        pass
+
+
+def _scope(scope: Scope, labels: Mapping[str, str]) -> str:
+    """Return where a metric belongs within its job: `task.subtask.operator.`, with the operator's id if it has one."""
+    names = {
+        Scope.TASK: ("task_name", "subtask_index"),
+        Scope.OPERATOR: ("task_name", "subtask_index", "operator_name", "operator_id"),
+        Scope.LATENCY: ("source_id", "operator_id", "operator_subtask_index"),
+    }.get(scope, ())
+    return "".join(f"{labels[name]}." for name in names if name in labels)

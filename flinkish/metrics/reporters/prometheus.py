@@ -1,0 +1,89 @@
+"""Prometheus: metrics in its text format, by the names and labels of Flink's reporter. The server answers with it (pull)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from flinkish.metrics.catalog import find
+from flinkish.metrics.reporters.base import labels_of
+from flinkish.metrics.reporters.settings import ReporterSettings
+from flinkish.metrics.samples import Histogram, Sample
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_log = logging.getLogger("flinkish.metrics")
+
+#: The type of the answer.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_OTHER = re.compile(r"[^a-zA-Z0-9:_]")
+
+
+class PrometheusText:
+    """Makes the text of one look at the metrics."""
+
+    def __init__(self, settings: ReporterSettings, read: Callable[[], Sequence[Sample]]) -> None:
+        self._settings = settings
+        self._read = read
+        self._filters = bool(settings.own["filterLabelValueCharacters"])
+        self._told: set[str] = set()
+
+    def text(self) -> bytes:
+        """Return all metrics; may be called from any thread."""
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return generate_latest(registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the families of metrics; prometheus-client calls it."""
+        from prometheus_client import Metric
+
+        families: dict[str, Metric] = {}
+        seen: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+        for sample in self._read():
+            if not isinstance(sample.value, (int, float, Histogram)):
+                continue
+            name = f"flink_{sample.scope.value}_{_named(sample.name)}"
+            labels = {_OTHER.sub("_", label): self._value(value) for label, value in labels_of(sample, self._settings).items()}
+            address = (name, tuple(sorted(labels.items())))
+            if address in seen:
+                # Prometheus would refuse the whole answer.
+                self._tell(name, sample.name)
+                continue
+            seen.add(address)
+            if name not in families:
+                info = find(sample.scope, sample.name)
+                kind = "summary" if isinstance(sample.value, Histogram) else "gauge"
+                families[name] = Metric(name, info.description if info else f"{sample.name} of a user or connector", kind)
+            for suffix, extra, value in _values(sample.value):
+                families[name].add_sample(name + suffix, {**labels, **extra}, value)
+        return list(families.values())
+
+    def _value(self, value: str) -> str:
+        return _OTHER.sub("_", value) if self._filters else value
+
+    def _tell(self, name: str, metric: str) -> None:
+        if name not in self._told:
+            self._told.add(name)
+            _log.warning(
+                "Two metrics have the name %s and the same labels, one of them %s: only the first is reported.", name, metric
+            )
+
+
+def _named(name: str) -> str:
+    return _OTHER.sub("_", name)
+
+
+def _values(value: float | Histogram) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield suffix, further labels and number."""
+    if not isinstance(value, Histogram):
+        yield "", {}, float(value)
+        return
+    yield "_count", {}, float(value.count)
+    for share, at in value.quantiles.items():
+        yield "", {"quantile": str(share)}, at

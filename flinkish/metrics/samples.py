@@ -1,0 +1,63 @@
+"""One look at all metrics of a process: plain data between those who measure and the reporters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.metrics.catalog import Scope
+
+__all__ = ["QUANTILES", "Histogram", "Sample", "histogram"]
+
+#: The quantiles of histograms, as Flink reports them.
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """Statistics of the values that a histogram remembers; `count` also counts those that it has forgotten."""
+
+    count: int
+    min: float
+    max: float
+    mean: float
+    stddev: float
+    quantiles: Mapping[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The value of one metric at one place; `labels` has the variables of its scope by Flink's names, unfiltered."""
+
+    scope: Scope
+    name: str
+    #: A number, a text, or a Histogram.
+    value: Any
+    labels: Mapping[str, str]
+
+
+def histogram(values: Sequence[float], count: int) -> Histogram:
+    """Return the statistics of at least one value, as commons-math computes them for Flink."""
+    ordered = sorted(values)
+    size = len(ordered)
+    mean = sum(ordered) / size
+    variance = sum((value - mean) ** 2 for value in ordered) / (size - 1) if size > 1 else 0.0
+    return Histogram(
+        count=count,
+        min=ordered[0],
+        max=ordered[-1],
+        mean=mean,
+        stddev=variance**0.5,
+        quantiles={share: _quantile(ordered, share) for share in QUANTILES},
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    position = share * (len(ordered) + 1)
+    below = int(position)
+    if below < 1:
+        return ordered[0]
+    if below >= len(ordered):
+        return ordered[-1]
+    return ordered[below - 1] + (position - below) * (ordered[below] - ordered[below - 1])

@@ -1,0 +1,59 @@
+"""All metrics of this process as samples, for reporters: pure functions of looks at its jobs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flinkish.graph.job_graph import JobVertex
+from flinkish.graph.stream_graph import StreamNode
+from flinkish.jobmaster.execution_graph import Execution
+from flinkish.metrics.catalog import Scope
+from flinkish.metrics.samples import Sample
+from flinkish.server import metrics
+from flinkish.server.views.job_view import JobView, rest_id
+
+
+def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
+    """Return the metrics of all jobs; `host` is the name of this machine."""
+    looks = list(views)
+    samples = [Sample(scope=Scope.SERVER, name="numRunningJobs", value=len(looks), labels={"host": host})]
+    for view in looks:
+        samples.extend(_of_job(view, host))
+    return samples
+
+
+def _of_job(view: JobView, host: str) -> Iterator[Sample]:
+    job = {"host": host, "job_id": view.job_id, "job_name": view.name}
+    yield from _samples(Scope.JOB, metrics.job_metrics(view), job)
+    for vertex in view.vertices.values():
+        for execution in view.executions(vertex.id):
+            yield from _of_subtask(view, vertex, execution, job)
+
+
+def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Mapping[str, str]) -> Iterator[Sample]:
+    index = execution.subtask
+    task = {
+        **job,
+        "tm_id": view.task_manager_id,
+        "task_id": rest_id(vertex),
+        "task_name": vertex.name,
+        "task_attempt_id": f"{rest_id(vertex)}_{index}_{execution.attempt_number}",
+        "task_attempt_num": str(execution.attempt_number),
+        "subtask_index": str(index),
+    }
+    yield from _samples(Scope.TASK, metrics.task_metrics(view, vertex, index), task)
+    found = metrics.operator_metrics(view, vertex, index)
+    for node in vertex.operators:
+        operator = {**task, "operator_id": operator_id(node), "operator_name": node.name}
+        yield from _samples(Scope.OPERATOR, metrics.expand(found[node.id]), operator)
+
+
+def _samples(scope: Scope, values: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:
+    return (Sample(scope=scope, name=name, value=value, labels=labels) for name, value in values.items())
+
+
+def operator_id(node: StreamNode) -> str:
+    """Return the id of an operator: 32 hexadecimal digits, made of its uid; that of a task is its first operator's."""
+    return hashlib.blake2b(node.uid.encode(), digest_size=16).hexdigest()
