@@ -8,11 +8,12 @@ from typing import Any, Final
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from docs import configuration_page, reference, support_page
+from docs import configuration_page, metrics_page, reference, support_page
 
 #: Functions that return the Markdown of generated pages, by the path of the page.
 _MADE: Final[dict[str, Callable[[], str]]] = {
     "configuration.md": configuration_page.markdown,
+    "metrics.md": metrics_page.markdown,
     "support.md": support_page.markdown,
     **{page.path: page.markdown for page in reference.PAGES},
 }

@@ -71,7 +71,7 @@ class ExecutionConfig:
         return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
 
     def set_latency_tracking_interval(self, interval: int | AmountOfTime) -> ExecutionConfig:
-        """Set how often sources emit latency markers (int: ms); accepted, without effect: flinkish has no latency markers."""
+        """Set how often the latency from sources to operators is measured (int: ms); 0 = never, the default."""
         return self._set(options.LATENCY_INTERVAL, _millis(interval, "interval"))
 
     def get_latency_tracking_interval(self) -> int:

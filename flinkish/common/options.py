@@ -567,7 +567,22 @@ METRIC_REPORTERS = _unset(
     "Names of the reporters to use, as a list. If not set: all that metrics.reporter.NAME.* configure. The page on metrics lists "
     "their settings.",
 )
-LATENCY_INTERVAL = _accepted("metrics.latency.interval", DURATION, 0, "there are no latency markers")
+LATENCY_INTERVAL = _option(
+    "metrics.latency.interval",
+    DURATION,
+    0,
+    "How often the latency from each source to each operator is measured, as by Flink's latency markers; 0 = never. The page on "
+    "metrics says how.",
+)
+LATENCY_GRANULARITY = _option(
+    "metrics.latency.granularity",
+    one_of("single", "operator", "subtask"),
+    "operator",
+    "Whether latencies tell sources apart: not at all, by operator, or by subtask.",
+)
+LATENCY_HISTORY_SIZE = _option(
+    "metrics.latency.history-size", in_range(INT, 1, 100_000), 128, "How many latencies each histogram remembers."
+)
 TMP_DIRS = _unset(
     "io.tmp.dirs",
     STRING,

@@ -155,6 +155,8 @@ class Attempt:
         self._held = False
         #: Whether the client did not take results as fast as they came, since the end of the last epoch.
         self._client_waits = False
+        #: Whether there was nothing to do since the end of the last epoch.
+        self._waited = False
         #: The engine has seen input of its own sources that comes with the epoch after the next.
         self._native_arrived = False
         self._finished: set[Subtask] = set()
@@ -296,6 +298,7 @@ class Attempt:
                     )
                     return command
                 case WaitFor(timeout=timeout):
+                    self._waited = True
                     bell.wait(since, timeout)
                 case EndAttempt():
                     return None
@@ -381,7 +384,8 @@ class Attempt:
         if trigger is not None:
             faults.reach(faults.Point.CHECKPOINT_BEGUN)
         self._began = self._clock.monotonic()
-        self._metrics.epoch_begins(self._began, credit)
+        self._metrics.epoch_begins(self._began, credit, waited=self._waited)
+        self._waited = False
         if first:
             self._graph.transition_all(ExecutionState.INITIALIZING)
         return command

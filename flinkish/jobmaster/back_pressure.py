@@ -45,12 +45,12 @@ def waits(graph: JobGraph, seen: Collection[VertexMetrics], held: Collection[Ver
     """
     loads = _loads(seen)
     found: dict[VertexId, float] = {}
-    downstream = _downstream(graph)
-    fed = set(held).union(*(downstream[vertex] for vertex in held)) if held else set()
+    below = downstream(graph)
+    fed = set(held).union(*(below[vertex] for vertex in held)) if held else set()
     for vertex, load in loads.items():
         if vertex not in fed:
             continue
-        others = loads.keys() if vertex in held else downstream[vertex]
+        others = loads.keys() if vertex in held else below[vertex]
         busier = [loads[other] for other in others if other in loads and loads[other].busiest_ms > load.busiest_ms]
         if busier:
             found[vertex] = max(other.running_ms for other in busier)
@@ -71,7 +71,7 @@ def _load(subtasks: list[VertexMetrics]) -> _Load:
     return _Load(busiest, min(max(running, busiest), sum(metrics.busy_ms for metrics in subtasks)))
 
 
-def _downstream(graph: JobGraph) -> dict[VertexId, frozenset[VertexId]]:
+def downstream(graph: JobGraph) -> dict[VertexId, frozenset[VertexId]]:
     """Map each vertex to all vertices to which records go from it."""
     found: dict[VertexId, frozenset[VertexId]] = {}
     for vertex in reversed(list(graph.vertices)):

@@ -97,7 +97,7 @@ class JobMaster:
         self.results.on_space = self._bell.ring
         self._event_time = EventTimeGraph(setup.plan.job_graph)
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
-        self._metrics = JobMetrics(setup.plan, environment.clock)
+        self._metrics = JobMetrics(setup.plan, environment.clock, setup.latency)
         #: The failures that the job has had.
         self.exceptions = ExceptionHistory(environment.clock)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)

@@ -11,8 +11,10 @@ from flinkish.common.clock import Clock
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.jobmaster.back_pressure import held_sources, waits
+from flinkish.jobmaster.latency import LatencyKey, LatencySettings, LatencyTracker
 from flinkish.jobmaster.rates import Rates, RateWindow, Totals
 from flinkish.metrics.registry import merge
+from flinkish.metrics.samples import Histogram
 from flinkish.program.operators import SinkWriterConfig, SourceConfig
 from flinkish.program.sources import NativeSource
 from flinkish.runtime.protocol import MIN_WATERMARK, EpochReport, VertexMetrics
@@ -92,12 +94,15 @@ class JobFigures:
     vertices: tuple[VertexFigures, ...]
     #: User metrics by name; `metrics.registry.merge` combines those of the subtasks.
     user: Mapping[str, Any]
+    #: Latencies in milliseconds; empty if they are not measured.
+    latencies: Mapping[LatencyKey, Histogram] = field(default_factory=dict)
 
 
 class JobMetrics:
     """Aggregates figures; the JobMaster's thread writes them, any thread may read them."""
 
-    def __init__(self, plan: ExecutionPlan, clock: Clock) -> None:
+    def __init__(self, plan: ExecutionPlan, clock: Clock, latency: LatencySettings | None = None) -> None:
+        """Begin at zero; `latency` is None if latencies are not measured."""
         self._plan = plan
         self._clock = clock
         self._lock = threading.Lock()
@@ -112,6 +117,7 @@ class JobMetrics:
         }
         began = clock.monotonic()
         self._window = RateWindow(began)
+        self._latency = None if latency is None else LatencyTracker(plan.job_graph, self._sources, latency, began)
         #: When the last epoch ended, in monotonic milliseconds.
         self._epoch_ended = began
         self._epochs = 0
@@ -129,13 +135,20 @@ class JobMetrics:
         with self._lock:
             self._restarts += 1
             self._epoch_began = None
+            if self._latency is not None:
+                self._latency.restarted()
             for subtasks in self._totals.values():
                 for totals in subtasks:
                     totals.watermark, totals.watermarks, totals.user = None, (), {}
 
-    def epoch_begins(self, now: int, credit: int) -> None:
-        """Record that a command is sent out at the given time, in monotonic milliseconds."""
+    def epoch_begins(self, now: int, credit: int, *, waited: bool = False) -> None:
+        """Record that a command is sent out at the given time, in monotonic milliseconds.
+
+        `waited` tells that there was nothing to do since the end of the last epoch.
+        """
         with self._lock:
+            if self._latency is not None:
+                self._latency.epoch_begins(now, waited=waited)
             self._epoch_began, self.credit = now, credit
 
     def add(
@@ -157,6 +170,8 @@ class JobMetrics:
                     self._add_vertex(metrics)
                     seen.append(metrics)
             self._add_times(seen, elapsed_ms if period_ms is None else period_ms, self._held(reports), client_waits)
+            if self._latency is not None:
+                self._latency.add(reports)
             self._epochs += 1
             self._epoch_began = None
             self._epoch_ended = now = self._clock.monotonic()
@@ -216,6 +231,7 @@ class JobMetrics:
                 epoch_began=self._epoch_began,
                 vertices=vertices,
                 user=self._user(),
+                latencies={} if self._latency is None else self._latency.histograms(),
             )
 
     def user_metrics(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from flinkish.common.limits import INT_MAX
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster.admission import AdmissionSettings
+from flinkish.jobmaster.latency import Granularity, LatencySettings
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
 from flinkish.program.sinks import Sink
 from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies
@@ -43,6 +44,8 @@ class JobSetup:
     idle_interval: int | None
     #: Time between two progress lines; None = no lines.
     progress_interval: int | None = None
+    #: How latencies are measured; None = they are not.
+    latency: LatencySettings | None = None
     #: Whether errors show the frames of flinkish, too.
     full_traceback: bool = False
     #: Files that user functions need, and the interpreter that runs them; see TaskProgram.
@@ -97,10 +100,22 @@ def job_setup(
         poll_interval=configuration.get(options.EPOCH_POLL_INTERVAL),
         idle_interval=None if engine.idle_limit is None else configuration.get(options.EPOCH_IDLE_INTERVAL),
         progress_interval=configuration.get(options.PROGRESS_INTERVAL) or None,
+        latency=_latency(configuration),
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
         spill=spill,
         dead_letters=dead_letters,
+    )
+
+
+def _latency(configuration: Configuration) -> LatencySettings | None:
+    interval = configuration.get(options.LATENCY_INTERVAL)
+    if interval <= 0:
+        return None
+    return LatencySettings(
+        interval=interval,
+        granularity=Granularity(configuration.get(options.LATENCY_GRANULARITY)),
+        history_size=configuration.get(options.LATENCY_HISTORY_SIZE),
     )
 
 

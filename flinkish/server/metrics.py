@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.job_graph import JobVertex
-from flinkish.graph.stream_graph import NodeId
+from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.jobmaster.job_metrics import SubtaskFigures
+from flinkish.metrics.samples import Histogram
 from flinkish.program.operators import (
     MapConfig,
     SinkConfig,
@@ -173,6 +175,42 @@ def job_metrics(view: JobView) -> dict[str, Any]:
         "lastEpochDuration": round(figures.last_epoch_ms),
         "currentCredit": figures.credit,
     }
+
+
+def latencies(view: JobView) -> list[tuple[dict[str, str], Histogram]]:
+    """Return the latencies of each operator: the variables of its scope by Flink's names, and the statistics in milliseconds.
+
+    All operators of a task have the latency of the task; a source has none to itself.
+    """
+    found = []
+    for key, values in view.figures.latencies.items():
+        scope: dict[str, str] = {}
+        if key.source is not None:
+            scope["source_id"] = operator_id(view.vertices[key.source].head)
+        if key.source_subtask is not None:
+            scope["source_subtask_index"] = str(key.source_subtask)
+        for node in view.vertices[key.vertex].operators:
+            if not isinstance(node.operator, SourceConfig):
+                found.append(({**scope, "operator_id": operator_id(node), "operator_subtask_index": str(key.subtask)}, values))
+    return found
+
+
+def latency_metrics(view: JobView) -> dict[str, Any]:
+    """Return the latencies by the names that they have among the metrics of a job in REST."""
+    found: dict[str, Any] = {}
+    for scope, values in latencies(view):
+        name = ".".join(["latency", *(part for pair in scope.items() for part in pair), "latency"])
+        parts = {"count": values.count, "min": values.min, "max": values.max, "mean": values.mean, "stddev": values.stddev}
+        parts |= {
+            "median" if share == 0.5 else f"p{100 * share:g}".replace(".", ""): at for share, at in values.quantiles.items()
+        }
+        found.update({f"{name}_{part}": number for part, number in parts.items()})
+    return found
+
+
+def operator_id(node: StreamNode) -> str:
+    """Return the id of an operator: 32 hexadecimal digits, made of its uid; that of a task is its first operator's."""
+    return hashlib.blake2b(node.uid.encode(), digest_size=16).hexdigest()
 
 
 def expand(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from flinkish.graph.job_graph import JobVertex
-from flinkish.graph.stream_graph import StreamNode
 from flinkish.jobmaster.execution_graph import Execution
 from flinkish.metrics.catalog import Scope
 from flinkish.metrics.samples import Sample
@@ -27,6 +25,8 @@ def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
 def _of_job(view: JobView, host: str) -> Iterator[Sample]:
     job = {"host": host, "job_id": view.job_id, "job_name": view.name}
     yield from _samples(Scope.JOB, metrics.job_metrics(view), job)
+    for scope, values in metrics.latencies(view):
+        yield Sample(scope=Scope.LATENCY, name="latency", value=values, labels={**job, "tm_id": view.task_manager_id, **scope})
     for vertex in view.vertices.values():
         for execution in view.executions(vertex.id):
             yield from _of_subtask(view, vertex, execution, job)
@@ -46,14 +46,9 @@ def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Map
     yield from _samples(Scope.TASK, metrics.task_metrics(view, vertex, index), task)
     found = metrics.operator_metrics(view, vertex, index)
     for node in vertex.operators:
-        operator = {**task, "operator_id": operator_id(node), "operator_name": node.name}
+        operator = {**task, "operator_id": metrics.operator_id(node), "operator_name": node.name}
         yield from _samples(Scope.OPERATOR, metrics.expand(found[node.id]), operator)
 
 
 def _samples(scope: Scope, values: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:
     return (Sample(scope=scope, name=name, value=value, labels=labels) for name, value in values.items())
-
-
-def operator_id(node: StreamNode) -> str:
-    """Return the id of an operator: 32 hexadecimal digits, made of its uid; that of a task is its first operator's."""
-    return hashlib.blake2b(node.uid.encode(), digest_size=16).hexdigest()

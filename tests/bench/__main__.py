@@ -23,7 +23,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import data_frames, floor, kafka, keyed_count, naive, peer, slow_engine, start, stores, windows
+from tests.bench import data_frames, floor, kafka, keyed_count, metrics, naive, peer, slow_engine, start, stores, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -102,6 +102,15 @@ def bench_start(report: Report, spark: Any, scale: float) -> None:
     report.add("first job / plain Spark", f"{ours.first / plain.first:.2f}", "1.00", ours.first <= plain.first)
     report.add("a further small job", f"{ours.further:.2f} s")
     report.add("a further job / plain Spark", f"{ours.further / plain.further:.2f}", "1.50", ours.further <= 1.5 * plain.further)
+
+
+def bench_metrics(report: Report, spark: Any, scale: float) -> None:
+    """The keyed count with Prometheus scraped and the log written each second, and latencies every 100 ms, beside none."""
+    off, on = metrics.least_processor_seconds(int(2 * _MILLION * scale), rounds=5)
+    report.add("keyed count, local: processor time without metrics / with all", f"{off / on:.3f}", "0.97", off / on >= 0.97)
+    off, on, size = metrics.least_seconds("spark", int(6 * _MILLION * scale), rounds=4)
+    report.add("keyed count, Spark: speed with all metrics / without", f"{off / on:.3f}", "0.97", off / on >= 0.97)
+    report.add("the same: largest scrape", f"{size / 1000:.0f} KB")
 
 
 def bench_credit(report: Report, spark: Any, scale: float) -> None:
@@ -290,6 +299,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "data-frames": bench_data_frames,
     "shapes": bench_shapes,
     "start": bench_start,
+    "metrics": bench_metrics,
     "credit": bench_credit,
     "epoch": bench_epoch,
     "idle": bench_idle,

@@ -103,6 +103,10 @@ def test_a_second_attempt_begins_anew(engine: SparkEngine) -> None:
         loop = ToyLoop(2)
         engine.run_attempt(toy_program(engine.scratch_root()), loop)
         assert loop.counts() == expected_counts(2)
+    # What Spark's UI shows for its jobs, newest first.
+    jobs = SparkSession.active().sparkContext._jsc.sc().statusStore().jobsList(None)
+    described = [jobs.apply(index).description() for index in range(2)]
+    assert [text.get() for text in described if text.isDefined()] == [f"toy: epoch {epoch} of attempt 0" for epoch in (1, 0)]
 
 
 def test_two_engines_run_side_by_side(engine: SparkEngine) -> None:

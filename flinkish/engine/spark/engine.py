@@ -29,7 +29,7 @@ from flinkish.engine.spark import settings, shim
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
 from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, quiet_arrivals, seed
 from flinkish.engine.spark.partitioning import slot_values
-from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build
+from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe
 from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
 from flinkish.engine.spark.scratch import (
     CHECKPOINTS,
@@ -342,7 +342,7 @@ class _Attempt:
                 return
             self._epochs += 1
             self._in_action = True
-            self._turnstile.send(pickling.dumps(command))
+            self._turnstile.send(pickling.dumps(command), describe(self._program.job_name, command))
             event = self._await(Rows, ActionFailed, limit=self._close_timeout if command.farewell else 0)
             self._in_action = False
             match event:

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.spark import shim
 from flinkish.engine.spark.native import NativeInput
+from flinkish.runtime.protocol import EpochCommand
 
 #: Pauses between two checks for input of native sources: they double from the first to the longest one.
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.05, 1.0
@@ -86,6 +87,14 @@ class ActionFailed:
     error: Exception
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a waiting micro-batch is to run."""
+
+    command: bytes
+    description: str
+
+
 Event = Ready | Rows | ActionFailed
 
 
@@ -101,13 +110,13 @@ class Turnstile:
         #: Tells whether input has arrived, and whom to tell, while a micro-batch waits; set if the query has native inputs.
         self.look: tuple[Callable[[], bool], Callable[[], None]] | None = None
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._folder = command_folder
         self._clean = clean
 
-    def send(self, command: bytes) -> None:
-        """Let the waiting micro-batch run with this command."""
-        self._orders.put(command)
+    def send(self, command: bytes, description: str) -> None:
+        """Let the waiting micro-batch run with this command; Spark's UI shows its jobs and stages with the description."""
+        self._orders.put(_Order(command, description))
 
     def release(self) -> None:
         """Let the callback return without an action; only allowed when the query is no longer active."""
@@ -115,17 +124,17 @@ class Turnstile:
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         self.events.put(Ready(batch_id))
-        command = self._order()
-        if command is None:
+        order = self._order()
+        if order is None:
             return
         try:
-            self.events.put(self._run(rows, batch_id, command))
+            self.events.put(self._run(rows, batch_id, order))
         except Exception as error:
             self.events.put(ActionFailed(error))
             while self._orders.get() is not None:
                 pass
 
-    def _order(self) -> bytes | None:
+    def _order(self) -> _Order | None:
         """Wait for an order, and look for input meanwhile: Spark has fixed what this batch reads, so the next one has to run."""
         pause = _FIRST_LOOK_S
         while True:
@@ -138,8 +147,10 @@ class Turnstile:
                     return self._orders.get()
                 pause = min(2 * pause, _LONGEST_LOOK_S)
 
-    def _run(self, rows: DataFrame, batch_id: int, command: bytes) -> Rows:
+    def _run(self, rows: DataFrame, batch_id: int, order: _Order) -> Rows:
         context: Any = rows.sparkSession.sparkContext
+        context.setJobDescription(order.description)
+        command = order.command
         if len(command) <= _LARGEST_PROPERTY or self._folder is None:
             context.setLocalProperty(shim.COMMAND_PROPERTY, shim.encode_command(command))
             return _collect(rows)
@@ -150,6 +161,14 @@ class Turnstile:
             return _collect(rows)
         finally:
             self._clean(path)
+
+
+def describe(job_name: str, command: EpochCommand) -> str:
+    """Return what Spark's UI calls the jobs and stages of an epoch."""
+    extra = f", checkpoint {command.barrier.checkpoint_id}" if command.barrier is not None else ""
+    return (
+        f"{job_name}: epoch {command.epoch} of attempt {command.attempt_number}{extra}{', the last' if command.farewell else ''}"
+    )
 
 
 def _collect(rows: DataFrame) -> Rows:

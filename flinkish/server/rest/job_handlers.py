@@ -119,7 +119,7 @@ def _attempt(call: JobCall, vertex: JobVertex) -> Execution:
 
 
 def job_metrics(call: JobCall) -> Answer:
-    return _chosen(metrics.job_metrics(call.view), call)
+    return _chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call)
 
 
 def vertex_metrics(call: JobCall) -> Answer:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.datastream import FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.jobmaster.latency import LatencyKey
 from flinkish.metrics.catalog import CATALOG, Scope
+from flinkish.metrics.samples import histogram
 from flinkish.server import metrics
 from flinkish.server.views.job_view import JobView, look_at
 from flinkish.testing import JobHarness
@@ -100,6 +103,17 @@ def test_what_the_last_checkpoint_took(view: JobView) -> None:
     assert job["numberOfCompletedCheckpoints"] == 1
     assert job["uptime"] >= 0
     assert job["downtime"] == 0
+
+
+def test_latencies_have_flinks_names_in_rest(view: JobView) -> None:
+    [vertex] = view.vertices
+    key = LatencyKey(source=vertex, source_subtask=None, vertex=vertex, subtask=0)
+    figures = replace(view.figures, latencies={key: histogram([5.0], 1)})
+    found = metrics.latency_metrics(replace(view, figures=figures))
+    source, *others = (metrics.operator_id(node) for vertex in view.vertices.values() for node in vertex.operators)
+    prefix = f"latency.source_id.{source}.operator_id"
+    parts = ("count", "min", "max", "mean", "stddev", "median", "p75", "p95", "p98", "p99", "p999")
+    assert found.keys() == {f"{prefix}.{each}.operator_subtask_index.0.latency_{part}" for each in others for part in parts}
 
 
 def test_every_metric_is_in_the_catalog(view: JobView) -> None:

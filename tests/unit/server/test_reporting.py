@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -25,6 +26,7 @@ from tests.kit.waiting import wait_until
 from .support import endless_job, make_env
 
 SAMPLE = Path(__file__).parent / "samples" / "prometheus_reporter.json"
+DASHBOARD = Path(__file__).parents[3] / "conf" / "grafana" / "flinkish.json"
 PROMETHEUS = {"metrics.reporter.prom.factory.class": ReporterKind.PROMETHEUS.value, "metrics.reporter.prom.port": "0"}
 
 
@@ -46,10 +48,10 @@ def scrape(port: int, path: str = "/metrics", **headers: str) -> str:
 
 def test_prometheus_scrapes_a_running_job_by_flinks_names_and_labels(tmp_path: Path) -> None:
     with running({**PROMETHEUS}) as reporters:
-        client = endless_job(make_env(tmp_path), "my job")
+        client = endless_job(make_env(tmp_path, **{"metrics.latency.interval": "10 ms"}), "my job")
         try:
             port = reporters.ports["prom"]
-            wait_until("a checkpoint", lambda: "lastCompletedCheckpointId{" in scrape(port))
+            wait_until("a latency and a checkpoint", lambda: "job_latency{" in scrape(port) and "StateSize{" in scrape(port))
             lines = [line for line in scrape(port).splitlines() if not line.startswith("#")]
         finally:
             client.cancel().result()
@@ -58,7 +60,14 @@ def test_prometheus_scrapes_a_running_job_by_flinks_names_and_labels(tmp_path: P
     recorded = json.loads(SAMPLE.read_text())
     own = {"numEpochs", "lastEpochDuration", "currentCredit", "lastCheckpointStateSize", "numRecordsSend", "watermarkLag"}
     # Flink's have no older name of numRestarts, and no metric of windows: this job has none.
-    strange = {name for name in names if name.rpartition("_")[2] not in own | {"fullRestarts", "numLateRecordsDropped"}}
+    dashboard = set(re.findall(r"flink_[a-zA-Z_]+", DASHBOARD.read_text()))
+    # Those of windows, Kafka and event time are not in this job.
+    assert {name.rpartition("_")[2] for name in dashboard - names} == {"numDeadLetters", "pendingRecords", "watermarkLag"}
+    strange = {
+        name
+        for name in names
+        if name.rpartition("_")[2] not in own | {"fullRestarts", "numLateRecordsDropped", "latency", "count"}
+    }
     assert strange <= {*recorded["jobmanager_names"], *recorded["taskmanager_names"]}
     [line] = [line for line in lines if line.startswith("flink_taskmanager_job_task_numRecordsIn{") and 'index="1"' in line][:1]
     labels = {pair.split("=")[0] for pair in line[line.index("{") + 1 : line.index("}")].split(",")}
