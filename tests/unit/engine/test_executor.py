@@ -134,8 +134,8 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
         "restart-strategy.type": "none",
     }
 
-    def start() -> EmbeddedJobClient:
-        env = make_env(1, **settings)
+    def start(records_per_epoch: int = 5_000) -> EmbeddedJobClient:
+        env = make_env(1, **{**settings, "execution.epoch.max-records": records_per_epoch})
         rows = numbers(env, 30_000).map(lambda n: Row(n), Types.ROW_NAMED(["n"], [Types.LONG()])).uid("rows")
         rows.sink_to(DeltaSink(str(tmp_path / "table"))).uid("table")
         client = env.execute_async()
@@ -145,7 +145,7 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     def committed() -> list[int]:
         return sorted(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["n"].to_pylist())
 
-    suspended = start()
+    suspended = start(500)  # so many epochs that it does not end before the signal
     wait_until("checkpoints", lambda: completed(suspended) >= 2)
     suspended.stop_for_signal("SIGTERM")
     with pytest.raises(JobCancelledError, match="SIGTERM"):
