@@ -250,7 +250,7 @@ class JobTable:
         return log.version
 
     def withdraw_lone_entry(self, version: int) -> None:
-        """Remove a log with a single entry, which a commit created anew because the table was deleted while it ran."""
+        """Remove a log with a single entry, which a commit created because the table was deleted in the meantime."""
         entry = f"{paths.LOG}/{version:020}.json"
         with contextlib.suppress(OSError):
             if list(self.files.files_below(paths.LOG)) == [entry]:

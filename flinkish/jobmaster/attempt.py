@@ -260,7 +260,7 @@ class Attempt:
             self.fail(failures.from_error(error, "the driver"))
 
     def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
-        """Return from where the engine reads its own sources; one that is not there begins anew."""
+        """Return the positions of the engine's own sources; a source without one starts from its beginning."""
         return {uid: start for uid, source in self._native().items() if (start := source.start_position) is not None}
 
     def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:

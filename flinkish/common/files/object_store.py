@@ -1,13 +1,13 @@
 """Checkpoint files in an object store: `s3://bucket/...`, `gs://bucket/...`, `abfss://container@account.dfs.core.windows.net/...`.
 
-There are no folders in an object store, only objects whose names share a beginning. A folder exists while an object is below it;
-`make_folder` creates an object `.folder` in it, which no list shows. An object is created only if it is absent (If-None-Match; in
-Google's store x-goog-if-generation-match), so that one of several writers succeeds. A write that has returned is durable, and a
-list shows it at once (S3 since 2020).
-Other than in a file system, "the folder must exist" is checked before a write and not by it, and `rename` is a copy.
+An object store has no folders, only objects whose names share a prefix. A folder exists while an object is below it;
+`make_folder` creates an object `.folder` in it, which lists leave out. An object is created only if it is absent (If-None-Match;
+in Google's store x-goog-if-generation-match), so that one of several writers succeeds. A write that has returned is durable, and
+a list shows it at once (S3 since 2020).
+Unlike in a file system, the check that a folder exists comes before the write and is not part of it, and `rename` is a copy.
 
-A client repeats a request whose answer was lost, and is then told that the object exists, although it has made it itself. So what
-creates an object has content that nobody else writes; when told that the object exists, the content is compared.
+A client repeats a request whose answer was lost, and is then told that the object exists, although it created the object itself.
+So each creation writes unique content; if the object is said to exist, its content is compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MARKER = ".folder"
 #: A larger file is kept on disk until it is sent, in parts of this size; smaller ones take one request.
 _PART = 32 << 20
-#: Bytes that are read by one request.
+#: Bytes to read by one request.
 _READ = 8 << 20
 _LONGEST_ERROR = 300
 
@@ -121,12 +121,12 @@ class _NewObject:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /) -> None:
         if kind is not None:
-            self._buffer.close()  # what was written is not complete
+            self._buffer.close()  # the content is incomplete
         self.close()
 
 
 class _Reader(io.RawIOBase):
-    """Reads an object in ranges, all of one version: if it is replaced in the meantime, the next read fails."""
+    """Reads one version of an object in ranges: if the object is replaced in the meantime, the next read fails."""
 
     def __init__(self, files: ObjectFiles, inside: str, size: int, tag: str) -> None:
         self._files = files

@@ -103,7 +103,7 @@ def _parts(endpoint: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GoogleSettings:
-    """What the configuration says about gs://."""
+    """The configuration of gs://."""
 
     key_file: str | None = None
     #: Whether the key file names a server without TLS, such as an emulator.
@@ -126,7 +126,7 @@ class AzurePlace:
 
 
 def azure_place(authority: str) -> AzurePlace | None:
-    """Return the place that stands before the path in a URI of abfss://; None if it is none.
+    """Return the place in the authority of an abfss:// URI, the part before the path; None if it is malformed.
 
     >>> azure_place("data@mine.dfs.core.windows.net")
     AzurePlace(container='data', account='mine', domain='core.windows.net')
@@ -138,7 +138,7 @@ def azure_place(authority: str) -> AzurePlace | None:
 
 @dataclass(frozen=True, slots=True)
 class AzureSettings:
-    """What the configuration says about abfss://: values by key, some for one account. They are not part of its printed form."""
+    """The configuration of abfss://: values by key, some of them for one account. Values are not part of the printed form."""
 
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -186,7 +186,7 @@ class AzureSettings:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What the configuration says about all object stores."""
+    """The configuration of all object stores."""
 
     s3: S3Settings = S3Settings()
     google: GoogleSettings = GoogleSettings()
@@ -195,7 +195,7 @@ class StoreSettings:
 
 _lock = threading.Lock()
 _current = StoreSettings()
-#: Whether jobs run in this process, which rely on the settings. The launcher of jobs replaces it.
+#: Returns whether this process runs jobs, which rely on the settings. The launcher of jobs replaces it.
 _in_use: Callable[[], bool] = lambda: False  # noqa: E731
 
 
@@ -242,7 +242,7 @@ def _read_s3(configuration: Configuration) -> S3Settings:
     )
     if (found.access_key is None) != (found.secret_key is None) or (found.session_token and found.access_key is None):
         raise ConfigurationError(
-            f"of the credentials for S3 only a part is set: {_keys(configuration)}",
+            f"only a part of the credentials for S3 is set: {_keys(configuration)}",
             hint=f"set both {options.S3_ACCESS_KEY.key} and {options.S3_SECRET_KEY.key}, and "
             f"{options.S3_SESSION_TOKEN.key} if they are temporary.",
         )
@@ -297,10 +297,10 @@ def watch_jobs(in_use: Callable[[], bool]) -> None:
 
 
 def use_to_build(configuration: Configuration) -> None:
-    """Make the settings of a program those of this process while it is built, as sources and sinks look at their tables then.
+    """Apply the settings of a program to this process while the program is built, as sources and sinks open their tables then.
 
-    Nothing changes if the configuration has no such settings, if they are incomplete (more may be added later), and if jobs run.
-    They are checked when the program starts; see `use`.
+    Nothing changes if the configuration has no such settings, if they are incomplete (more may be added later), or if jobs run.
+    The settings are checked when the program starts; see `use`.
     """
     global _current
     try:
@@ -313,10 +313,10 @@ def use_to_build(configuration: Configuration) -> None:
 
 
 def use(configuration: Configuration, *, alone: bool = True) -> None:
-    """Make the settings of a job those of this process; `alone` = no other job runs in it.
+    """Apply the settings of a job to this process; `alone` = no other job runs in it.
 
-    Raises ConfigurationError for incomplete or malformed settings, and if other jobs run with different ones. A job without
-    settings takes over those of jobs that run.
+    Raises ConfigurationError for incomplete or malformed settings, and if running jobs have other settings. A job without
+    settings uses those of the running jobs.
     """
     global _current
     wanted = _read(configuration)
@@ -326,7 +326,7 @@ def use(configuration: Configuration, *, alone: bool = True) -> None:
                 return
             raise ConfigurationError(
                 f"another job in this process uses other settings of object stores than this one ({_keys(configuration)})",
-                hint="jobs of one process share them, as in Flink; run this job in a process of its own, or give it the same.",
+                hint="jobs of one process share these settings, as in Flink; run this job in its own process, or with the same.",
             )
         _current = wanted
 
@@ -340,7 +340,7 @@ def secrets() -> set[str]:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text, such as an answer of a server, in which known credentials are replaced by ***."""
+    """Return a text, such as a server's answer, with known credentials replaced by ***."""
     for secret in sorted(secrets(), key=len, reverse=True):
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", "***", text)
     return _SIGNATURE.sub(r"\1***", text)

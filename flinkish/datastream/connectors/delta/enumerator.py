@@ -167,7 +167,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             raise SourceChangedError(
                 f"DeltaSource: the table {self._log.table} ends with version {newest} now, and version {version - 1} was read "
                 "already",
-                hint="was it removed and created again, or brought back from a backup? Start the job anew.",
+                hint="was it removed and created again, or restored from a backup? Start the job without a checkpoint.",
             )
         if newest < version and self._settings.bounded:
             raise SourceError(f"DeltaSource: {self._log.table} has no version {version}; the newest is {newest}")
@@ -175,7 +175,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         if commit is None and newest > version:
             raise SourceChangedError(
                 f"DeltaSource: the log of {self._log.table} does not hold version {version} any more; the newest is {newest}",
-                hint="keep the log for longer (delta.logRetentionDuration), and let the job start anew, from the "
+                hint="keep the log for longer (delta.logRetentionDuration), and start the job without a checkpoint, from the "
                 "table as it is now.",
             )
         return commit
@@ -325,7 +325,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
         if metadata.id != settings.table_id:
             raise SourceChangedError(
                 f"DeltaSource: version {version} of {table} is that of another table (id {metadata.id}, not {settings.table_id})",
-                hint="the table was replaced; start the job anew.",
+                hint="the table was replaced; start the job without a checkpoint.",
             )
         is_snapshot = self._state.snapshot and version == self._state.version
         if settings.change_feed and not metadata.has_change_feed and not is_snapshot:

@@ -164,7 +164,7 @@ class _FileReader:
         return SourceChangedError(
             f"DeltaSource: {self._path} is gone, which version {self._split.version} of the table has",
             hint="VACUUM removed it before the job had read it: keep removed files for longer "
-            "(delta.deletedFileRetentionDuration), and let the job start anew, from the table as it is now.",
+            "(delta.deletedFileRetentionDuration), and start the job without a checkpoint, from the table as it is now.",
         )
 
     def _rows_of(self, vector: DeletionVector | None) -> Rows | None:

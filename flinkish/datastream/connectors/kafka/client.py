@@ -1,4 +1,4 @@
-"""The seam to confluent-kafka, which is loaded when a client is made: errors of it become ours."""
+"""Access to confluent-kafka, which is loaded when a client is made; turns its errors into ours."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("flinkish.kafka.client")
 
-#: A partition: topic and number.
+#: A partition: its topic and its number.
 Partition = tuple[str, int]
 
 _REQUIREMENT: Final = "confluent-kafka>=2.6"
 
-#: Codes of librdkafka of what passes by itself, such as a broker that starts again.
+#: Codes of librdkafka for conditions that pass by themselves, such as a broker that restarts.
 _PASSING: Final = frozenset(
     {
         "_ALL_BROKERS_DOWN",
@@ -62,15 +62,15 @@ _REFUSED_ACCESS: Final = frozenset(
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     }
 )
-#: The id of topics of brokers that have none: 16 bytes of zero, as Base64.
+#: What brokers without topic ids give as an id: 16 zero bytes, in Base64.
 _NO_ID: Final = "A" * 22
 _GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 
 
 class _Log:
-    """Takes the lines of librdkafka, which would go to the error output else: it writes several for each second without a broker.
+    """Takes the log lines of librdkafka, which otherwise go to stderr: several each second while no broker answers.
 
-    What they tell comes as an error, too, if it matters.
+    Whatever matters in them is also reported as an error.
     """
 
     def log(self, level: int, *arguments: Any) -> None:
@@ -91,12 +91,12 @@ def library() -> Any:
 
 
 def is_passing(error: confluent_kafka.KafkaError) -> bool:
-    """Return whether an error passes by itself if one goes on."""
+    """Return whether an error is temporary, so that the caller can continue."""
     return error.name() in _PASSING or (error.retriable() and error.name() not in _GONE)
 
 
 def is_gone(error: confluent_kafka.KafkaError) -> bool:
-    """Return whether an error says that there is no such topic or partition; also a broker that has just started says so."""
+    """Return whether an error says that a topic or partition does not exist; a broker that has just started says so, too."""
     return error.name() in _GONE
 
 
@@ -106,7 +106,7 @@ def text_of(error: confluent_kafka.KafkaError) -> str:
 
 
 def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError:
-    """Return an error of ours for one of librdkafka (KafkaError, or an exception that has one)."""
+    """Return an error of type `kind` for one of librdkafka: a KafkaError, or an exception that contains one."""
     inner = error.args[0] if isinstance(error, BaseException) and error.args else error
     name = inner.name() if hasattr(inner, "name") else ""
     hint = None
@@ -120,19 +120,19 @@ def described(kind: type[FlinkishError], what: str, error: Any) -> FlinkishError
 
 
 def make_consumer(configuration: Mapping[str, Any], who: str) -> Any:
-    """Make a consumer; raises ConfigurationError for a property that is not right."""
+    """Make a consumer; raises ConfigurationError for a property that librdkafka refuses."""
     return _make(library().Consumer, configuration, who)
 
 
 def make_producer(configuration: Mapping[str, Any], who: str) -> Any:
-    """Make a producer; raises ConfigurationError for a property that is not right."""
+    """Make a producer; raises ConfigurationError for a property that librdkafka refuses."""
     return _make(library().Producer, configuration, who)
 
 
 class Admin:
-    """An administration client. It ends with its last reference, and what it was asked for with it.
+    """An administration client. It ends with its last reference, and so do its open requests.
 
-    Requests of a client that is not let in merely time out; why comes as an event, which `refusal` returns.
+    If the brokers refuse the client, its requests only time out. The reason comes as an event, which `refusal` returns.
     """
 
     def __init__(self, configuration: Mapping[str, Any], who: str) -> None:
@@ -144,7 +144,7 @@ class Admin:
             self._refusal = error
 
     def refusal(self) -> Any:
-        """Return why the brokers do not let the client in, once it is known, else None."""
+        """Return the error with which the brokers refuse the client; None = none is known."""
         self.client.poll(0)
         return self._refusal
 
@@ -163,7 +163,7 @@ def _make(kind: Any, configuration: Mapping[str, Any], who: str) -> Any:
 
 
 def topic_ids(admin: Any, topics: Iterable[str], *, timeout: float) -> dict[str, str]:
-    """Return the ids of topics; brokers before 2.8 have none. Raises KafkaException. The time is in seconds."""
+    """Return the ids of topics; brokers before 2.8 have none. `timeout` is in seconds. Raises KafkaException."""
     kafka = library()
     futures: dict[str, Future[Any]] = admin.describe_topics(kafka.TopicCollection(list(topics)), request_timeout=timeout)
     found = {topic: str(future.result(timeout + 1).topic_id) for topic, future in futures.items()}
@@ -172,16 +172,16 @@ def topic_ids(admin: Any, topics: Iterable[str], *, timeout: float) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """How far partitions go, and for which the brokers did not say."""
+    """The ends of partitions, and the errors of those whose end the brokers did not give."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, Any]
 
 
 def list_offsets(admin: Any, partitions: Iterable[Partition], spec: Any, *, committed: bool, timeout: float) -> Ends:
-    """Return the offsets of partitions by a spec (confluent_kafka.admin.OffsetSpec); with `committed` up to the last stable one.
+    """Return the offsets of partitions by a spec (confluent_kafka.admin.OffsetSpec); `committed`: at most the last stable offset.
 
-    -1 where a time is given and no message is that late. Times are seconds.
+    An offset is -1 if the spec is a time and no message is that late. `timeout` is in seconds.
     """
     kafka = library()
     wanted = {kafka.TopicPartition(topic, number): spec for topic, number in partitions}

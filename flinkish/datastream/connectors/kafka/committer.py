@@ -1,9 +1,9 @@
-"""The committer of KafkaSink: writes a completed checkpoint's messages in one transaction, which also says which one it is.
+"""The committer of KafkaSink: writes a completed checkpoint's messages, and the checkpoint's id, in one transaction.
 
 The transaction commits an offset of a consumer group of its own (KafkaSinkSettings.application), whose metadata holds the
-checkpoint's id. So the brokers know for certain whether a checkpoint was written, after whatever crash: a commit that comes again
-is recognized. A new committer initializes the same transactional id, which aborts what was open, and fences committers of former
-attempts: the brokers refuse what these still send.
+checkpoint's id. So the brokers know after any crash whether a checkpoint was written, and a repeated commit is recognized. A new
+committer initializes the same transactional id. This aborts the open transaction and fences the committers of earlier attempts:
+the brokers refuse whatever they still send.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Commi
 
 _log = logging.getLogger("flinkish.kafka")
 
-#: Seconds for what does not depend on the amount of data, and between two tries of it.
+#: Timeout in seconds of requests whose duration does not depend on the amount of data, and of a single try.
 _TIMEOUT: Final = 60.0
 _RETRY: Final = 10.0
-#: Milliseconds between two lines in the log about brokers that do not answer.
+#: Milliseconds between two log lines about brokers that do not answer.
 _REMIND: Final = 10_000
 #: Milliseconds after which the offset is committed again although nothing was written: brokers forget it after a week.
 _REFRESH: Final = 3_600_000
-#: Milliseconds after which it may have been forgotten (offsets.retention.minutes is 7 days by default).
+#: Milliseconds after which the brokers may have forgotten it (offsets.retention.minutes is 7 days by default).
 _FORGOTTEN: Final = 86_400_000
-#: Messages after which a producer's reports are looked at.
+#: Messages between two checks of the producer's delivery reports.
 _LOOK_EVERY: Final = 10_000
 
 
@@ -46,16 +46,16 @@ _LOOK_EVERY: Final = 10_000
 class _CommitterState:
     """What a committer remembers from one attempt to the next."""
 
-    #: Applications (see KafkaSinkSettings.application) of the lineages that the job came from, which do not know yet that it
-    #: went on; see `commit`.
+    #: Applications (see KafkaSinkSettings.application) of the lineages that the job was restored from and whose markers it has
+    #: not moved yet; see `commit`.
     origins: tuple[str, ...]
 
 
 class _Marker(msgspec.Struct, kw_only=True):
-    """What stands in the metadata of the offset."""
+    """The metadata of the committed offset."""
 
     checkpoint: int
-    #: Of what was written; two jobs may go on from copies of one checkpoint.
+    #: Digest of the written messages, because two jobs may continue from copies of one checkpoint.
     digest: str
 
 
@@ -70,15 +70,16 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         self._error: Any = None
         self._origins: tuple[str, ...] = ()
         self._restored = False
-        #: By application: what was written last, and the topic in whose name that is noted.
+        #: By application: the checkpoint that was written last.
         self._markers: dict[str, _Marker | None] = {}
+        #: The last commit: application, topic, marker, and its time in milliseconds.
         self._last: tuple[str, str, _Marker, int] | None = None
 
     def snapshot_state(self) -> bytes:
         return msgspec.msgpack.encode(_CommitterState(origins=self._origins))
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
-        # First of all, so that what a former attempt has begun is over when the markers are read.
+        # This comes first, so that transactions of an earlier attempt are over when the markers are read.
         self._begin(checkpoint.sink_uid)
         self._restored = True
         application = self._settings.application(checkpoint.lineage, checkpoint.sink_uid)
@@ -118,7 +119,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     # -- what was written ----------------------------------------------------------------------------------------------------
 
     def _marker(self, application: str) -> _Marker | None:
-        """Return which checkpoint the brokers know of; asked for once, as this is the only committer from then on."""
+        """Return the last checkpoint that the brokers know; it is asked for once, as this is the only committer from then on."""
         if application not in self._markers:
             self._markers[application] = self._ask(application)
         return self._markers[application]
@@ -143,7 +144,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         return max(markers, key=lambda marker: marker.checkpoint, default=None)
 
     def _noted(self, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str, uid: str) -> _Marker | None:
-        """Return what stands with the checkpoints, for when the brokers have forgotten it."""
+        """Return the marker that is stored with the checkpoints, for the case that the brokers have forgotten theirs."""
         if not self._restored:
             return None
         notes = [Staging(root, digest_of(lineage, uid)).noted() for root in _roots(requests)]
@@ -153,12 +154,12 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     def _check_same(self, marker: _Marker, checkpoint_id: int, digest: str, application: str) -> None:
         if marker.checkpoint > checkpoint_id:
             if application in self._origins:
-                return  # moved on by us, see _write
+                return  # this job moved it, see _write
             raise SinkError(
                 f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: {checkpoint_name(marker.checkpoint)} is written already",
                 hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
             )
-        # At the end of the input of a job without checkpoints it may be our own, of an attempt that computed the same rows.
+        # At the end of the input of a job without checkpoints, the marker may come from an earlier attempt of this job.
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and marker.digest not in ("", digest):
             raise SinkError(
                 f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: another job has written other messages under the same id",
@@ -179,7 +180,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     # -- writing -------------------------------------------------------------------------------------------------------------
 
     def _begin(self, uid: str) -> None:
-        """Make the producer: from here on committers of former attempts can write nothing."""
+        """Make the producer; from then on, committers of earlier attempts cannot write."""
         if self._producer is not None:
             return
         name = self._settings.transactional_id(uid)
@@ -198,8 +199,8 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     ) -> None:
         producer, kafka, self._error = self._producer, self._kafka, None
         marker = _Marker(checkpoint=checkpoint_id, digest=digest)
-        # A job that went on from another one's savepoint moves that one's marker, too: a second start from the savepoint then
-        # meets one that is ahead of it.
+        # A job that was started from another job's savepoint also moves that job's marker: a second start from the savepoint
+        # then finds a marker that is ahead of it.
         origins = () if application in self._origins else self._origins
         topic = ""
         try:
@@ -240,7 +241,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         self._retrying(what, lambda: self._producer.send_offsets_to_transaction([offset], group, _RETRY), writing=True)
 
     def _retrying(self, what: str, call: Any, *, writing: bool = False) -> None:
-        """Repeat a call as long as its error passes, up to a minute; while writing, other errors are left to the caller."""
+        """Repeat a call while its errors are temporary, for at most a minute; with `writing`, the caller handles other errors."""
         kafka = self._kafka
         now = self._clock.monotonic()
         deadline, remind = now + _TIMEOUT * 1000, now + _REMIND
@@ -251,7 +252,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             except kafka.KafkaException as error:
                 inner, now = error.args[0], self._clock.monotonic()
                 if inner.retriable() and now < deadline:
-                    # The job waits meanwhile.
+                    # The job waits in the meantime, so the log says why.
                     if now >= remind:
                         remind = now + _REMIND
                         _log.warning("%s: %s; it is tried again: %s", WHO, what, client.text_of(inner))
@@ -261,7 +262,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
                 raise client.described(SinkError, f"{WHO}: {what}", error) from None
 
     def _abort(self) -> None:
-        """Give up the transaction; the next committer aborts it if this one cannot."""
+        """Abort the transaction; if that fails, the next committer aborts it."""
         producer, self._producer = self._producer, None
         self._markers.clear()
         try:
@@ -285,7 +286,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     # -- afterwards ----------------------------------------------------------------------------------------------------------
 
     def _clean(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]], lineage: str, uid: str) -> None:
-        """Note the commit beside the checkpoints and remove what is not needed any more."""
+        """Store the commit with the checkpoints as well, and remove staged files that are no longer needed."""
         for root in _roots(requests):
             staging = Staging(root, digest_of(lineage, uid))
             staging.note_committed(checkpoint_id)
@@ -334,7 +335,7 @@ def _roots(requests: Sequence[CommitRequest[KafkaCommittable]]) -> list[PurePath
 
 
 def _digest(requests: Sequence[CommitRequest[KafkaCommittable]]) -> str:
-    """Return a name for what is written: files are told apart by their names, which are random, the rest by its content."""
+    """Return a digest of the messages: of the random names of staged files, and of the content of the other messages."""
     digest = hashlib.sha256()
     for request in requests:
         for file in request.committable.files:

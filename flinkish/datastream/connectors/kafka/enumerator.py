@@ -1,7 +1,7 @@
-"""Finds partitions, says where they begin and stop, watches how far they go, and commits offsets to the group; on the driver.
+"""Finds partitions, their start and stop offsets and their current ends, and commits offsets to the group; on the driver.
 
-The ends of the partitions, as the brokers last told them, are the limits of the readers: an epoch that is run again reads the
-same. They are asked for in the background, at short intervals while messages come and at longer ones when none do.
+The ends that the brokers last gave are the limits of the readers, so an epoch that runs again reads the same messages. They are
+requested in the background, at short intervals while messages arrive and at longer ones while none do.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from flinkish.program.sources import SplitEnumerator, SplitEnumeratorContext
 
 _log = logging.getLogger("flinkish.kafka")
 
-#: Milliseconds between two looks at the ends: doubled as long as they stand still. A look takes 1-2 ms.
+#: Milliseconds between two requests for the ends; doubled while no end moves. A request takes 1-2 ms.
 _SHORTEST_LOOK: Final = 5
 _LONGEST_LOOK: Final = 100
-#: Milliseconds after which the thread that looks lets other work of the source be done, such as discovery.
+#: Milliseconds after which the requesting thread gives way to other work of the source, such as discovery.
 _LOOKS: Final = 1_000
-#: Milliseconds for which brokers may say that a partition does not exist: one that has just started says so for a moment.
+#: Milliseconds for which brokers may say that a partition does not exist: a broker that has just started says so briefly.
 _GONE_FOR: Final = 5_000
-#: Milliseconds between two looks at whether topics are still the same ones. A look takes 1-2 ms.
+#: Milliseconds between two checks that topics were not replaced. A check takes 1-2 ms.
 _SAME_TOPICS: Final = 10_000
 #: Milliseconds between two new clients while brokers do not answer.
 _RENEW: Final = 1_000
 #: Milliseconds to wait at the end for the brokers to take the last offsets of the group.
 _LAST_COMMIT: Final = 3_000
-#: Milliseconds between two lines in the log about brokers that do not answer.
+#: Milliseconds between two log lines about brokers that do not answer.
 _REMIND: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What a look saw."""
+    """The answer to a request for ends."""
 
     offsets: Mapping[Partition, int]
-    #: Partitions of which the brokers have said for a while that they do not exist.
+    #: Partitions that have not existed for `_GONE_FOR`, according to the brokers.
     gone: tuple[Partition, ...] = ()
 
 
@@ -73,10 +73,10 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         self._known: dict[str, None] = dict.fromkeys(restored.known if restored else ())
         self._discovered = restored is not None and restored.discovered
         self._pending = list(restored.pending if restored else ())
-        #: Stops of the partitions that are being read; None: no stop.
+        #: Stop offsets of the partitions that are being read; None = no stop.
         self._reading: dict[Partition, int | None] = {}
         self._limits: dict[str, int] = {}
-        #: Stops of partitions that the group has not been told to be read yet.
+        #: Stop offsets of finished partitions that are not yet committed to the group.
         self._stops: dict[Partition, int] = {}
         #: Positions at checkpoints that are not complete yet.
         self._positions: dict[int, dict[Partition, int]] = {}
@@ -103,7 +103,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     def _discover(self) -> list[KafkaPartitionSplit]:
         found = self._brokers.partitions()
         new = [pair for pair in found if split_id(*pair) not in self._known]
-        # Messages of a partition that was added while the job runs are all new.
+        # All messages of a partition that was added while the job runs are new.
         start = OffsetRule(OffsetKind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST) if self._discovered else self._settings.start
         starts = self._brokers.offsets(new, start, "the starting offset")
         stops: Mapping[Partition, int | None] = dict.fromkeys(new)
@@ -148,7 +148,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     # -- ends ----------------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Look at the ends of the partitions that are being read, again and again, instead of those of the last call."""
+        """Request the ends of the partitions that are being read, repeatedly; this replaces the partitions of the last call."""
         self._brokers.watched = reading = dict(self._reading)
         if reading:
             self._look(reading)
@@ -180,7 +180,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
                 raise lost_messages(split.split_id, split.offset, 0, end)
 
     def _drop_ended(self) -> None:
-        """Do not ask any more for the ends of partitions that are there up to their stops."""
+        """Stop requesting the ends of partitions that have reached their stop offsets."""
         for pair, stop in list(self._reading.items()):
             if stop is not None and self._limits.get(split_id(*pair), -1) >= stop:
                 del self._reading[pair]
@@ -196,7 +196,7 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         if self._settings.commits_offsets:
             splits = self._context.assigned_splits()
             positions = {split.pair: split.offset for split in splits if isinstance(split, KafkaPartitionSplit)}
-            # Partitions that were read to their stops are assigned to nobody any more.
+            # Partitions that were read to their stop offsets are no longer assigned.
             self._positions[checkpoint_id] = {**self._stops, **positions}
             self._stops = {pair: stop for pair, stop in self._stops.items() if pair in positions}
         return KafkaEnumeratorState(
@@ -221,7 +221,7 @@ class _PassingError(SourceError):
 
 
 class _Brokers:
-    """What the enumerator asks the brokers; all but `commit` and `close` in the thread of the source's background work."""
+    """The enumerator's requests to the brokers; all but `commit` and `close` run in the source's background thread."""
 
     def __init__(self, settings: KafkaSourceSettings, clock: Clock, topic_ids: Mapping[str, str]) -> None:
         self._settings = settings
@@ -230,18 +230,18 @@ class _Brokers:
         self._timeout = settings.timeout / 1000
         self._admin: client.Admin | None = None
         self._consumer: Any = None
-        #: Of the group: offsets that wait for the request that is under way.
+        #: Offsets to commit to the group when the current request has been answered.
         self._uncommitted: dict[Partition, int] = {}
         self._committing = False
         self._closed = threading.Condition()
         self._is_closed = False
-        #: Of the last look that was begun.
+        #: Partitions of the last request for ends.
         self.watched: Mapping[Partition, int | None] = {}
         self._ends: dict[Partition, int] = {}
         self._pause = _SHORTEST_LOOK
         self._gone_since: dict[Partition, int] = {}
         self.topic_ids = dict(topic_ids)
-        #: When the ids were last found to be those of the topics; None: it is to be looked at once.
+        #: When the topics were last found to have these ids; None = check at once.
         self._same_topics: int | None = None
         self._silent_since: int | None = None
         self._reminded = self._renewed = 0
@@ -252,7 +252,7 @@ class _Brokers:
         return self._admin.client
 
     def _check_access(self) -> None:
-        """Raise SourceError if the reason why brokers do not answer is known, and will not pass."""
+        """Raise SourceError if the brokers do not answer because they refuse the client."""
         refusal = None if self._admin is None else self._admin.refusal()
         if refusal is not None:
             raise client.described(SourceError, f"{WHO}: the brokers at {self._settings.servers} refuse the client", refusal)
@@ -264,7 +264,7 @@ class _Brokers:
         return self._consumer
 
     def partitions(self) -> list[Partition]:
-        """Return the partitions that the source reads, in their order; raises SourceError if a topic is not there."""
+        """Return the partitions that the source reads, sorted; raises SourceError if a topic does not exist."""
         settings = self._settings
         deadline = self._clock.monotonic() + settings.timeout
         while True:
@@ -383,7 +383,7 @@ class _Brokers:
     # -- ends, again and again -----------------------------------------------------------------------------------------------
 
     def look(self, reading: Mapping[Partition, int | None]) -> _Ends | None:
-        """Wait until the ends of some partitions have moved, for a second at most; None if they have not."""
+        """Wait at most a second until the ends of some partitions have moved, and return them; None = none has moved."""
         until = self._clock.monotonic() + _LOOKS
         while self.watched is reading:
             seen = self._listed(reading, self._kafka.admin.OffsetSpec.latest())
@@ -392,7 +392,7 @@ class _Brokers:
                 return _Ends({}, gone)
             if seen.errors or any(end < self._ends.get(pair, 0) for pair, end in seen.offsets.items()):
                 self._same_topics = None
-            # After the ends were asked for, so that they are those of the same topics.
+            # This comes after the request for the ends, so that they belong to the same topics.
             self._check_topics({topic for topic, _ in seen.offsets})
             moved = {pair: end for pair, end in seen.offsets.items() if self._ends.get(pair) != end}
             self._ends.update(moved)
@@ -413,19 +413,19 @@ class _Brokers:
         try:
             found = client.topic_ids(self._admin_client(), topics, timeout=min(self._timeout, 10.0))
         except self._kafka.KafkaException as error:
-            # The next look shows what is the matter.
+            # The next request shows the reason.
             client.log.debug("The ids of topics are not known: %s", client.text_of(error.args[0]))
             return
         for topic, topic_id in found.items():
             if self.topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise SourceError(
                     f"{WHO}: topic {topic!r} was deleted and created again: its offsets are not those that were read",
-                    hint="start the source under another uid, so that it begins anew.",
+                    hint="start the source under another uid, so that it starts again from its starting offsets.",
                 )
         self._same_topics = now
 
     def _judge(self, errors: Mapping[Partition, Any]) -> tuple[Partition, ...]:
-        """Raise for errors that do not pass; return the partitions that are gone for good."""
+        """Raise SourceError for an error that is not temporary; return the partitions that no longer exist."""
         now = self._clock.monotonic()
         for pair, error in errors.items():
             if client.is_gone(error):
@@ -453,7 +453,7 @@ class _Brokers:
         return tuple(pair for pair, since in self._gone_since.items() if now - since >= _GONE_FOR)
 
     def _wait(self, milliseconds: int) -> bool:
-        """Wait, and return whether there is still something to do."""
+        """Wait; return False if the source was closed."""
         with self._closed:
             if not self._is_closed:
                 self._clock.wait(self._closed, milliseconds)
@@ -462,9 +462,9 @@ class _Brokers:
     # -- the group -----------------------------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[Partition, int]) -> None:
-        """Commit offsets to the group, without waiting for it: they are for others to see, recovery does not use them.
+        """Commit offsets to the group without waiting for the answer: they inform others, and recovery does not use them.
 
-        One request is under way at a time: the client may repeat one, which would then undo what a later one committed.
+        Only one request runs at a time, because the client may repeat one, which would then undo a later one.
         """
         self._uncommitted.update(positions)
         self._send_commit()
@@ -488,7 +488,7 @@ class _Brokers:
             _log.warning("%s: offsets were not committed: %s", WHO, client.text_of(error))
 
     def _finish_commits(self) -> None:
-        """Wait for what was not committed yet, for a few seconds."""
+        """Wait a few seconds for offsets that are not committed yet."""
         deadline = self._clock.monotonic() + _LAST_COMMIT
         while (self._uncommitted or self._committing) and self._clock.monotonic() < deadline:
             self._send_commit()
@@ -496,7 +496,7 @@ class _Brokers:
                 self._consumer.poll(0.01)
 
     def close(self) -> None:
-        """Stop looking, after the last commit; what is being asked for is left to itself."""
+        """Wait for the last commit and stop; open requests are left to end by themselves."""
         with self._closed:
             self._is_closed = True
             self._closed.notify_all()

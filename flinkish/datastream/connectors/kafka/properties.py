@@ -1,6 +1,6 @@
-"""Properties of Kafka clients: Java's names, which Flink's programs are written with, become those of librdkafka.
+"""Properties of Kafka clients: translates Java's names, which Flink programs use, to those of librdkafka.
 
-A property is passed on, translated or refused by name; none is silently left out. Values of secrets never show in texts.
+A property is passed on, translated or refused by name; none is silently ignored. Secret values never appear in messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 
 _SECRET = re.compile(r"password|secret|jaas|token|\.key$|key\.pem|credential|sasl\.oauthbearer\.config")
 
-#: Java's names for what librdkafka calls otherwise, with the same unit.
+#: Java's names for properties that have another name, and the same unit, in librdkafka.
 _RENAMED: Final[Mapping[str, str]] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "delivery.timeout.ms": "message.timeout.ms",
@@ -30,7 +30,7 @@ _RENAMED: Final[Mapping[str, str]] = {
 
 _PEM = "librdkafka reads PEM files: keytool -exportcert -rfc -keystore FILE -alias ALIAS > ca.pem, then ssl.ca.location=ca.pem"
 _LEAVE_OUT = "leave it out"
-#: What only Java's clients know, and what to do instead.
+#: Properties that only Java's clients have, and what to do instead.
 _REFUSED: Final[Mapping[str, str]] = {
     "allow.auto.create.topics": "topics are not created by reading; leave it out, or create them beforehand",
     "auto.commit.interval.ms": "offsets are committed with checkpoints: set execution.checkpointing.interval",
@@ -60,13 +60,13 @@ _REFUSED: Final[Mapping[str, str]] = {
     "transactional.id": "use set_transactional_id_prefix()",
 }
 
-#: The classes with which Java passes bytes on as they are, as Flink's connector always does.
+#: Java's classes that pass bytes on unchanged; Flink's connector always uses them.
 _BYTES_CLASSES: Final = ("ByteArraySerializer", "ByteArrayDeserializer")
 _LOGIN = re.compile(r"\b(username|password)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
 
 
 def checked(key: Any, value: Any, method: str) -> tuple[str, str]:
-    """Return a property as text; raises InvalidArgumentError if it is none."""
+    """Return the name and value of a property as text; raises InvalidArgumentError if they have other types."""
     if not isinstance(key, str) or not key:
         raise InvalidArgumentError(f"{method}: the name of a property must be text; got {key!r}")
     if isinstance(value, bool):
@@ -86,7 +86,7 @@ def servers(bootstrap_servers: Any) -> str:
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return properties for a text that people read: secrets are hidden."""
+    """Return properties for messages: secrets are hidden."""
     return {key: "******" if _SECRET.search(key) else value for key, value in properties.items()}
 
 
@@ -146,7 +146,7 @@ def _keystore(value: str, properties: Mapping[str, str], who: str) -> dict[str, 
 
 
 def _store_type(value: str, properties: Mapping[str, str], who: str) -> dict[str, str]:
-    return {}  # judged with the location, or of PEM text, which names its type by its own property
+    return {}  # checked with the location; PEM text has a property of its own
 
 
 def _host_check(value: str, properties: Mapping[str, str], who: str) -> dict[str, str]:

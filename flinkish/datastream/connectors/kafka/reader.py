@@ -1,8 +1,8 @@
 """Reads partitions in a task, from offset to offset, always in the same order.
 
-One consumer serves all partitions of the reader and is kept from epoch to epoch. What it has fetched waits here by partition:
-which partition is read next, and how much of it, follows from positions, limits and credit alone, never from which broker was
-faster. Messages after a limit wait for a later epoch.
+One consumer serves all partitions of the reader and is kept from epoch to epoch. Fetched messages wait here by partition. Which
+partition is read next, and how much of it, depends on positions, limits and credit alone, and never on which broker was faster.
+Messages after a limit wait for a later epoch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from flinkish.datastream.connectors.kafka.settings import WHO, KafkaPartitionSpl
 from flinkish.datastream.connectors.record_errors import Message, RecordErrors
 from flinkish.program.sources import InputStatus, ReaderOutput, SourceReader, SourceReaderContext
 
-#: Messages that are taken from the client at once.
+#: Messages to take from the client in one call.
 _CHUNK: Final = 4096
-#: Messages of a partition that may wait here while another one is waited for; then the client stops fetching it.
+#: Messages of a partition that may wait here while another one is fetched; beyond that, the client pauses the partition.
 _MOST_WAITING: Final = 50_000
-#: Seconds between two looks at whether a wait has been too long.
+#: Seconds between two checks of the deadline of a wait.
 _WAIT: Final = 1.0
 _NO_TIMESTAMP: Final = 0
 
@@ -36,20 +36,20 @@ class _Progress:
 
     def __init__(self, split: KafkaPartitionSplit) -> None:
         self.split = split
-        #: The next offset to emit; the next one to come from the client: all before it are in `messages`, or do not exist.
+        #: The next offset to emit, and the next one to fetch: messages between the two are in `messages` or do not exist.
         self.offset = split.offset
         self.fetched = split.offset
-        #: Up to where it may be read in this epoch.
+        #: The end of what may be read in this epoch.
         self.end = split.offset
         self.messages: deque[Any] = deque()
         self.paused = False
         #: The leader epoch of the message before `offset`; None if there is none, such as after the end of a transaction.
         self.leader_epoch = split.leader_epoch
-        #: The offset that brokers did not give although it is there.
+        #: The offset that the brokers refused although it exists.
         self.doubted: int | None = None
 
     def pass_gap(self, end: int) -> None:
-        """Go on to an offset before which there is no message."""
+        """Skip to an offset; there are no messages before it."""
         self.offset = end
         self.leader_epoch = None
 
@@ -113,7 +113,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._consumer = client.make_consumer(self._settings.consumer(f"{self._context.subtask_index}"), WHO)
 
     def _begin_fetching(self) -> None:
-        """Have the client fetch all partitions from where each is; what it has fetched already it drops."""
+        """Let the client fetch all partitions from their positions; it drops messages that it has fetched already."""
         partition = self._kafka.TopicPartition
         self._consumer.assign(
             [
@@ -155,8 +155,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             else:
                 self._emit(progress, max(1, output.credit), output)
                 turns.rotate(-1)
-                # The order of the splits says whose turn is next, in the epochs that follow, too: however few messages each of
-                # them reads, no partition is left behind, and its watermark with it.
+                # The order of the splits decides whose turn is next, in later epochs, too. So no partition, nor its watermark,
+                # falls behind, even if each epoch reads only a few messages.
                 pair = progress.split.pair
                 self._progress[pair] = self._progress.pop(pair)
                 break
@@ -175,7 +175,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def _emit(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> None:
-        """Emit `most` messages of a partition, or all up to where it may be read."""
+        """Emit at most `most` messages of a partition, and none beyond its end for this epoch."""
         output.select_split(progress.split.split_id)
         end, messages = progress.end, progress.messages
         while most > 0 and progress.offset < end:
@@ -184,7 +184,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 self._consumer.resume([self._kafka.TopicPartition(*progress.split.pair)])
             if not messages:
                 if progress.fetched >= end:
-                    progress.pass_gap(end)  # what lies before it is no message: the end of a transaction, or was aborted
+                    progress.pass_gap(end)  # only the end of a transaction, or aborted messages, lie before it
                     return
                 self._fetch(progress)
                 continue
@@ -194,7 +194,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             most -= self._emit_waiting(progress, most, output)
 
     def _emit_waiting(self, progress: _Progress, most: int, output: ReaderOutput[Any]) -> int:
-        """Emit messages that are here, and return how many were taken."""
+        """Emit messages that were fetched already; return how many were taken."""
         messages, end = progress.messages, progress.end
         take, collect, deserialize, whole = (messages.popleft, output.collect, self._deserialize, self._whole)
         taken, last = 0, None
@@ -217,7 +217,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             except ValueError as error:
                 record = self._handle(progress.split, message, time, str(error))
             except Exception as error:
-                # Without dead letters, an error of other kinds is one of the program.
+                # Without dead letters, any other error is an error of the program.
                 if not self._errors.keeps:
                     raise
                 record = self._handle(progress.split, message, time, f"{type(error).__name__}: {error}")
@@ -238,7 +238,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         )
 
     def _fetch(self, progress: _Progress) -> None:
-        """Take what the client has, after a wait for something, until there is more of a partition."""
+        """Take messages from the client until one of this partition has arrived; raises SourceError after the timeout."""
         deadline = self._clock.monotonic() + self._settings.timeout
         fetched, end = progress.fetched, progress.end
         while progress.fetched == fetched and not progress.messages:
@@ -254,7 +254,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 )
 
     def _take(self, messages: Sequence[Any]) -> None:
-        """Sort what came from the client to its partitions."""
+        """Put messages from the client into the queues of their partitions."""
         known = self._progress
         for message in messages:
             error = message.error()
@@ -265,7 +265,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             if progress is None:
                 continue
             offset = message.offset()
-            if offset >= progress.fetched:  # else it was fetched before the partition was assigned anew
+            if offset >= progress.fetched:  # otherwise it was fetched before the last assignment
                 progress.messages.append(message)
                 progress.fetched = offset + 1
                 if len(progress.messages) > _MOST_WAITING and not progress.paused:
@@ -288,7 +288,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             client.log.debug("A passing error: %s", client.text_of(error))
 
     def _lose(self, progress: _Progress, error: Any) -> None:
-        """Fail, or go on where the program said so: messages that are to be read are gone."""
+        """Handle the loss of messages that were to be read next: fail, or continue where auto.offset.reset says."""
         split, wanted = progress.split, progress.fetched
         try:
             low, high = self._consumer.get_watermark_offsets(
@@ -299,8 +299,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         if low <= wanted <= high:
             if progress.doubted == wanted:
                 raise cut_off(split.split_id, wanted, client.text_of(error))
-            # A passing view of the broker, or the log was cut off and has grown again. A client compares leader epochs only when
-            # it learns of a partition's leader, so a new one tells.
+            # Either the broker was briefly out of date, or the log was cut off and has grown again. A client compares leader
+            # epochs only when it learns a partition's leader, so a new client finds out.
             progress.doubted = wanted
             self._consumer.close()
             self._connect()
@@ -321,7 +321,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._begin_fetching()
 
     def snapshot_state(self) -> Sequence[KafkaPartitionSplit]:
-        # Turns begin anew with each epoch, with the first split: in a reader that was kept as in one that is made for it.
+        # Each epoch begins with the first split, so that a kept reader and a restored one read in the same order.
         self._turns = None
         return [
             KafkaPartitionSplit(
@@ -342,7 +342,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
 
 
 def lost_messages(split: str, wanted: int, low: int, high: int, reason: str | None = None) -> SourceError:
-    """Return the error of a partition that does not have the next offset to be read."""
+    """Return the error for a partition that lacks the offset to read next."""
     detail = "" if reason is None else f" ({reason})"
     if wanted < low:
         return SourceError(
@@ -354,16 +354,16 @@ def lost_messages(split: str, wanted: int, low: int, high: int, reason: str | No
     return SourceError(
         f"{WHO}: {split}: offset {wanted} is to be read next, but the partition ends at {high}{detail}",
         hint="was the topic deleted and created again, or its log cut off (unclean leader election)? Start the source under "
-        "another uid, so that it begins anew.",
+        "another uid, so that it starts again from its starting offsets.",
     )
 
 
 def cut_off(split: str, wanted: int, reason: str) -> SourceError:
-    """Return the error of a partition whose messages before `wanted` are not those that were read."""
+    """Return the error for a partition whose messages before `wanted` are not the ones that were read."""
     return SourceError(
         f"{WHO}: {split}: the messages before offset {wanted}, which is to be read next, are not those that were read ({reason})",
         hint="its log was cut off and has grown again (unclean leader election, or a broker that lost data). Start the source "
-        "under another uid, so that it begins anew.",
+        "under another uid, so that it starts again from its starting offsets.",
     )
 
 

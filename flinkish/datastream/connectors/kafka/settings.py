@@ -1,4 +1,4 @@
-"""What the builder of a KafkaSource collects, and the splits that go into checkpoints."""
+"""The settings that KafkaSourceBuilder collects, and the splits that go into checkpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flinkish.program.sources import SourceSplit
 
 WHO: Final = "KafkaSource"
 
-#: Properties of the source itself, not of the client. Names and defaults are those of Flink's KafkaSourceOptions.
+#: Properties of the source, not of the client. Names and defaults are those of Flink's KafkaSourceOptions.
 _DISCOVERY: Final = "partition.discovery.interval.ms"
 _COMMIT: Final = "commit.offsets.on.checkpoint"
 _METRICS: Final = "register.consumer.metrics"
@@ -35,13 +35,13 @@ _ISOLATION: Final = "read_uncommitted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPartitionSplit(SourceSplit):
-    """A partition, from the offset that is read next up to the one before `stop` (None: no end)."""
+    """A partition, from the next offset to read up to `stop`, exclusive (None = no end)."""
 
     topic: str
     partition: int
     offset: int
     stop: int | None = None
-    #: The leader epoch of the message before `offset`, by which brokers tell whether the log was cut off there; None: not known.
+    #: The leader epoch of the message before `offset`: brokers find by it whether the log was cut off there. None = not known.
     leader_epoch: int | None = None
 
     @property
@@ -52,20 +52,20 @@ class KafkaPartitionSplit(SourceSplit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaEnumeratorState:
-    """What is known of the partitions: all that were found, and those of them that no reader has yet."""
+    """All partitions that were found, and those of them that are not assigned to a reader yet."""
 
     #: Split ids.
     known: tuple[str, ...]
     pending: tuple[KafkaPartitionSplit, ...]
     #: Whether the partitions that were there at the start have been found; those found later begin at their first message.
     discovered: bool
-    #: Of the topics, by name: a topic that is deleted and created again has another one.
+    #: Ids of topics by name; a topic that is deleted and created again has another id.
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSourceSettings:
-    """What the builder collects; immutable."""
+    """The settings of a source; immutable."""
 
     topics: tuple[str, ...] = ()
     #: A regular expression that the whole name of a topic matches.
@@ -91,7 +91,7 @@ class KafkaSourceSettings:
 
     @property
     def discovery_interval(self) -> int | None:
-        """Milliseconds between two looks for new partitions; None: only at the start, as for a source that is to stop."""
+        """Milliseconds between two searches for new partitions; None = only at the start, as for a source with an end."""
         interval = _milliseconds(self.properties, _DISCOVERY, _DISCOVERY_MS)
         return None if self.stop is not None or interval <= 0 else interval
 
@@ -107,12 +107,12 @@ class KafkaSourceSettings:
 
     @property
     def timeout(self) -> int:
-        """Milliseconds after which a request that gets no answer, or a read that gets no message, fails."""
+        """Milliseconds after which a request without an answer, or a read without a message, fails."""
         return max(1, _milliseconds(self.properties, _TIMEOUT, _TIMEOUT_MS))
 
     @property
     def reset(self) -> str | None:
-        """What to do when messages that are to be read are gone: earliest, latest; None: fail."""
+        """Where to continue if messages to read next are gone: earliest or latest; None = fail."""
         value = self.properties.get(_RESET, "none").lower()
         if value in ("earliest", "latest"):
             return value
@@ -158,7 +158,7 @@ class KafkaSourceSettings:
         }
 
     def admin(self, client: str) -> dict[str, str]:
-        """Return the configuration of an administration client: what is of consumers only does not belong there."""
+        """Return the configuration of an administration client, without the properties that only consumers have."""
         return {key: value for key, value in self.common(client).items() if not _of_consumers(key)}
 
     def wants(self, topic: str, partition: int) -> bool:

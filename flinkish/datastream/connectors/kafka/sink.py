@@ -16,7 +16,7 @@ from flinkish.datastream.connectors.kafka.sink_settings import WHO, KafkaCommitt
 from flinkish.datastream.connectors.kafka.writers import DirectWriter, StagingWriter
 from flinkish.program.sinks import Committer, DeliveryGuarantee, Sink, SinkWriter, SinkWriterContext
 
-#: Flink's.
+#: Flink's limit, in bytes.
 _LONGEST_PREFIX: Final = 64_000
 
 
@@ -43,7 +43,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
     ... )
 
     Differs from Flink: with EXACTLY_ONCE no transaction is open between checkpoints. So no downtime loses messages, and
-    transaction.timeout.ms only has to be longer than it takes to send the messages of one checkpoint.
+    transaction.timeout.ms only has to be longer than the time it takes to send the messages of one checkpoint.
     """
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
@@ -61,7 +61,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
         return self._settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def get_transformer(self) -> None:
-        """Return None: nothing has to be done to the stream before it is written."""
+        """Return None: the stream is written as it is."""
         return
 
     def create_writer(self, context: SinkWriterContext) -> SinkWriter[Any, KafkaCommittable]:
@@ -80,7 +80,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
         """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
         client.library()
         _ = self._settings.largest
-        # A client that is made finds out what its properties are worth; no broker is asked.
+        # Making a client checks its properties, without a request to a broker.
         client.make_producer(self._settings.producer("check"), WHO)
         if self._exactly_once:
             client.make_producer(self._settings.transactional("check", self._settings.prefix), WHO)
@@ -90,7 +90,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
 
 
 class KafkaSinkBuilder:
-    """Sets up a KafkaSink; PyFlink's methods."""
+    """Sets up a KafkaSink, with the methods of PyFlink's builder."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
@@ -99,11 +99,11 @@ class KafkaSinkBuilder:
         self._serializer: KafkaRecordSerializationSchema | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """Set the brokers to ask first: host:port, several with commas between."""
+        """Set the brokers to connect to first: host:port, several separated by commas."""
         return self.set_property("bootstrap.servers", properties.servers(bootstrap_servers))
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """Say what the sink promises; the default is NONE."""
+        """Set the delivery guarantee; the default is NONE."""
         if not isinstance(delivery_guarantee, DeliveryGuarantee):
             raise InvalidArgumentError(
                 f"set_delivery_guarantee() takes a DeliveryGuarantee; got {delivery_guarantee!r}",
@@ -113,9 +113,9 @@ class KafkaSinkBuilder:
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """Set how the transactional id begins, and the group that notes checkpoints; needed for EXACTLY_ONCE.
+        """Set the prefix of the transactional id, and of the group that records checkpoints; required for EXACTLY_ONCE.
 
-        No other job that runs against the brokers may have it, and it has to stay the same for the life of the job.
+        No other job on the same brokers may use it, and it must not change as long as the job lives.
         """
         if not isinstance(transactional_id_prefix, str) or not transactional_id_prefix:
             raise InvalidArgumentError(f"set_transactional_id_prefix() takes text; got {transactional_id_prefix!r}")
@@ -125,7 +125,7 @@ class KafkaSinkBuilder:
         return self
 
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> KafkaSinkBuilder:
-        """Say how records become messages."""
+        """Set the serializer that makes messages of records."""
         if not isinstance(record_serializer, KafkaRecordSerializationSchema):
             raise InvalidArgumentError(
                 f"set_record_serializer() takes a KafkaRecordSerializationSchema; got {record_serializer!r}",
@@ -141,7 +141,7 @@ class KafkaSinkBuilder:
         return self
 
     def build(self) -> KafkaSink:
-        """Return the sink; raises InvalidProgramError if something it needs was not set."""
+        """Return the sink; raises InvalidProgramError if a required setting is missing."""
         if not self._properties.get("bootstrap.servers"):
             raise InvalidProgramError("KafkaSink needs brokers", hint="call set_bootstrap_servers('host:9092').")
         if self._serializer is None:

@@ -52,9 +52,9 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     >>> source.boundedness.value
     'CONTINUOUS_UNBOUNDED'
 
-    Differs from Flink: messages that were to be read next and are gone (retention, a topic that was created again) fail the job,
-    where Flink goes on without a word; the property auto.offset.reset, which Flink overrides, says otherwise. The client is
-    librdkafka: properties have its names, and Java's where they mean the same.
+    Differs from Flink: if messages to read next are gone (retention, a topic that was created again), the job fails; Flink skips
+    them silently. The property auto.offset.reset, which Flink overrides, allows to skip them here, too. The client is librdkafka:
+    properties have its names, or Java's names where they mean the same.
     """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
@@ -97,7 +97,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
             if not self._settings.wants(split.topic, split.partition):
                 raise ForeignCheckpointError(
                     f"the checkpoint holds offset {split.offset} of {split.split_id}, which this KafkaSource does not read",
-                    hint="add the topic again, or give the source another uid, so that it starts anew.",
+                    hint="add the topic again, or give the source another uid: it then starts from its starting offsets.",
                 )
 
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, KafkaPartitionSplit]:
@@ -110,7 +110,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     def validate(self) -> None:
         """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
         client.library()
-        # A client that is made finds out what its properties are worth; no broker is asked.
+        # Making a client checks its properties, without a request to a broker.
         client.make_consumer(self._settings.consumer("check"), WHO).close()
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
 
 
 class KafkaSourceBuilder:
-    """Sets up a KafkaSource; PyFlink's methods."""
+    """Sets up a KafkaSource, with the methods of PyFlink's builder."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
@@ -134,7 +134,7 @@ class KafkaSourceBuilder:
         self._record_errors = RecordErrorPolicy.fail()
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """Set the brokers to ask first: host:port, several with commas between."""
+        """Set the brokers to connect to first: host:port, several separated by commas."""
         return self.set_property("bootstrap.servers", properties.servers(bootstrap_servers))
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
@@ -152,7 +152,7 @@ class KafkaSourceBuilder:
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
         """Read all topics whose whole names match a regular expression (Python's), also those that are created later.
 
-        Topics that begin with `__` are Kafka's own, and have to be named by the pattern like any other.
+        Kafka's own topics, which begin with `__`, are read as well if the pattern matches them.
         """
         try:
             re.compile(topic_pattern)
@@ -176,17 +176,17 @@ class KafkaSourceBuilder:
         self._chosen_by = method
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Say where to begin, without a checkpoint; the default is earliest()."""
+        """Set the offsets to start from when there is no checkpoint; the default is earliest()."""
         self._start = rule_of(starting_offsets_initializer, "set_starting_offsets()")
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Stop before these offsets; the program still runs as one of unbounded input."""
+        """Stop before these offsets; the source still counts as unbounded, so the program runs in streaming mode."""
         self._stop, self._bounded = rule_of(stopping_offsets_initializer, "set_unbounded()"), False
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Stop before these offsets; no new partitions are looked for, and the program may run in batch mode."""
+        """Stop before these offsets; new partitions are not searched for, and the program may run in batch mode."""
         self._stop, self._bounded = rule_of(stopping_offsets_initializer, "set_bounded()"), True
         return self
 
@@ -206,11 +206,11 @@ class KafkaSourceBuilder:
         return self
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
-        """Set how the names of the clients begin, as brokers show them."""
+        """Set the prefix of the client ids, which brokers show."""
         return self.set_property("client.id.prefix", prefix)
 
     def on_record_error(self, policy: RecordErrorPolicy) -> KafkaSourceBuilder:
-        """Say what is done with messages that are no records; the default is to fail. Not in Flink."""
+        """Set what happens to messages that cannot be decoded; the default is to fail. Not in Flink."""
         if not isinstance(policy, RecordErrorPolicy):
             raise InvalidArgumentError(
                 f"on_record_error takes a RecordErrorPolicy; got {policy!r}", hint="RecordErrorPolicy.skip()."
@@ -221,9 +221,9 @@ class KafkaSourceBuilder:
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
         """Set a property of the client (librdkafka's name, or Java's where it has one) or of the source.
 
-        Of the source are partition.discovery.interval.ms (300000; -1 for never), commit.offsets.on.checkpoint (true with a
-        group), register.consumer.metrics (true), client.id.prefix, default.api.timeout.ms (60000), and auto.offset.reset: what
-        to do if messages to be read next are gone (none, the default, fails).
+        Properties of the source are partition.discovery.interval.ms (300000; -1 = never), commit.offsets.on.checkpoint (true if
+        there is a group), register.consumer.metrics (true), client.id.prefix, default.api.timeout.ms (60000), and
+        auto.offset.reset: where to continue if messages to read next are gone (none, the default, fails).
         """
         name, text = properties.checked(key, value, "set_property()")
         self._properties[name] = text
@@ -238,7 +238,7 @@ class KafkaSourceBuilder:
         return self
 
     def build(self) -> KafkaSource:
-        """Return the source; raises InvalidProgramError if something it needs was not set."""
+        """Return the source; raises InvalidProgramError if a required setting is missing."""
         if not self._properties.get("bootstrap.servers"):
             raise InvalidProgramError("KafkaSource needs brokers", hint="call set_bootstrap_servers('host:9092').")
         if self._chosen_by is None:
@@ -263,7 +263,7 @@ class KafkaSourceBuilder:
             record_errors=self._record_errors,
             properties=dict(self._properties),
         )
-        # Values that are read later, from the tasks, are checked here.
+        # Reading these values checks them now, before tasks read them.
         _ = settings.discovery_interval, settings.commits_offsets, settings.partition_metrics, settings.timeout
         _ = settings.reset, settings.isolation
         return KafkaSource(settings)

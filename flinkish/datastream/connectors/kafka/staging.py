@@ -1,4 +1,4 @@
-"""Files of messages that wait for their checkpoint, in `kafka/<sink>/` below the job's folder of checkpoints."""
+"""Files of messages that wait for their checkpoint, in `kafka/<sink>/` below the job's checkpoint folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMMITTED: Final = "committed"
 
 
 def staging_root(configuration: Configuration, job_id: str) -> PurePath | None:
-    """Return the folder of a job's checkpoints; None if checkpoints have no folder."""
+    """Return a job's checkpoint folder; None = checkpoints are not kept in a folder."""
     directory = configuration.get(options.CHECKPOINTS_DIRECTORY)
     if directory is None:
         return None
@@ -68,7 +68,7 @@ class Staging:
             yield chunk
 
     def note_committed(self, checkpoint_id: int) -> None:
-        """Note, besides Kafka, which checkpoint was written last: brokers forget it after a week."""
+        """Store which checkpoint was written last, in addition to the marker in Kafka, which brokers forget after a week."""
         try:
             self._files.make_root(sync=True)
             self._files.make_folders(self._folder)
@@ -77,7 +77,7 @@ class Staging:
             raise SinkError(f"{WHO} cannot write {self._root}/{self._folder}: {error.strerror or error}") from error
 
     def noted(self) -> int | None:
-        """Return what `note_committed` noted."""
+        """Return the checkpoint id that `note_committed` stored; None = none."""
         try:
             text = self._files.read(f"{self._folder}/{_COMMITTED}", limit=100)
         except OSError:
@@ -85,7 +85,7 @@ class Staging:
         return int(text) if text.isdigit() else None
 
     def remove_all_but(self, kept: Collection[str]) -> None:
-        """Remove files of tries that were lost."""
+        """Remove the files of failed attempts: all but those in `kept`."""
         try:
             names = self._files.names(self._folder)
         except OSError:
@@ -97,7 +97,7 @@ class Staging:
 
 
 def read(root: PurePath, file: StagedFile) -> list[bytes]:
-    """Return the runs of messages in a file; raises SinkError if it is gone or not as it was written."""
+    """Return the runs of messages in a file; raises SinkError if the file is missing or was changed."""
     if _PATH.fullmatch(file.path) is None:
         raise ForeignCheckpointError(
             f"{WHO}: the checkpoint names {file.path[:200]!r}, which is no file of messages",
@@ -121,7 +121,7 @@ def read(root: PurePath, file: StagedFile) -> list[bytes]:
 
 
 def remove(files: CheckpointFiles, path: str) -> None:
-    """Remove a file of messages; what cannot be removed is left."""
+    """Remove a file of messages; if that fails, the file is left."""
     try:
         files.remove(path)
     except OSError:
@@ -129,6 +129,6 @@ def remove(files: CheckpointFiles, path: str) -> None:
 
 
 def remove_staged(root: PurePath, file: StagedFile) -> None:
-    """Remove a file of messages that were written to Kafka."""
+    """Remove a file whose messages were written to Kafka."""
     if _PATH.fullmatch(file.path) is not None:
         remove(files_at(root), file.path)

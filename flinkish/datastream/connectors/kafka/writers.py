@@ -1,4 +1,4 @@
-"""Writers of KafkaSink: straight to the brokers, or into the checkpoint, for the committer."""
+"""Writers of KafkaSink: one writes directly to the brokers, one into the checkpoint, for the committer."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from flinkish.program.sinks import DeliveryGuarantee, SinkWriter, SinkWriterCont
 
 _log = logging.getLogger("flinkish.kafka")
 
-#: Messages after which a producer's reports are looked at.
+#: Messages between two checks of the producer's delivery reports.
 _LOOK_EVERY: Final = 1_000
-#: Seconds to wait for room in a full queue of the client at a time, and for brokers to tell about a topic.
+#: Seconds of one wait for room in the client's full queue, and of a request for a topic's partitions.
 _ROOM: Final = 0.1
 _TOPIC_TIMEOUT: Final = 30.0
-#: Up to this size messages go into the checkpoint itself instead of a file, which costs 10-20 ms to make durable.
+#: Messages of at most this size in total go into the checkpoint itself. A file costs 10-20 ms to make durable.
 _INLINE_BYTES: Final = 64 * 1024
-#: What Kafka adds to a message at most, about.
+#: About the most bytes that Kafka adds to a message.
 _OVERHEAD: Final = 512
 
 
 class _Topics:
-    """How many partitions topics have; raises for one that is not there."""
+    """Numbers of partitions by topic."""
 
     def __init__(self, producer: Callable[[], Any], servers: str) -> None:
         self._producer = producer
@@ -46,7 +46,7 @@ class _Topics:
         self._partitions: dict[str, int] = {}
 
     def partitions(self, topic: str) -> int:
-        """Return the number of partitions of a topic, as it was when it was first asked for."""
+        """Return a topic's number of partitions, as at the first call; raises SinkError if the topic cannot be written to."""
         known = self._partitions.get(topic)
         if known is None:
             kafka = client.library()
@@ -62,7 +62,7 @@ class _Topics:
 
 
 def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[Any, int | None], Message]:
-    """Return what makes the message of a record with its time."""
+    """Return a function that makes a message of a record and its timestamp."""
     schema: KafkaRecordSerializationSchema = settings.serializer
     schema.open()
     fixed, selector = schema._topic, schema._topic_selector
@@ -99,7 +99,7 @@ def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[
 
 
 def produce(producer: Any, message: Message, kafka: Any) -> None:
-    """Hand a message to a producer, waiting for room; raises SinkError if it does not take it."""
+    """Give a message to a producer, waiting for room in its queue; raises SinkError if the producer refuses it."""
     topic, partition, key, value, time, headers = message
     more: dict[str, Any] = {}
     if partition >= 0:
@@ -119,7 +119,7 @@ def produce(producer: Any, message: Message, kafka: Any) -> None:
 
 
 class DirectWriter(SinkWriter[Any, KafkaCommittable]):
-    """Writes to the brokers at once; with AT_LEAST_ONCE an epoch ends when they have everything."""
+    """Writes to the brokers at once; with AT_LEAST_ONCE, an epoch ends when they have acknowledged its messages."""
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext) -> None:
         self._settings = settings
@@ -175,7 +175,7 @@ class DirectWriter(SinkWriter[Any, KafkaCommittable]):
 
 
 class StagingWriter(SinkWriter[Any, KafkaCommittable]):
-    """Puts messages into the checkpoint; the committer writes them when it is complete."""
+    """Puts messages into the checkpoint; the committer writes them when the checkpoint is complete."""
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext, ids: IdSource) -> None:
         self._settings = settings
@@ -196,7 +196,7 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         self._files = [decoder.decode(item) for item in self._file_state.get()]
 
     def _asking(self) -> Any:
-        """Return a client that asks about topics."""
+        """Return a client for requests about topics."""
         if self._producer is None:
             self._producer = client.make_producer(self._settings.producer(str(self._context.subtask_index)), WHO)
         return self._producer
@@ -208,7 +208,7 @@ class StagingWriter(SinkWriter[Any, KafkaCommittable]):
         if headers:
             size += sum(len(name) + len(header or b"") for name, header in headers)
         if size + _OVERHEAD > self._largest:
-            # Found out by the committer, it would be a checkpoint that can never be written.
+            # If only the committer noticed it, the checkpoint could never be written.
             raise SinkError(
                 f"{WHO}: a message for topic {message[0]!r} has {size} bytes; the client takes {self._largest - _OVERHEAD}",
                 hint="set message.max.bytes (Java's max.request.size), and max.message.bytes of the topic.",
