@@ -38,8 +38,8 @@ class Endpoint:
         settings = self._settings
         family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
         for port in settings.ports:
-            # asyncio sends small parts at once (TCP_NODELAY) only on sockets whose protocol is named; else each answer on a connection
-            # that stays open takes 40 ms.
+            # asyncio sends small parts at once (TCP_NODELAY) only on sockets whose protocol is named; else each answer on a
+            # connection that stays open takes 40 ms.
             listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -14,11 +14,13 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from flinkish.common import redaction
 from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import ConfigurationError, FlinkishError
 from flinkish.common.files import store_settings
 from flinkish.server.session.service import Service
 from flinkish.server.session.settings import session_settings
+from flinkish.server.settings import TOKEN_VARIABLE
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -26,6 +28,7 @@ _log = logging.getLogger("flinkish.server.session")
 def main(arguments: Sequence[str]) -> int:
     """Run a Dispatcher until it is ended; return the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    redaction.protect_log()
     try:
         others = [given for given in arguments if not given.startswith("-D")]
         if others:
@@ -33,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         properties = [given.removeprefix("-D") for given in arguments]
         before = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
         configuration = load_configuration([*before, *properties], environment=os.environ)
+        redaction.remember({**os.environ, **configuration.to_dict()})
         store_settings.use(configuration, alone=True)
         settings = session_settings(configuration, tuple(properties))
         service = Service(settings)
@@ -46,6 +50,12 @@ def main(arguments: Sequence[str]) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
+    if settings.server.token is None and settings.submit_enabled:
+        _log.warning(
+            "The session needs no token: each user of this machine can run programs in it as you. On a machine with other "
+            "users, set the environment variable %s.",
+            TOKEN_VARIABLE,
+        )
     if settings.temporary:
         _log.warning(
             "The session is kept in %s, a folder for temporary files; set high-availability.storageDir to keep it elsewhere.",

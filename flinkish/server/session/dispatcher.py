@@ -564,7 +564,13 @@ class Dispatcher:
             except ValueError:
                 _log.warning("The archive of job %s is damaged.", entry.job_id)
         content = self._storage.read(wire.end_file(entry.job_id, entry.driver.id))
-        return None if content is None else str(msgspec.json.decode(content)["status"])
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=wire.End).status
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            _log.warning("The note of the end of job %s is damaged.", entry.job_id)
+            return None
 
     def _close(self, lead: _Lead, entry: JobEntry, status: str) -> None:
         """Store that a job has ended."""

@@ -32,12 +32,12 @@ def read_file(content_type: str, body: bytes) -> tuple[str, bytes]:
 
 
 def _file_name(head: bytes) -> str | None:
-    """Return the name in the headers of a part, without folders; None if the part is no file."""
+    """Return the name in the headers of a part as it was sent; None if the part is no file."""
     for line in head.decode("utf-8", "replace").split("\r\n"):
         key, _, value = line.partition(":")
         if key.strip().lower() == "content-disposition":
             message = Message()
             message["Content-Disposition"] = value.strip()
             name = message.get_filename()
-            return None if name is None else re.split(r"[/\\]", name)[-1]
+            return name
     return None

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from flinkish.common import options
+from flinkish.common import options, redaction
 from flinkish.common.config_file import check_key, parse_properties
 from flinkish.common.errors import ConfigurationError, FlinkishError
 from flinkish.server import metrics
@@ -25,6 +25,7 @@ from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
 from flinkish.server.rest.calls import Answer, Call, RestError
 from flinkish.server.rest.cluster_handlers import APPLICATION_STATES
 from flinkish.server.rest.job_handlers import aggregations
+from flinkish.server.rest.paths import refused_name
 from flinkish.server.session.dispatcher import Dispatcher, StartError, Submission
 from flinkish.server.session.drivers import Drivers
 from flinkish.server.session.entries import ProgramEntry
@@ -162,7 +163,7 @@ def programs(state: SessionState, call: Call) -> Answer:
 def upload(state: SessionState, call: Call) -> Answer:
     _refuse_if_disabled(state)
     name, content = read_file(call.content_type, call.body)
-    if not _NAME.fullmatch(name):
+    if refused_name(name) is not None or not _NAME.fullmatch(name):
         raise RestError(
             400, f"Only .py and .zip files are run; their names have letters, digits, '.', '_' and '-': got {name[:80]!r}."
         )
@@ -241,6 +242,7 @@ def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submis
         settings[options.SAVEPOINT_PATH.key] = request.savepointPath
     if request.allowNonRestoredState:
         settings[options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key] = "true"
+    redaction.remember(settings)
     properties = tuple(f"{key}={value}" for key, value in settings.items())
     try:
         _check_properties(properties)
@@ -270,6 +272,8 @@ def _check_program(name: str, content: bytes) -> None:
         return
     try:
         compile(content, name, "exec", dont_inherit=True)
+    except (RecursionError, MemoryError):
+        raise RestError(400, f"The script is nested too deeply to be compiled: {name}.") from None
     except (SyntaxError, ValueError) as error:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         text = error.msg if isinstance(error, SyntaxError) else str(error)

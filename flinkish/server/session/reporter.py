@@ -40,7 +40,7 @@ from flinkish.server.session.archive import add_answers, encode_archive, make_ar
 from flinkish.server.session.calls import ask
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.wire import Report
-from flinkish.server.settings import ServerSettings, server_settings
+from flinkish.server.settings import ServerSettings, is_loopback, server_settings
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs as job_views
 
@@ -246,7 +246,8 @@ class SessionDriver:
             except OSError as error:
                 _log.warning("The session's leader could not be read: %s", error)
                 return
-            if leader is not None and leader.reports != self._reports:
+            # Reports have tokens, and the storage may have been written by others: they never leave this machine.
+            if leader is not None and leader.reports != self._reports and is_loopback(leader.reports.rpartition(":")[0]):
                 self._reports = leader.reports
                 self._send(body)
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from flinkish.common.errors import RegistryError
 from flinkish.server.session.dispatcher import Dispatcher, NotLeaderError
 from flinkish.server.session.wire import REPORT_PATH, Report
+from flinkish.server.settings import is_loopback
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -53,6 +54,10 @@ class ReportsApp:
         try:
             report = msgspec.json.decode(bytes(body), type=Report)
         except (msgspec.MsgspecError, UnicodeDecodeError):
+            return 400
+        if not is_loopback(report.host) or not 0 < report.port < 65_536:
+            # Requests of clients are passed on to this address, with the driver's token.
+            _log.warning("A report of job %s names a driver that is not on this machine.", report.job_id)
             return 400
         try:
             taken = await anyio.to_thread.run_sync(dispatcher.report, report, token)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from flinkish.server.answers.jobs import JobSummary
@@ -84,3 +86,9 @@ def leader_file(generation: int) -> str:
 
 #: Final states of jobs, in Flink's words.
 FINAL = ("FINISHED", "CANCELED", "FAILED")
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """What a driver notes when its job has ended for good."""
+
+    status: Literal["FINISHED", "CANCELED", "FAILED"]

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flinkish.common import Configuration
 from flinkish.common.clock import SystemClock
 from flinkish.server.jobs import ServedJobs
 from flinkish.server.operations import Operations
+from flinkish.server.session.app import make_session_app
+from flinkish.server.session.handlers import SessionState
 from flinkish.server.settings import server_settings
 from flinkish.server.state import ServerState
 
@@ -46,6 +48,23 @@ def make_state(**settings: str) -> ServerState:
     clock = SystemClock()
     jobs = ServedJobs(clock, "localhost:0", expiration=read.expiration, capacity=read.capacity)
     return ServerState(settings=read, clock=clock, jobs=jobs, operations=Operations(clock))
+
+
+class _Untouchable:
+    """A part of a server that no request may reach."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was asked for")
+
+
+async def _never(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError(f"{scope['path']} was passed on")
+
+
+def untouchable_session(**settings: str) -> ASGIApp:
+    """Return the application of a session whose Dispatcher answers nothing: what is not refused before is a status 500."""
+    state: Any = SessionState(_Untouchable(), _Untouchable(), None)  # type: ignore[arg-type]
+    return make_session_app(state, make_state(**settings).settings, _never)
 
 
 async def ask_async(

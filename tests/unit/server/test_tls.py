@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.cli.client import RestClient, find_address
 from flinkish.common import Configuration
-from flinkish.common.errors import ConfigurationError
+from flinkish.common.errors import ConfigurationError, ServerError
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.settings import server_settings
 from flinkish.server.tls import Tls, client_context
@@ -80,6 +81,16 @@ def test_a_server_with_a_certificate_speaks_tls_1_2_at_least_and_no_plain_http(f
             status(server.port, ssl.create_default_context())
         with pytest.raises((http.client.HTTPException, OSError)):
             server.ask("GET", "/overview")
+
+
+def test_the_command_line_speaks_tls_where_the_configuration_says_so(folder: Path) -> None:
+    configuration = keys(folder)
+    with served(tls=tls(configuration)) as server:
+        address = find_address(f"127.0.0.1:{server.port}", configuration, {})
+        assert address.url == f"https://127.0.0.1:{server.port}"
+        assert RestClient(address).get("/overview")["jobs-running"] == 0
+        with pytest.raises(ServerError, match="certificate"):
+            RestClient(replace(address, tls=None)).get("/overview")
 
 
 def test_the_oldest_version_can_be_raised(folder: Path) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from flinkish.server.rest.app import make_app
+from flinkish.server.rest.calls import Call, RestError
 from flinkish.server.rest.paths import file_below, refused, refused_name
-from tests.unit.server.asgi import ask_async, make_state
+from flinkish.server.session import handlers
+from flinkish.server.session.handlers import SessionState
+from tests.unit.server.asgi import ask_async, make_state, untouchable_session
 from tests.unit.server.support import UNKNOWN
 from tests.unit.server.test_trust import all_routes
 from tests.unit.server.traversal import IN_NAMES, IN_PATHS
@@ -50,18 +57,18 @@ def targets() -> list[tuple[str, str]]:
 
 def test_no_name_in_a_path_leads_to_a_file() -> None:
     global _watching
-    app = make_app(make_state())
+    apps = (make_app(make_state()), untouchable_session())
 
     async def ask_all() -> list[str]:
         wrong = []
-        for method, target in asked:
+        for app, (method, target) in itertools.product(apps, asked):
             answer = await ask_async(app, method, target)
             if not (400 <= answer.status < 500 and answer.is_error):
                 wrong.append(f"{method} {target}: {answer.status} {answer.body[:80]!r}")
         return wrong
 
     asked = targets()
-    asyncio.run(ask_async(app, "GET", "/overview"))
+    asyncio.run(ask_async(apps[0], "GET", "/overview"))
     sys.addaudithook(_watch)
     _touched.clear()
     _watching = True
@@ -117,3 +124,39 @@ def test_names_of_files_are_refused_for_a_reason() -> None:
     assert refused_name("%2e") == "it is encoded twice"
     assert refused_name("") == "it has an empty part"
     assert refused(b"jobs") == "it does not begin with a slash"
+
+
+def _form(name: bytes) -> bytes:
+    head = b'--b\r\nContent-Disposition: form-data; name="jarfile"; ' + name + b"\r\n\r\n"
+    return head + b"print(1)\r\n--b--\r\n"
+
+
+def _upload(disposition: bytes) -> str | None:
+    """Return the name under which a program is kept; None if it is refused."""
+    kept: list[str] = []
+
+    class Keeper:
+        settings = SimpleNamespace(submit_enabled=True, root="root")
+
+        def upload(self, name: str, content: bytes) -> SimpleNamespace:
+            kept.append(name)
+            return SimpleNamespace(id=name)
+
+    state: Any = SessionState(Keeper(), None, None)  # type: ignore[arg-type]
+    call = Call({}, {}, _form(disposition), "multipart/form-data; boundary=b")
+    try:
+        handlers.upload(state, call)
+    except RestError as error:
+        return kept[0] if error.status != 400 or kept else None
+    return kept[0]
+
+
+def test_no_name_of_an_uploaded_file_leaves_its_folder() -> None:
+    assert _upload(b'filename="job.py"') == "job.py"
+    for name in IN_NAMES:
+        for suffix in ("", ".py", "/job.py", "%2fjob.py", "\\job.py"):
+            whole = name + suffix
+            raw = whole.encode("utf-8", "surrogateescape")
+            if b"\r" not in raw and b"\n" not in raw:
+                assert _upload(b'filename="' + raw + b'"') is None, whole
+            assert _upload(b"filename*=UTF-8''" + quote(raw, safe="").encode()) is None, whole

@@ -17,9 +17,12 @@ from flinkish.server import settings as settings_module
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.session.routes import SESSION_ROUTES, SessionRoute
 from flinkish.server.settings import server_settings
-from tests.unit.server.asgi import ask, make_state
+from tests.unit.server.asgi import ask, make_state, untouchable_session
 from tests.unit.server.support import UNKNOWN
+
+Route = ServerRoute | JobRoute | SessionRoute
 
 TOKEN = "a-token-of-some-length"
 BEARER = [("authorization", f"Bearer {TOKEN}")]
@@ -39,18 +42,18 @@ def basic(credentials: str) -> list[tuple[str, str]]:
     return [("authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")]
 
 
-def path_of(route: ServerRoute | JobRoute) -> str:
+def path_of(route: Route) -> str:
     return "/".join(UNKNOWN if part.startswith(":") else part for part in route.path.split("/"))
 
 
-def all_routes() -> list[ServerRoute | JobRoute]:
+def all_routes() -> list[Route]:
     """Return the routes of every table of the server, wherever it is."""
-    found: dict[tuple[str, str], ServerRoute | JobRoute] = {}
+    found: dict[tuple[str, str], Route] = {}
     for module in pkgutil.walk_packages(flinkish.server.__path__, "flinkish.server."):
         if module.name.rpartition(".")[2] != "__main__":
             for value in vars(importlib.import_module(module.name)).values():
                 for route in value if isinstance(value, tuple) else ():
-                    if isinstance(route, (ServerRoute, JobRoute)):
+                    if isinstance(route, (ServerRoute, JobRoute, SessionRoute)):
                         found[route.method, route.path] = route
     return list(found.values())
 
@@ -88,13 +91,14 @@ def test_only_the_token_opens(closed: ASGIApp, headers: list[tuple[str, str]], s
 
 
 def test_all_routes_of_all_tables_answer_only_with_the_token(closed: ASGIApp) -> None:
-    routes = all_routes()
-    assert set(ROUTES) <= set(routes)
-    for route in routes:
-        for prefix in ("", "/v1"):
-            target = prefix + path_of(route)
-            assert ask(closed, route.method, target).status == 401, target
-            assert ask(closed, route.method, target, [("authorization", "Bearer wrong")]).status == 401, target
+    listed = {(route.method, route.path) for route in (*ROUTES, *SESSION_ROUTES)}
+    assert listed <= {(route.method, route.path) for route in all_routes()}
+    for app in (closed, untouchable_session(**{"security.rest.token": TOKEN})):
+        for route in all_routes():
+            for prefix in ("", "/v1"):
+                target = prefix + path_of(route)
+                assert ask(app, route.method, target).status == 401, target
+                assert ask(app, route.method, target, [("authorization", "Bearer wrong")]).status == 401, target
     for route in ROUTES:
         assert ask(closed, route.method, path_of(route), BEARER).status not in (401, 403), route.path
 
