@@ -23,7 +23,7 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import data_frames, floor, kafka, keyed_count, metrics, naive, peer, slow_engine, start, stores, windows
+from tests.bench import data_frames, floor, kafka, keyed_count, metrics, naive, peer, server, slow_engine, start, stores, windows
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -294,6 +294,18 @@ def _compare(report: Report, name: str, mode: str, records: int, goal: int) -> N
         report.add(what, f"{ours:.1f} s / {theirs:.1f} s: {theirs / ours:.0f}", str(goal), theirs / ours >= goal)
 
 
+def bench_server(report: Report, spark: Any, scale: float) -> None:
+    """What 50 pages that show a running keyed count cost it: each asks for all that it shows every 3 s."""
+    cost = server.measure("spark", 30 * scale)
+    cores = psutil.cpu_count() or 1
+    share = cost.server / (30 * scale) / cores
+    report.add("50 pages: requests answered", f"{cost.requests:,}")
+    report.add("50 pages: processor time for each", f"{1000 * cost.server / max(cost.requests, 1):.2f} ms")
+    report.add(f"50 pages: of the machine's {cores} cores", f"{share:.1%}", "2 %", share <= 0.02)
+    ratio = cost.with_clients / cost.without
+    report.add("keyed count with / without 50 pages, which run on the same machine", f"{ratio:.2f}")
+
+
 _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "count": bench_keyed_count,
     "data-frames": bench_data_frames,
@@ -309,6 +321,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "windows": bench_windows,
     "pyflink": bench_pyflink,
     "kafka": bench_kafka,
+    "server": bench_server,
 }
 
 

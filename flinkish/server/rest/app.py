@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from flinkish.common.redaction import redact
 from flinkish.server.answers.wire import encode
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
+from flinkish.server.rest.recent import RecentAnswers
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
 from flinkish.server.rest.trust import Gate
 from flinkish.server.state import ServerState
@@ -25,6 +26,22 @@ _log = logging.getLogger("flinkish.server")
 JSON = "application/json; charset=UTF-8"
 #: Longest body in bytes: requests are small JSON objects.
 _LONGEST_BODY = 1_000_000
+#: What pages ask for again and again: lists of jobs, a job, its vertices, their figures. Not /jobs/:jobid/status, which is live.
+_REPEATED = frozenset(
+    {
+        "/overview",
+        "/jobs/overview",
+        "/jobs/:jobid",
+        "/jobs/:jobid/checkpoints",
+        "/jobs/:jobid/exceptions",
+        "/jobs/:jobid/metrics",
+        "/jobs/:jobid/vertices/:vertexid",
+        "/jobs/:jobid/vertices/:vertexid/backpressure",
+        "/jobs/:jobid/vertices/:vertexid/metrics",
+        "/jobs/:jobid/vertices/:vertexid/subtasks/metrics",
+        "/jobs/:jobid/vertices/:vertexid/watermarks",
+    }
+)
 
 
 def make_app(state: ServerState) -> ASGIApp:
@@ -42,14 +59,25 @@ class _Application:
         self._state = state
         # Methods and errors are answered as Flink does, so of Starlette's routing only the patterns of paths are used.
         self._routes = [(route, compile_path(starlette_path(route.path))[0]) for route in ROUTES]
+        self._recent = RecentAnswers(state.clock, state.settings.refresh_interval)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
+        target = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+        if request.method != "GET":
+            self._recent.forget()
+        elif (recent := self._recent.find(target)) is not None:
+            await Response(recent, 200, media_type=JSON)(scope, receive, send)
+            return
         try:
-            answer, status = await self._answer(request)
-            response = Response(encode(answer), status, media_type=JSON)
+            route, call = await self._find(request)
+            answer = self._call(route, call)
+            content = encode(answer)
+            if route.method == "GET" and route.path in _REPEATED:
+                self._recent.keep(target, content)
+            response = Response(content, route.status, media_type=JSON)
         except RestError as error:
             response = error_response(error.status, *error.messages)
         except ClientDisconnect:
@@ -60,13 +88,13 @@ class _Application:
             response = error_response(500, "Internal server error.", f"{type(error).__name__}: see the log of the server.")
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> tuple[Answer, int]:
+    async def _find(self, request: Request) -> tuple[ServerRoute | JobRoute, Call]:
+        """Return the route of a request, and the request as its handler sees it; raises RestError 404."""
         path = normalised(request.scope["path"])
         for route, pattern in self._routes:
             found = pattern.match(path)
             if found is not None and request.method == route.method:
-                call = Call(found.groupdict(), dict(request.query_params), await _body(request))
-                return self._call(route, call), route.status
+                return route, Call(found.groupdict(), dict(request.query_params), await _body(request))
         raise RestError(404, f"Unable to load requested file {path}." if request.method == "GET" else f"Not found: {path}")
 
     def _call(self, route: ServerRoute | JobRoute, call: Call) -> Answer:
