@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from flinkish.cli.client import RestClient, find_address
+from flinkish.common import redaction
 from flinkish.common.config_file import load_configuration
 from flinkish.common.errors import FlinkishError
 
@@ -77,10 +78,11 @@ def connect(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
 def errors_printed(level: int = logging.WARNING) -> Iterator[None]:
     """Print errors of flinkish and end the process with code 1; Ctrl-C ends it with 130. `level` is that of the log."""
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
+    redaction.protect_log()
     try:
         yield
     except FlinkishError as error:
-        say(f"{public_name(error)}: {error}")
+        say(redaction.redact(f"{public_name(error)}: {error}"))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -20,6 +20,8 @@ _START_TIMEOUT = 600.0
 #: How long a server that does not answer is waited for, in seconds: another Dispatcher takes over within this time.
 _PATIENCE = 120.0
 _FIRST_GAP, _LONGEST_GAP = 0.05, 2.0
+#: What Flink answers to other files.
+_JARS_ONLY = "Only Jar files are allowed"
 _ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 #: Settings of the connection, which are not the program's.
 _OF_CLIENT = ("rest.", "security.ssl.", "security.rest.")
@@ -61,6 +63,11 @@ def submit(client: RestClient, program: Program, request: Request) -> str:
             raise ServerError(
                 f"the server at {client.address.url} is that of a running job, not of a session cluster: it takes no programs",
                 hint="`flinkish cluster start` starts a session cluster; `flinkish run` without -m needs none.",
+            ) from None
+        if _JARS_ONLY in error.text:
+            raise ServerError(
+                f"the server at {client.address.url} is a JobManager of Flink, which cannot run programs of flinkish",
+                hint="-m HOST:PORT names a session cluster of flinkish.",
             ) from None
         raise
     try:

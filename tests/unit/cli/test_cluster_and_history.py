@@ -28,6 +28,7 @@ A, B, C = "a" * 32, "b" * 32, "c" * 32
 def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the log's handlers, which commands replace."""
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    monkeypatch.setattr("flinkish.common.redaction.protect_log", lambda: None)
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ def failed(trace: str) -> dict[str, Any]:
 def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the log's handlers, which commands replace."""
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    monkeypatch.setattr("flinkish.common.redaction.protect_log", lambda: None)
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ PROGRAM = "b" * 32 + "_job.py"
 def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the log's handlers, which commands replace."""
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    monkeypatch.setattr("flinkish.common.redaction.protect_log", lambda: None)
 
 
 @pytest.fixture
@@ -201,6 +202,15 @@ def test_the_server_of_one_job_takes_no_programs(cluster: FakeServer, script: Pa
     assert result.exit_code == 1
     assert "is that of a running job, not of a session cluster" in result.stderr
     assert "flinkish cluster start" in result.stderr
+
+
+def test_a_job_manager_of_flink_takes_no_programs_of_flinkish(cluster: FakeServer, script: Path) -> None:
+    # As recorded from Flink 2.3.0.
+    error = "org.apache.flink.runtime.rest.handler.RestHandlerException: Only Jar files are allowed."
+    cluster.answer("POST /jars/upload", {"errors": [error]}, status=400)
+    result = cluster.invoke("run", script)
+    assert result.exit_code == 1
+    assert "is a JobManager of Flink, which cannot run programs of flinkish" in result.stderr
 
 
 @pytest.mark.parametrize(
