@@ -404,6 +404,7 @@ class Attempt:
     def _finish(self, reports: Sequence[EpochReport]) -> None:
         command = self._command
         assert command is not None, "finish_epoch without begin_epoch"
+        self._metrics.introduce(reports)
         failed = min((report for report in reports if report.failure is not None), key=lambda r: (r.level, r.slot), default=None)
         if failed is not None and failed.failure is not None:
             for report in reports:

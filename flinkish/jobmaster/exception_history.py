@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from flinkish.common.clock import Clock
 from flinkish.jobmaster.execution_graph import Execution
 from flinkish.jobmaster.failures import JobFailure
+from flinkish.jobmaster.job_metrics import SlotProcess
 
 #: Number of failures that are kept in memory; Flink's web.exception-history-size.
 HISTORY_LIMIT = 16
@@ -26,6 +27,8 @@ class FailureRecord:
     #: The subtask in which it happened, as Flink writes it; None if it happened on the driver.
     task: str | None = None
     slot: int | None = None
+    #: The process of the slot; None if it is not known.
+    process: SlotProcess | None = None
     #: Why the job was not started again after this failure; None if it was.
     why_final: str | None = None
 
@@ -45,6 +48,7 @@ class ExceptionHistory:
         execution: Execution | None,
         *,
         full_traceback: bool,
+        process: SlotProcess | None = None,
         why_final: str | None = None,
     ) -> None:
         """Record a failure of an attempt; `execution` is the execution in which it happened."""
@@ -55,6 +59,7 @@ class ExceptionHistory:
             text=f"{failure.message}\n{failure.text(full_traceback=full_traceback)}",
             task=None if execution is None else execution.flink_label,
             slot=None if execution is None else execution.slot,
+            process=process,
             why_final=why_final,
         )
         with self._lock:

@@ -354,7 +354,8 @@ class JobMaster:
 
     def _record_failure(self, failure: JobFailure, why_final: str | None = None) -> None:
         execution = self._graph.execution(failure.vertex, failure.subtask)
-        self.exceptions.add(failure, execution, full_traceback=self.setup.full_traceback, why_final=why_final)
+        process = None if execution is None else self._metrics.process(execution.slot)
+        self.exceptions.add(failure, execution, full_traceback=self.setup.full_traceback, process=process, why_final=why_final)
 
     def _cancel_job(self) -> JobCancelledError:
         to = JobStatus.SUSPENDED if self._suspended else JobStatus.CANCELED

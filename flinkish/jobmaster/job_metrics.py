@@ -29,6 +29,7 @@ class SubtaskFigures:
 
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
     bytes_out: int = 0
     late_records: int = 0
     records_written: int = 0
@@ -49,6 +50,7 @@ class SubtaskFigures:
         return Totals(
             records_in=self.records_in,
             records_out=self.records_out,
+            bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             records_written=self.records_written,
             busy_ms=self.busy_ms,
@@ -76,6 +78,17 @@ class VertexFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotProcess:
+    """The process that runs a slot, as it has introduced itself; `memory` is its machine's, in bytes."""
+
+    host: str
+    pid: int
+    cpus: int
+    memory: int
+    python: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
     """Figures of a job at one moment; durations are in milliseconds."""
 
@@ -96,6 +109,10 @@ class JobFigures:
     user: Mapping[str, Any]
     #: Latencies in milliseconds; empty if they are not measured.
     latencies: Mapping[LatencyKey, Histogram] = field(default_factory=dict)
+    #: The processes of the current attempt by slot; a slot that has not reported yet is missing.
+    processes: Mapping[int, SlotProcess] = field(default_factory=dict)
+    #: When the slots have reported last, in monotonic milliseconds; None if they have not yet.
+    reported: float | None = None
 
 
 class JobMetrics:
@@ -126,6 +143,7 @@ class JobMetrics:
         #: Vertices whose sinks get the output of the sink's first stage instead of the program's records.
         self._second_stages = _second_stages(plan.job_graph)
         self._epoch_began: int | None = None
+        self._processes: dict[int, SlotProcess] = {}
         self._elapsed = 0.0
         self._busy = 0.0
         self.credit = 0
@@ -137,9 +155,24 @@ class JobMetrics:
             self._epoch_began = None
             if self._latency is not None:
                 self._latency.restarted()
+            self._processes.clear()
             for subtasks in self._totals.values():
                 for totals in subtasks:
                     totals.watermark, totals.watermarks, totals.user = None, (), {}
+
+    def introduce(self, reports: Iterable[EpochReport]) -> None:
+        """Record from which processes these reports come."""
+        with self._lock:
+            for report in reports:
+                if "pid" in report.process:
+                    self._processes[report.slot] = SlotProcess(
+                        **{field: report.process[field] for field in ("host", "pid", "cpus", "memory", "python")}
+                    )
+
+    def process(self, slot: int) -> SlotProcess | None:
+        """Return the process that runs a slot; None if it has not reported yet."""
+        with self._lock:
+            return self._processes.get(slot)
 
     def epoch_begins(self, now: int, credit: int, *, waited: bool = False) -> None:
         """Record that a command is sent out at the given time, in monotonic milliseconds.
@@ -194,6 +227,7 @@ class JobMetrics:
         totals = self._totals[metrics.vertex][metrics.subtask]
         totals.records_in += metrics.records_in
         totals.records_out += metrics.records_out
+        totals.bytes_in += metrics.bytes_in
         totals.bytes_out += metrics.bytes_out
         totals.late_records += metrics.late_records
         totals.busy_ms += metrics.busy_ms
@@ -232,6 +266,8 @@ class JobMetrics:
                 vertices=vertices,
                 user=self._user(),
                 latencies={} if self._latency is None else self._latency.histograms(),
+                processes=dict(self._processes),
+                reported=self._epoch_ended if self._epochs else None,
             )
 
     def user_metrics(self) -> dict[str, Any]:

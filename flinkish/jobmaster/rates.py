@@ -23,6 +23,7 @@ class Totals:
 
     records_in: int = 0
     records_out: int = 0
+    bytes_in: int = 0
     bytes_out: int = 0
     records_written: int = 0
     busy_ms: float = 0.0
@@ -36,6 +37,7 @@ class Rates:
 
     records_in: float = 0.0
     records_out: float = 0.0
+    bytes_in: float = 0.0
     bytes_out: float = 0.0
     records_written: float = 0.0
     busy: float = 0.0

@@ -78,6 +78,8 @@ _INFOS = (
     _of(_TASK, _METER, "numRecordsInPerSecond", "records/s", f"Records that came in. {_RATE}"),
     _of(_TASK, _COUNTER, "numRecordsOut", "records", "Records sent to other tasks; each receiving edge counts."),
     _of(_TASK, _METER, "numRecordsOutPerSecond", "records/s", f"Records sent to other tasks. {_RATE}"),
+    _of(_TASK, _COUNTER, "numBytesIn", "bytes", "Approximate number of bytes that came from other tasks; sources have none."),
+    _of(_TASK, _METER, "numBytesInPerSecond", "bytes/s", f"Bytes received. {_RATE}"),
     _of(_TASK, _COUNTER, "numBytesOut", "bytes", "Approximate number of bytes sent to other tasks and to the driver."),
     _of(_TASK, _METER, "numBytesOutPerSecond", "bytes/s", f"Bytes sent. {_RATE}"),
     _of(_TASK, _COUNTER, "numLateRecordsDropped", "records", "Records dropped as too late, by all operators of the task."),

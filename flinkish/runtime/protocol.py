@@ -266,6 +266,8 @@ class VertexMetrics:
     ended_ms: float = 0.0
     #: Approximate number of bytes sent on edges and to the driver.
     bytes_out: int = 0
+    #: Number of bytes of the frames that came in; of records that stay within a slot, the approximate number that were sent.
+    bytes_in: int = 0
     #: Number of records that the sinks of the chain took.
     records_written: int = 0
     #: Watermarks of all operators of the chain, in their order; `watermark` is that of the first one.
@@ -315,7 +317,7 @@ class EpochReport:
     #: State of level 0, to be returned in the next command.
     carry_over: bytes | None = None
     failure: TaskFailure | None = None
-    #: Versions and sizes of the process, in the first report of a slot host.
+    #: Where the process of the slot runs, and its versions.
     process: Mapping[str, Any] = field(default_factory=dict)
 
 

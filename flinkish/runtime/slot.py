@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import platform
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -133,9 +134,14 @@ class _LevelTask:
             address: in_order(channel_frames) for address, channel_frames in sorted(by_channel.items())
         }
         self.state.begin_epoch()
+        sizes: dict[int, int] = {}
+        for frame in frames:
+            sizes[frame.edge] = sizes.get(frame.edge, 0) + len(frame.body)
         for task in self.tasks:
             edges = {native_edge(task.vertex.id), *(edge.id for edge in self._plan.job_graph.inputs(task.vertex.id))}
             task.run(command, {address: elements for address, elements in inputs.items() if address[0] in edges}, notify=notify)
+            task.bytes_in = sum(sizes.get(edge, 0) for edge in edges)
+            sizes.update(task.local_bytes)
             inputs.update(task.local_elements())
             out.extend(task.frames())
         return out, self.state.end_epoch(command.epoch)
@@ -168,7 +174,8 @@ class SlotTask:
         self._levels: dict[int, _LevelTask] = {}
         #: The last epoch in which each level was notified of checkpoints, so that a repeated epoch does not notify it again.
         self._notified: dict[int, int] = {}
-        self._introduced = False
+        #: Sent with every report, because a report may get lost when a stage is repeated.
+        self._process = _this_process()
         #: The result of each level in the last epoch of the job, because its operators can be closed only once.
         self._farewells: dict[int, LevelResult] = {}
 
@@ -191,7 +198,7 @@ class SlotTask:
         except BaseException as error:
             failure = self._failure(level, error)
             self._discard(level)
-            report = EpochReport(epoch=command.epoch, level=level, slot=self._slot, failure=failure)
+            report = EpochReport(epoch=command.epoch, level=level, slot=self._slot, failure=failure, process=self._process)
             return LevelResult(frames=(), state=state or b"", report=report)
         if command.farewell:
             result = self._farewells[level] = self._say_farewell(level, result)
@@ -224,15 +231,6 @@ class SlotTask:
         return LevelResult(frames=tuple(out), state=blob, report=report)
 
     def _report(self, level: int, command: EpochCommand, task: _LevelTask, blob: bytes) -> EpochReport:
-        process: dict[str, Any] = {}
-        if not self._introduced:
-            self._introduced = True
-            process = {
-                "pid": os.getpid(),
-                "python": platform.python_version(),
-                "flinkish": flinkish.__version__,
-                "cloudpickle": pickling.CLOUDPICKLE_VERSION,
-            }
         reports = [vertex_task.report for vertex_task in task.tasks]
         timers = [timer for vertex_task in task.tasks if (timer := vertex_task.next_timer()) is not None]
         return EpochReport(
@@ -250,7 +248,7 @@ class SlotTask:
             closes=any(vertex_task.closes() for vertex_task in task.tasks),
             next_timer=min(timers, default=None),
             carry_over=blob if level == 0 else None,
-            process=process,
+            process=self._process,
         )
 
     def _failure(self, level: int, error: BaseException) -> TaskFailure:
@@ -291,6 +289,19 @@ class SlotTask:
         """
         levels, self._levels = self._levels, {}
         close_all(levels.values())
+
+
+def _this_process() -> dict[str, Any]:
+    """Return where this process runs, and its versions."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "cpus": os.cpu_count() or 1,
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "python": platform.python_version(),
+        "flinkish": flinkish.__version__,
+        "cloudpickle": pickling.CLOUDPICKLE_VERSION,
+    }
 
 
 def _pickles(error: BaseException) -> bool:

@@ -98,6 +98,10 @@ class VertexTask:
         self._records_in = 0
         self._late_records = 0
         self._barrier_taken = False
+        #: Bytes that came in over edges in this epoch, which the slot counts.
+        self.bytes_in = 0
+        #: Approximate bytes that went out over edges that stay in the slot, by edge.
+        self.local_bytes: dict[int, int] = {}
         self._restored = restored
         self._rebuilt = rebuilt
         self._batch = is_batch(program.configuration)
@@ -254,6 +258,7 @@ class VertexTask:
         if not command.farewell:
             self._process(command, inputs)
         self._bytes_out = self._outflow()
+        self.local_bytes = {writer.edge.id: writer.outflow() for writer in self._edges if writer.local}
         faults.reach(faults.Point.INPUT_HANDLED)
         for operator in self.operators:
             operator.end_epoch()
@@ -441,6 +446,7 @@ class VertexTask:
             ended_ms=float(self._ended),
             watermark=self.head.current_watermark,
             bytes_out=self._bytes_out,
+            bytes_in=self.bytes_in,
             late_records=late - late_before,
             records_written=sum(sink.take_written() for sink in self._sinks),
             watermarks=tuple(operator.current_watermark for operator in self.operators),

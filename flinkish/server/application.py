@@ -61,13 +61,14 @@ def ensure_server(configuration: Configuration, settings: ServerSettings | None 
         endpoint = Endpoint(settings)
         port = endpoint.listen()
         address = f"{settings.address}:{port}"
-        jobs = ServedJobs(clock, address, expiration=settings.expiration, capacity=settings.capacity)
+        jobs = ServedJobs(clock, expiration=settings.expiration, capacity=settings.capacity)
         state = ServerState(settings=settings, clock=clock, jobs=jobs, operations=Operations(clock), address=address)
         try:
             endpoint.serve(make_app(state))
         except BaseException:
             endpoint.close()
             raise
+        logging.getLogger("flinkish").addHandler(state.logs)
         RUNNING_JOBS.subscribe(jobs)
         for job in RUNNING_JOBS.running():
             if jobs.get(str(job.get_job_id())) is None:

@@ -13,11 +13,10 @@ from flinkish.server.views.job_view import JobView, look_at
 class ServedJob:
     """One job: its client while it runs, the last look at it afterwards."""
 
-    def __init__(self, client: EmbeddedJobClient, clock: Clock, endpoint: str) -> None:
+    def __init__(self, client: EmbeddedJobClient, clock: Clock) -> None:
         self.job_id = str(client.get_job_id())
         self._client: EmbeddedJobClient | None = client
         self._clock = clock
-        self._endpoint = endpoint
         self._last: JobView | None = None
         #: When it ended, in monotonic milliseconds.
         self.ended: int | None = None
@@ -33,7 +32,7 @@ class ServedJob:
         if client is None:
             assert self._last is not None
             return self._last
-        return look_at(client.job_master, now=self._clock.wall_time(), endpoint=self._endpoint)
+        return look_at(client.job_master, clock=self._clock)
 
     def end(self) -> None:
         """Keep the last look instead of the job itself."""
@@ -49,9 +48,8 @@ class ServedJobs:
     A job that has ended is kept for `expiration` milliseconds, and at most `capacity` of them, as in Flink's job store.
     """
 
-    def __init__(self, clock: Clock, endpoint: str, *, expiration: int, capacity: int) -> None:
+    def __init__(self, clock: Clock, *, expiration: int, capacity: int) -> None:
         self._clock = clock
-        self._endpoint = endpoint
         self._expiration = expiration
         self._capacity = capacity
         self._lock = threading.Lock()
@@ -59,7 +57,7 @@ class ServedJobs:
 
     def job_started(self, job: EmbeddedJobClient) -> None:
         """Serve a job; one that is started again under its id replaces the earlier one."""
-        served = ServedJob(job, self._clock, self._endpoint)
+        served = ServedJob(job, self._clock)
         with self._lock:
             self._jobs.pop(served.job_id, None)
             self._jobs[served.job_id] = served

@@ -52,6 +52,8 @@ def task_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]
         "numRecordsInPerSecond": rates.records_in,
         "numRecordsOut": now.records_out,
         "numRecordsOutPerSecond": rates.records_out,
+        "numBytesIn": now.bytes_in,
+        "numBytesInPerSecond": rates.bytes_in,
         "numBytesOut": now.bytes_out,
         "numBytesOutPerSecond": rates.bytes_out,
         "numLateRecordsDropped": now.late_records,

@@ -79,8 +79,7 @@ class Reporters:
 
     def samples(self) -> Sequence[Sample]:
         """Look at all running jobs; may be called from any thread."""
-        now = self._clock.wall_time()
-        looks = [look_at(job.job_master, now=now, endpoint=self._host) for job in RUNNING_JOBS.running()]
+        looks = [look_at(job.job_master, clock=self._clock) for job in RUNNING_JOBS.running()]
         return all_samples(looks, self._host)
 
     def close(self) -> None:

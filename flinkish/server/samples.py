@@ -10,7 +10,7 @@ from flinkish.jobmaster.execution_graph import Execution
 from flinkish.metrics.catalog import Scope
 from flinkish.metrics.samples import Sample
 from flinkish.server import metrics
-from flinkish.server.views.job_view import JobView, rest_id
+from flinkish.server.views.job_view import UNASSIGNED, JobView, rest_id
 
 
 def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
@@ -25,8 +25,10 @@ def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
 def _of_job(view: JobView, host: str) -> Iterator[Sample]:
     job = {"host": host, "job_id": view.job_id, "job_name": view.name}
     yield from _samples(Scope.JOB, metrics.job_metrics(view), job)
+    # Latencies are measured for the whole job; they have the label as in Flink.
+    manager = next((each.id for each in view.task_managers), UNASSIGNED)
     for scope, values in metrics.latencies(view):
-        yield Sample(scope=Scope.LATENCY, name="latency", value=values, labels={**job, "tm_id": view.task_manager_id, **scope})
+        yield Sample(scope=Scope.LATENCY, name="latency", value=values, labels={**job, "tm_id": manager, **scope})
     for vertex in view.vertices.values():
         for execution in view.executions(vertex.id):
             yield from _of_subtask(view, vertex, execution, job)
@@ -36,7 +38,7 @@ def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Map
     index = execution.subtask
     task = {
         **job,
-        "tm_id": view.task_manager_id,
+        "tm_id": view.task_manager_id(execution.slot),
         "task_id": rest_id(vertex),
         "task_name": vertex.name,
         "task_attempt_id": f"{rest_id(vertex)}_{index}_{execution.attempt_number}",

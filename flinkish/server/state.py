@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from flinkish.common.clock import Clock
 from flinkish.server.jobs import ServedJobs
+from flinkish.server.logs import Logs
 from flinkish.server.operations import Operations
+from flinkish.server.process_figures import ProcessFigures
 from flinkish.server.settings import ServerSettings
 
 
@@ -24,3 +26,5 @@ class ServerState:
     needing_savepoint: Callable[[PurePath], str | None] | None = None
     #: Host and port under which clients reach the server.
     address: str = ""
+    logs: Logs = field(default_factory=Logs)
+    processes: ProcessFigures = field(default_factory=ProcessFigures)

@@ -83,6 +83,12 @@ class DisposalRequest(Kebab, frozen=True, kw_only=True):
     savepoint_path: str | None = None
 
 
+class HeartbeatRequest(Wire, frozen=True, kw_only=True):
+    """Flink's JobClientHeartbeatRequestBody; milliseconds since the epoch."""
+
+    expiredTimestamp: int
+
+
 class ExecutionStatus(Wire, frozen=True, kw_only=True):
     """Whether a job has ended."""
 

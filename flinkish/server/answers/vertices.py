@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from flinkish.server.answers.jobs import IoMetrics
@@ -178,5 +176,12 @@ class FlameGraph(Wire, frozen=True, kw_only=True):
     endTimestamp: int = -2
 
 
-#: Statistics of one metric over subtasks: its id and those of min, max, avg, sum, skew that were asked for.
-AggregatedMetric = dict[str, Any]
+class AggregatedMetric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Statistics of one metric over subtasks, jobs or task managers: those that were asked for."""
+
+    id: str
+    min: float | None = None
+    max: float | None = None
+    avg: float | None = None
+    sum: float | None = None
+    skew: float | None = None

@@ -13,8 +13,8 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flinkish.common.redaction import redact
-from flinkish.server.answers.wire import encode
-from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
+from flinkish.server.answers.wire import Errors, encode
+from flinkish.server.rest.calls import Answer, Call, JobCall, RestError, Text
 from flinkish.server.rest.recent import RecentAnswers
 from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
 from flinkish.server.rest.trust import Gate
@@ -74,10 +74,15 @@ class _Application:
         try:
             route, call = await self._find(request)
             answer = self._call(route, call)
-            content = encode(answer)
-            if route.method == "GET" and route.path in _REPEATED:
-                self._recent.keep(target, content)
-            response = Response(content, route.status, media_type=JSON)
+            if isinstance(answer, Text):
+                # Never as a page: a browser must not run what a log contains.
+                headers = {"X-Content-Type-Options": "nosniff"}
+                response = Response(answer.text, route.status, headers, "text/plain; charset=UTF-8")
+            else:
+                content = encode(answer)
+                if route.method == "GET" and route.path in _REPEATED:
+                    self._recent.keep(target, content)
+                response = Response(content, route.status, media_type=JSON)
         except RestError as error:
             response = error_response(error.status, *error.messages)
         except ClientDisconnect:
@@ -111,7 +116,7 @@ class _Application:
 
 def error_response(status: int, *messages: str) -> Response:
     """Return an error in the form that Flink's clients expect."""
-    return Response(encode({"errors": [redact(message) for message in messages]}), status, media_type=JSON)
+    return Response(encode(Errors(errors=tuple(redact(message) for message in messages))), status, media_type=JSON)
 
 
 def normalised(path: str) -> str:

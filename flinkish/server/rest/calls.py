@@ -15,8 +15,16 @@ from flinkish.server.views.job_view import JobView
 
 T = TypeVar("T")
 
-#: What a handler returns: a struct of `answers`, or a list or dict of plain data.
+#: What a handler returns: a struct of `answers`, a list or dict of plain data, or a Text.
 Answer = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An answer that is plain text, not JSON."""
+
+    text: str
+
 
 _HEX_ID = re.compile(r"[0-9a-f]{32}")
 #: A number of up to nine digits, or an id of up to eighteen.
@@ -63,6 +71,13 @@ class Call:
         if not _INT.fullmatch(value):
             raise _unreadable("query", name, "a number", value)
         return int(value)
+
+    def query_ids(self, name: str) -> tuple[str, ...]:
+        """Return a parameter of the query that is a list of ids of 32 hexadecimal digits; raises RestError 400."""
+        for word in self.words(name):
+            if not _HEX_ID.fullmatch(word.lower()):
+                raise _unreadable("query", name, "a list of ids of 32 hexadecimal digits", word)
+        return tuple(word.lower() for word in self.words(name))
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return the words of a parameter of the query, which commas separate."""

@@ -1,22 +1,17 @@
-"""Handlers of the paths about the whole server: /config, /overview, /applications, /jobs, /jobmanager."""
+"""Handlers of the paths about the whole server: /config, /overview, /applications, /jobs, /datasets."""
 
 from __future__ import annotations
 
-import platform
-import sys
-import threading
 import time
-import traceback
 from collections import Counter
 
 from flinkish.common.job_status import JobStatus
 from flinkish.server import metrics
 from flinkish.server.answers import cluster as answers
 from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
-from flinkish.server.answers.vertices import Metric
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
-from flinkish.server.rest.job_handlers import aggregations
+from flinkish.server.rest.job_handlers import aggregated, aggregations
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView
@@ -42,7 +37,7 @@ def overview(state: ServerState, call: Call) -> answers.ClusterOverview:
     counts = Counter(view.status for view in views)
     running = [view for view in views if not view.status.is_terminal_state()]
     return answers.ClusterOverview(
-        taskmanagers=len(running),
+        taskmanagers=sum(len(view.task_managers) for view in running),
         slots_total=sum(view.setup.plan.slots for view in running),
         slots_available=0,
         jobs_running=len(running),
@@ -108,17 +103,14 @@ def job_summaries(state: ServerState, call: Call) -> JobSummaries:
 
 def jobs_metrics(state: ServerState, call: Call) -> Answer:
     wanted = aggregations(call.words("agg"))
-    chosen = set(call.words("jobs"))
+    ids = set(call.query_ids("jobs"))
     found: dict[str, list[float]] = {}
     for view in _views(state):
-        if not chosen or view.job_id in chosen:
+        if not ids or view.job_id in ids:
             for name, value in metrics.job_metrics(view).items():
                 if isinstance(value, (int, float)):
                     found.setdefault(name, []).append(value)
-    names = call.words("get")
-    if not names:
-        return [Metric(name) for name in sorted(found)]
-    return [{"id": name, **metrics.aggregate(found[name], wanted)} for name in names if name in found]
+    return aggregated(found, call, wanted)
 
 
 def submit_job(state: ServerState, call: Call) -> Answer:
@@ -126,52 +118,6 @@ def submit_job(state: ServerState, call: Call) -> Answer:
         501,
         "A Flink program is sent as a serialised Java graph, which flinkish cannot run. "
         "Start the script itself: flinkish run JOB.py, or flink run -d -py JOB.py.",
-    )
-
-
-def manager_config(state: ServerState, call: Call) -> Answer:
-    return [answers.ConfigurationEntry(key=key, value=value) for key, value in state.settings.shown]
-
-
-def manager_environment(state: ServerState, call: Call) -> answers.EnvironmentInfo:
-    version = f"{platform.python_implementation()} {platform.python_version()}"
-    return answers.EnvironmentInfo(
-        jvm=answers.Jvm(version=version, arch=platform.machine(), options=()), classpath=tuple(sys.path)
-    )
-
-
-def manager_metrics(state: ServerState, call: Call) -> Answer:
-    views = _views(state)
-    found = {
-        "numRunningJobs": sum(not view.status.is_terminal_state() for view in views),
-        "taskSlotsTotal": sum(view.setup.plan.slots for view in views if not view.status.is_terminal_state()),
-        "taskSlotsAvailable": 0,
-        "numRegisteredTaskManagers": sum(not view.status.is_terminal_state() for view in views),
-    }
-    names = call.words("get")
-    if not names:
-        return [Metric(name) for name in sorted(found)]
-    return [Metric(name, str(found[name])) for name in names if name in found]
-
-
-def manager_logs(state: ServerState, call: Call) -> answers.LogList:
-    return answers.LogList(logs=())
-
-
-def no_log(state: ServerState, call: Call) -> Answer:
-    raise RestError(404, "This file does not exist in JobManager log dir.")
-
-
-def thread_dump(state: ServerState, call: Call) -> answers.ThreadDump:
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return answers.ThreadDump(
-        threadInfos=tuple(
-            answers.ThreadInfo(
-                threadName=names.get(ident, str(ident)),
-                stringifiedThreadInfo=f'"{names.get(ident, ident)}" Id={ident}\n{"".join(traceback.format_stack(frame))}',
-            )
-            for ident, frame in sys._current_frames().items()
-        )
     )
 
 

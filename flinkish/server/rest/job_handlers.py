@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flinkish.checkpoint.statistics import CheckpointRecord
@@ -11,11 +11,18 @@ from flinkish.graph.job_graph import JobVertex
 from flinkish.jobmaster.execution_graph import Execution
 from flinkish.server import metrics
 from flinkish.server.answers import vertices as vertex_answers
-from flinkish.server.answers.cluster import LogUrl
-from flinkish.server.rest.calls import Answer, JobCall, RestError
+from flinkish.server.answers.operations import HeartbeatRequest
+from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
+from flinkish.server.state import ServerState
 from flinkish.server.views import checkpoints, jobs, vertices
 
 JobHandler = Callable[[JobCall], Answer]
+
+_NO_STOP = (
+    'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" instead. '
+    'For a graceful shutdown, please use "jobs/:jobId/stop" instead.'
+)
+_RESCALE = "Stop the job with a savepoint and start it from there: flinkish stop, then flinkish run -s SAVEPOINT -p N."
 
 
 # -- the job -------------------------------------------------------------------------------------------------------------------
@@ -23,21 +30,59 @@ JobHandler = Callable[[JobCall], Answer]
 
 def exceptions(call: JobCall) -> Answer:
     limit = call.call.query_number("maxExceptions")
+    if limit is not None and limit < 0:
+        raise RestError(400, f"Bad request, could not parse parameters: query parameter (maxExceptions) is negative: {limit}.")
     return jobs.exceptions(call.view, 16 if limit is None else limit)
 
 
-def log_url(call: JobCall) -> Answer:
-    return LogUrl(url="#/job-manager/logs")
+def removed_stop(state: ServerState, call: Call) -> Answer:
+    call.id("jobid")
+    raise RestError(308, _NO_STOP)
+
+
+def heartbeat(state: ServerState, call: Call) -> Answer:
+    """Take the sign of life of a client; as in Flink, it matters only to a job that is to end with its client: here none is."""
+    call.id("jobid")
+    call.read(HeartbeatRequest)
+    return {}
+
+
+def coordinator(call: JobCall) -> Answer:
+    raise RestError(400, "Requests to coordinators of operators are serialised Java objects, which flinkish does not read.")
+
+
+# -- rescaling: a job gets another parallelism by a stop with a savepoint and a new start --------------------------------------
+
+
+def rescaling(state: ServerState, call: Call) -> Answer:
+    call.id("jobid")
+    raise RestError(503, "Rescaling is temporarily disabled. See FLINK-12312.", _RESCALE)
+
+
+def rescales(call: JobCall) -> Answer:
+    raise RestError(404, f"AdaptiveScheduler is not enabled for this job ({call.view.job_id}).", _RESCALE)
+
+
+def requirements(call: JobCall) -> Answer:
+    raise RestError(
+        500,
+        "Internal server error.",
+        f"The DefaultScheduler does not support changing the parallelism without a job restart. {_RESCALE}",
+    )
+
+
+def change_requirements(state: ServerState, call: Call) -> Answer:
+    call.id("jobid")
+    wanted = call.read(dict[str, Any])
+    if not wanted:
+        raise RestError(400, "Request body does not specify resource requirements.")
+    raise RestError(400, f"The resource requirements of a job cannot be changed while it runs. {_RESCALE}")
 
 
 def cancel(call: JobCall) -> Answer:
     mode = call.call.query.get("mode", "cancel")
     if mode == "stop":
-        raise RestError(
-            308,
-            'The termination mode "stop" has been removed. For an ungraceful shutdown, please use "cancel" instead. '
-            'For a graceful shutdown, please use "jobs/:jobid/stop" instead.',
-        )
+        raise RestError(308, _NO_STOP)
     if mode != "cancel":
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (mode) is not a mode: {mode[:80]!r}.")
     status = call.view.status
@@ -75,15 +120,22 @@ def on_vertex(view: Callable[[Any, JobVertex], Answer]) -> JobHandler:
     return lambda call: view(call.view, call.vertex())
 
 
-def back_pressure(call: JobCall) -> Answer:
-    vertex = call.view.vertex(call.call.id("vertexid"))
-    if vertex is None:
+def back_pressure(state: ServerState, call: Call) -> Answer:
+    """Return the back pressure of a vertex; "deprecated" for one that is not known, as in Flink."""
+    vertex_id = call.id("vertexid")
+    job = state.jobs.get(call.id("jobid"))
+    view = None if job is None else job.view()
+    vertex = None if view is None else view.vertex(vertex_id)
+    if view is None or vertex is None:
         return vertex_answers.BackPressure(status="deprecated")
-    shares = [metrics.shares(call.view, vertex, index) for index in range(vertex.parallelism)]
-    return vertices.back_pressure(call.view, shares)
+    shares = [metrics.shares(view, vertex, index) for index in range(vertex.parallelism)]
+    return vertices.back_pressure(view, shares)
 
 
 def flame_graph(call: JobCall) -> Answer:
+    kind = call.call.query.get("type", "full")
+    if kind.lower() not in ("full", "on_cpu", "off_cpu"):
+        raise RestError(400, f"Bad request, could not parse parameters: query parameter (type) is not known: {kind[:80]!r}.")
     call.vertex()
     return vertex_answers.FlameGraph()
 
@@ -119,7 +171,7 @@ def _attempt(call: JobCall, vertex: JobVertex) -> Execution:
 
 
 def job_metrics(call: JobCall) -> Answer:
-    return _chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call)
+    return chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call.call)
 
 
 def vertex_metrics(call: JobCall) -> Answer:
@@ -131,14 +183,14 @@ def vertex_metrics(call: JobCall) -> Answer:
         for index in range(vertex.parallelism)
         for name, value in metrics.subtask_metrics(call.view, vertex, index).items()
     }
-    return _chosen(found, call)
+    return chosen(found, call.call)
 
 
 def subtask_metrics(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None or not 0 <= call.call.number("subtaskindex") < vertex.parallelism:
         return []
-    return _chosen(metrics.subtask_metrics(call.view, vertex, call.call.number("subtaskindex")), call)
+    return chosen(metrics.subtask_metrics(call.view, vertex, call.call.number("subtaskindex")), call.call)
 
 
 def no_metrics(call: JobCall) -> Answer:
@@ -150,16 +202,14 @@ def aggregated_subtask_metrics(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:
         return []
-    chosen = [index for index in _subtasks(call) if index < vertex.parallelism] or range(vertex.parallelism)
+    listed = call.call.words("subtasks")
+    indexes = _subtasks(listed, vertex.parallelism) if listed else range(vertex.parallelism)
     found: dict[str, list[float]] = {}
-    for index in chosen:
+    for index in indexes:
         for name, value in metrics.subtask_metrics(call.view, vertex, index).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 found.setdefault(name, []).append(value)
-    names = call.call.words("get")
-    if not names:
-        return [{"id": name} for name in sorted(found)]
-    return [{"id": name, **metrics.aggregate(found[name], wanted)} for name in names if name in found]
+    return aggregated(found, call.call, wanted)
 
 
 def aggregations(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -170,20 +220,27 @@ def aggregations(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-def _subtasks(call: JobCall) -> list[int]:
-    """Read `subtasks=0,2-4`; raises RestError 400."""
+def _subtasks(words: Sequence[str], parallelism: int) -> list[int]:
+    """Read a list such as `0,2-4`; as in Flink, words that are no numbers name no subtask."""
     found: list[int] = []
-    for word in call.call.words("subtasks"):
-        first, _, last = word.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal() or len(word) > 12:
-            raise RestError(400, f"Bad request, could not parse parameters: query parameter (subtasks): {word[:80]!r}.")
-        found.extend(range(int(first), min(int(last or first), int(first) + 100_000) + 1))
-    return found
+    for word in words:
+        first, dash, last = word.partition("-")
+        if first.isdecimal() and (last.isdecimal() or not dash) and len(word) <= 12:
+            found.extend(range(int(first), min(int(last or first) + 1, parallelism)))
+    return [index for index in dict.fromkeys(found) if index < parallelism]
 
 
-def _chosen(found: Mapping[str, Any], call: JobCall) -> Answer:
+def chosen(found: Mapping[str, Any], call: Call) -> Answer:
     """Return the names of all metrics, or the values of those that the query asks for."""
-    names = call.call.words("get")
+    names = call.words("get")
     if not names:
         return [vertex_answers.Metric(name) for name in sorted(found)]
     return [vertex_answers.Metric(name, metrics.text_of(found[name])) for name in names if name in found]
+
+
+def aggregated(found: Mapping[str, Sequence[float]], call: Call, wanted: Sequence[str]) -> Answer:
+    """Return the names of all metrics, or the wanted statistics of those that the query asks for."""
+    names = call.words("get")
+    if not names:
+        return [vertex_answers.AggregatedMetric(id=name) for name in sorted(found)]
+    return [vertex_answers.AggregatedMetric(id=name, **metrics.aggregate(found[name], wanted)) for name in names if name in found]

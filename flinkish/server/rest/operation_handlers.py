@@ -13,7 +13,7 @@ from typing import Any
 
 from flinkish.checkpoint import disposal
 from flinkish.common.completable_future import CompletableFuture
-from flinkish.common.errors import CheckpointError, JobNotFoundError
+from flinkish.common.errors import CheckpointError, InvalidArgumentError, JobNotFoundError
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.server.answers.operations import (
     CheckpointRequest,
@@ -29,7 +29,7 @@ from flinkish.server.state import ServerState
 
 _TRIGGER_ID = re.compile(r"[0-9a-f]{32}")
 #: Kinds of operations; a stop is asked for as a savepoint, too.
-_SAVEPOINT, _CHECKPOINT, _DISPOSAL = "savepoint", "checkpoint", "savepoint disposal"
+_SAVEPOINT, _CHECKPOINT, _DISPOSAL, _DATA_SET = "savepoint", "checkpoint", "savepoint disposal", "data set"
 
 
 def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
@@ -110,6 +110,19 @@ def _needing(state: ServerState, root: PurePath) -> str | None:
 
 def disposal_result(state: ServerState, call: Call) -> OperationResult:
     return _result(state, _DISPOSAL, call)
+
+
+def delete_data_set(state: ServerState, call: Call) -> Triggered:
+    data_set = call.id("datasetid")
+
+    def begin() -> CompletableFuture[Any]:
+        raise InvalidArgumentError(f"there is no data set {data_set} in the cluster: cached streams belong to their programs")
+
+    return _start(state, _DATA_SET, None, begin, lambda _: OperationInfo())
+
+
+def data_set_result(state: ServerState, call: Call) -> OperationResult:
+    return _result(state, _DATA_SET, call)
 
 
 def savepoint_result(state: ServerState, call: Call) -> OperationResult:

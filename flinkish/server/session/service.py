@@ -72,7 +72,7 @@ class Service:
         self.dispatcher.step()
         reports = ReportsApp()
         reports.dispatcher = self.dispatcher
-        nothing = ServedJobs(self._clock, address, expiration=0, capacity=0)
+        nothing = ServedJobs(self._clock, expiration=0, capacity=0)
         operations = Operations(self._clock)
         inner = ServerState(
             settings=settings.server,

@@ -1,4 +1,8 @@
-"""A look at one job at one moment: all that the answers about it are made of."""
+"""A look at one job at one moment: all that the answers about it are made of.
+
+A task manager in these answers is the processes of one job on one host. A subtask's endpoint is the host and the process that
+runs it, where Flink has a port; no port is open there.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flinkish.checkpoint.statistics import CheckpointFigures
+from flinkish.common.clock import Clock
 from flinkish.common.job_status import JobStatus
 from flinkish.graph.job_graph import JobVertex, VertexId
 from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState, JobDetails
 from flinkish.jobmaster.job_master import JobMaster
-from flinkish.jobmaster.job_metrics import JobFigures, SubtaskFigures
+from flinkish.jobmaster.job_metrics import JobFigures, SlotProcess, SubtaskFigures
 from flinkish.jobmaster.setup import JobSetup
+
+#: Flink's text for a subtask that no process runs yet.
+UNASSIGNED = "(unassigned)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskManager:
+    """The processes of a job on one host, by slot."""
+
+    id: str
+    host: str
+    processes: Mapping[int, SlotProcess]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """One job; `now` is milliseconds since the epoch, `endpoint` the host and port that stand for its processes."""
+    """One job; `now` is milliseconds since the epoch."""
 
     setup: JobSetup
     details: JobDetails
@@ -30,7 +47,8 @@ class JobView:
     failures: tuple[FailureRecord, ...]
     failure_count: int
     now: int
-    endpoint: str
+    #: Milliseconds since the slots have reported last; None if they have not yet.
+    silent: int | None = None
 
     @property
     def job_id(self) -> str:
@@ -62,9 +80,31 @@ class JobView:
         return self.setup.plan.job_graph.vertices
 
     @property
-    def task_manager_id(self) -> str:
-        """The id of the one process group that runs the job."""
-        return f"{self.endpoint}-{self.job_id[:6]}"
+    def task_managers(self) -> tuple[TaskManager, ...]:
+        """The hosts on which the job runs; empty until its slots have reported."""
+        hosts: dict[str, dict[int, SlotProcess]] = {}
+        for slot, process in sorted(self.figures.processes.items()):
+            hosts.setdefault(process.host, {})[slot] = process
+        return tuple(
+            TaskManager(id=self._task_manager_id(processes), host=host, processes=processes) for host, processes in hosts.items()
+        )
+
+    def endpoint(self, slot: int) -> str:
+        """Return the host and the process of a slot."""
+        return endpoint_of(self.figures.processes.get(slot))
+
+    def task_manager_id(self, slot: int) -> str:
+        """Return the id of the task manager of a slot."""
+        return next((manager.id for manager in self.task_managers if slot in manager.processes), UNASSIGNED)
+
+    def id_of_host(self, host: str) -> str:
+        """Return the id of the task manager on a host, also of one that is gone."""
+        return next((manager.id for manager in self.task_managers if manager.host == host), f"{host}:0-{self.job_id[:6]}")
+
+    def _task_manager_id(self, processes: Mapping[int, SlotProcess]) -> str:
+        """Return an id in the form of Flink's: host, number, and digits that tell it from others."""
+        first = processes[min(processes)]
+        return f"{first.host}:{first.pid}-{self.job_id[:6]}"
 
     def vertex(self, vertex_id: str) -> JobVertex | None:
         """Return the vertex with this id in REST; None if there is none."""
@@ -79,7 +119,12 @@ class JobView:
         return self.subtasks.get((vertex, index), SubtaskFigures())
 
 
-def look_at(master: JobMaster, *, now: int, endpoint: str) -> JobView:
+def endpoint_of(process: SlotProcess | None) -> str:
+    """Return the host and the id of a process."""
+    return UNASSIGNED if process is None else f"{process.host}:{process.pid}"
+
+
+def look_at(master: JobMaster, *, clock: Clock) -> JobView:
     """Look at a job; may be called from any thread, also after the job has ended."""
     failures, count = master.exceptions.records()
     figures = master.figures()
@@ -91,8 +136,8 @@ def look_at(master: JobMaster, *, now: int, endpoint: str) -> JobView:
         subtasks={(each.vertex, index): subtask for each in figures.vertices for index, subtask in each.subtasks.items()},
         failures=failures,
         failure_count=count,
-        now=now,
-        endpoint=endpoint,
+        now=clock.wall_time(),
+        silent=None if figures.reported is None else max(0, round(clock.monotonic() - figures.reported)),
     )
 
 

@@ -19,7 +19,7 @@ from flinkish.server.answers import jobs as answers
 from flinkish.server.answers.cluster import ConfigurationEntry
 from flinkish.server.answers.operations import ExecutionResult, ExecutionStatus, JobExecutionResultInfo
 from flinkish.server.java_throwable import failure_cause
-from flinkish.server.views.job_view import JobView, ended_at, group_id, rest_id, started_at
+from flinkish.server.views.job_view import UNASSIGNED, JobView, ended_at, endpoint_of, group_id, rest_id, started_at
 
 #: The states of Flink's ExecutionState that its answers count, one of which flinkish never enters.
 EXECUTION_STATES = (*(state.name for state in ExecutionState), "RECONCILING")
@@ -184,11 +184,11 @@ def aggregate_state(states: Sequence[ExecutionState]) -> str:
 
 
 def io_metrics(subtasks: Iterable[SubtaskFigures]) -> answers.IoMetrics:
-    """Return the figures of subtasks together. How many bytes came in is not counted, which the answer says."""
+    """Return the figures of subtasks together. What sources read from outside is counted in records only, as in Flink."""
     figures = list(subtasks)
     return answers.IoMetrics(
-        read_bytes=0,
-        read_bytes_complete=False,
+        read_bytes=sum(each.bytes_in for each in figures),
+        read_bytes_complete=True,
         write_bytes=sum(each.bytes_out for each in figures),
         write_bytes_complete=True,
         read_records=sum(each.records_in for each in figures),
@@ -277,8 +277,8 @@ def _exception(view: JobView, failure: FailureRecord) -> answers.ExceptionInfo:
         timestamp=failure.timestamp,
         failureLabels={},
         taskName=failure.task,
-        endpoint=view.endpoint if on_task else None,
-        taskManagerId=view.task_manager_id if on_task else None,
+        endpoint=endpoint_of(failure.process) if on_task else None,
+        taskManagerId=(UNASSIGNED if failure.process is None else view.id_of_host(failure.process.host)) if on_task else None,
         concurrentExceptions=None if failure.why_final is not None else (),
     )
     if failure.why_final is None:

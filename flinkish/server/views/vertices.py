@@ -15,6 +15,14 @@ from flinkish.server.views.job_view import JobView, duration, ended_at, rest_id,
 
 #: Above these shares of its time, the back pressure of a subtask is low and high, as in Flink.
 _LOW, _HIGH = 0.1, 0.5
+#: The states whose durations Flink shows.
+_LASTING = (
+    ExecutionState.CREATED,
+    ExecutionState.SCHEDULED,
+    ExecutionState.DEPLOYING,
+    ExecutionState.INITIALIZING,
+    ExecutionState.RUNNING,
+)
 
 
 def info(view: JobView, vertex: JobVertex) -> answers.VertexInfo:
@@ -38,13 +46,13 @@ def subtask(view: JobView, vertex: JobVertex, execution: Execution) -> answers.S
         subtask=execution.subtask,
         status=execution.state.name,
         attempt=execution.attempt_number,
-        endpoint=view.endpoint,
+        endpoint=view.endpoint(execution.slot),
         first_time=begin,
         end_time=ended_at(execution),
         duration=duration(execution, view.now),
         metrics=jobs.io_metrics([view.subtask(vertex.id, execution.subtask)]),
-        taskmanager_id=view.task_manager_id,
-        status_duration=_state_durations(execution, view.now),
+        taskmanager_id=view.task_manager_id(execution.slot),
+        status_duration=state_durations(execution, view.now),
         start_time=begin,
     )
 
@@ -60,12 +68,11 @@ def aggregated(subtasks: Sequence[answers.SubtaskInfo]) -> answers.Aggregated:
         "read-records": lambda metrics: metrics.read_records,
         "accumulated-busy-time": lambda metrics: metrics.accumulated_busy_time,
     }
-    states = list(dict.fromkeys(state for each in subtasks for state in each.status_duration))
     return answers.Aggregated(
         metrics={name: _statistics([int(figure(each.metrics)) for each in subtasks]) for name, figure in figures.items()},
         status_duration={
-            state: _statistics([each.status_duration[state] for each in subtasks if state in each.status_duration])
-            for state in states
+            state.name: _statistics([lasted for each in subtasks if (lasted := each.status_duration[state.name]) >= 0])
+            for state in _LASTING
         },
     )
 
@@ -79,7 +86,7 @@ def times(view: JobView, vertex: JobVertex) -> answers.SubtaskTimes:
         subtasks=tuple(
             answers.SubtaskTime(
                 subtask=execution.subtask,
-                endpoint=view.endpoint,
+                endpoint=view.endpoint(execution.slot),
                 duration=duration(execution, view.now),
                 timestamps=dict.fromkeys(jobs.EXECUTION_STATES, 0)
                 | {state.name: at for state, at in execution.timestamps.items()},
@@ -90,21 +97,31 @@ def times(view: JobView, vertex: JobVertex) -> answers.SubtaskTimes:
 
 
 def task_managers(view: JobView, vertex: JobVertex) -> answers.VertexTaskManagers:
-    """Return /jobs/:jobid/vertices/:vertexid/taskmanagers: the job's processes are shown as one."""
-    executions = view.executions(vertex.id)
+    """Return /jobs/:jobid/vertices/:vertexid/taskmanagers: the subtasks of the vertex by host."""
+    by_manager: dict[str, list[Execution]] = {}
+    for execution in view.executions(vertex.id):
+        by_manager.setdefault(view.task_manager_id(execution.slot), []).append(execution)
+    return answers.VertexTaskManagers(
+        id=rest_id(vertex),
+        name=vertex.name,
+        now=view.now,
+        taskmanagers=tuple(_task_manager(view, vertex, manager, executions) for manager, executions in by_manager.items()),
+    )
+
+
+def _task_manager(view: JobView, vertex: JobVertex, manager: str, executions: Sequence[Execution]) -> answers.VertexTaskManager:
     begin, end = jobs.span(executions)
-    one = answers.VertexTaskManager(
-        endpoint=view.endpoint,
+    return answers.VertexTaskManager(
+        endpoint=view.endpoint(executions[0].slot),
         status=jobs.aggregate_state([execution.state for execution in executions]),
         start_time=begin,
         end_time=end,
         duration=-1 if begin < 0 else (view.now if end < 0 else end) - begin,
-        metrics=jobs.io_metrics(view.subtask(vertex.id, index) for index in range(vertex.parallelism)),
+        metrics=jobs.io_metrics(view.subtask(vertex.id, execution.subtask) for execution in executions),
         status_counts=jobs.count(execution.state.name for execution in executions),
-        taskmanager_id=view.task_manager_id,
+        taskmanager_id=manager,
         aggregated=aggregated([subtask(view, vertex, execution) for execution in executions]),
     )
-    return answers.VertexTaskManagers(id=rest_id(vertex), name=vertex.name, now=view.now, taskmanagers=(one,))
 
 
 def watermarks(view: JobView, vertex: JobVertex) -> list[answers.Metric]:
@@ -152,7 +169,7 @@ def subtask_accumulators(view: JobView, vertex: JobVertex) -> answers.AllSubtask
             answers.SubtaskAccumulators(
                 subtask=execution.subtask,
                 attempt=execution.attempt_number,
-                endpoint=view.endpoint,
+                endpoint=view.endpoint(execution.slot),
                 user_accumulators=_accumulators(view.subtask(vertex.id, execution.subtask).user),
             )
             for execution in view.executions(vertex.id)
@@ -165,7 +182,7 @@ def attempt_accumulators(view: JobView, vertex: JobVertex, execution: Execution)
     return answers.AttemptAccumulators(
         subtask=execution.subtask,
         attempt=execution.attempt_number,
-        id=rest_id(vertex),
+        id=f"{view.job_id}_{rest_id(vertex)}_{execution.subtask}_{execution.attempt_number}",
         user_accumulators=_accumulators(view.subtask(vertex.id, execution.subtask).user),
     )
 
@@ -179,11 +196,15 @@ def _input_watermark(view: JobView, vertex: JobVertex, index: int) -> int:
     return MIN_WATERMARK if watermark is None else watermark
 
 
-def _state_durations(execution: Execution, now: int) -> dict[str, int]:
-    """Return how long each state lasted, in the order of the states."""
-    entered = sorted(execution.timestamps.items(), key=lambda item: list(ExecutionState).index(item[0]))
-    ends = [at for _, at in entered[1:]] + [now]
-    return {state.name: end - at for (state, at), end in zip(entered, ends, strict=True) if not state.is_terminal}
+def state_durations(execution: Execution, now: int) -> dict[str, int]:
+    """Return how long each state up to RUNNING lasted; -1 for one that was not entered, as in Flink."""
+    order = list(ExecutionState)
+    durations = {}
+    for state in _LASTING:
+        begin = execution.timestamps.get(state)
+        later = [at for other, at in execution.timestamps.items() if order.index(other) > order.index(state)]
+        durations[state.name] = -1 if begin is None else min(later, default=now) - begin
+    return durations
 
 
 def _statistics(values: Sequence[int]) -> dict[str, int]:

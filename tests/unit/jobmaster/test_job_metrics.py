@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flinkish.common.clock import ManualClock
@@ -72,3 +73,22 @@ def test_a_restart_begins_user_metrics_anew_and_is_counted() -> None:
     figures.restarted()
     assert figures.user_metrics() == {}
     assert (figures.figures().restarts, figures.figures().records_read) == (1, 5)
+
+
+def test_bytes_that_come_in_are_counted_and_the_processes_of_the_slots_known() -> None:
+    figures = metrics()
+    process = {"host": "h", "pid": 5, "cpus": 2, "memory": 100, "python": "3.11", "flinkish": "1"}
+    told = [replace(report(slot), process={**process, "pid": 5 + slot}) for slot in (0, 1)]
+    told[0] = replace(told[0], metrics=(replace(told[0].metrics[0], bytes_in=300),))
+
+    figures.introduce(told)
+    figures.add(told, elapsed_ms=20)
+
+    found = figures.figures()
+    assert [found.vertices[0].subtasks[index].bytes_in for index in (0, 1)] == [300, 0]
+    assert {slot: (each.host, each.pid) for slot, each in found.processes.items()} == {0: ("h", 5), 1: ("h", 6)}
+    assert figures.process(1) == found.processes[1]
+    assert found.reported is not None
+    figures.restarted()
+    assert figures.figures().processes == {}
+    assert figures.process(1) is None

@@ -46,7 +46,7 @@ def make_state(**settings: str) -> ServerState:
     read = server_settings(Configuration.from_dict({"rest.port": "0", **settings}))
     assert read is not None
     clock = SystemClock()
-    jobs = ServedJobs(clock, "localhost:0", expiration=read.expiration, capacity=read.capacity)
+    jobs = ServedJobs(clock, expiration=read.expiration, capacity=read.capacity)
     return ServerState(settings=read, clock=clock, jobs=jobs, operations=Operations(clock))
 
 

@@ -40,8 +40,10 @@ class Server:
         clock = SystemClock()
         self._endpoint = Endpoint(settings, limits)
         self.port = self._endpoint.listen()
-        self.jobs = ServedJobs(clock, f"localhost:{self.port}", expiration=settings.expiration, capacity=settings.capacity)
-        self.state = ServerState(settings=settings, clock=clock, jobs=self.jobs, operations=Operations(clock))
+        self.jobs = ServedJobs(clock, expiration=settings.expiration, capacity=settings.capacity)
+        self.state = ServerState(
+            settings=settings, clock=clock, jobs=self.jobs, operations=Operations(clock), address=f"localhost:{self.port}"
+        )
         self._endpoint.serve(make_app(self.state))
         RUNNING_JOBS.subscribe(self.jobs)
 
@@ -56,7 +58,9 @@ class Server:
             content = body if isinstance(body, (str, bytes)) else json.dumps({} if body is None else body)
             connection.request(method, path, content, {"Connection": "close", **(headers or {})})
             response = connection.getresponse()
-            return response.status, json.loads(response.read() or b"null")
+            content = response.read()
+            is_text = (response.getheader("content-type") or "").startswith("text/plain")
+            return response.status, content.decode() if is_text else json.loads(content or b"null")
         finally:
             connection.close()
 

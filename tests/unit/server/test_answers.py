@@ -179,6 +179,10 @@ def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> No
     assert Path(result["operation"]["location"]).is_dir()
     assert info["state"] == "FINISHED"
     assert checkpoints["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
+    for recorded, answer in (("GET /jobs/ID", info), ("GET /jobs/ID/checkpoints", checkpoints)):
+        found = differences(shape(sample("job_finished_after_stop", recorded)), shape(answer))
+        # In Flink, the stop ended a checkpoint that was in flight.
+        assert [text for text in found if not text.startswith((".latest.failed", ".history[0]"))] == []
 
 
 def test_secrets_are_hidden_in_all_answers_about_a_job(tmp_path: Path) -> None:

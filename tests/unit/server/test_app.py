@@ -40,6 +40,7 @@ def test_every_path_answers_with_and_without_the_version_and_a_slash_behind(serv
         ("GET", f"/jobs/{UNKNOWN}", 404, f"Job {UNKNOWN} not found"),
         ("GET", f"/jobs/{UNKNOWN}/config", 404, f"Job {UNKNOWN} not found"),
         ("GET", f"/jobs/{UNKNOWN}/checkpoints", 404, f"Job {UNKNOWN} not found"),
+        ("GET", f"/jobs/{UNKNOWN}/vertices/{UNKNOWN}/watermarks", 404, f"Job {UNKNOWN} not found"),
         ("GET", f"/jobs/{UNKNOWN}/status", 500, "Internal server error."),
         ("PATCH", f"/jobs/{UNKNOWN}?mode=cancel", 404, f"Job {UNKNOWN} not found"),
         ("GET", f"/jobs/{UNKNOWN}/savepoints/{UNKNOWN}", 404, "There is no savepoint operation"),
@@ -58,7 +59,7 @@ def test_an_error_has_flinks_status_and_form(server: Server, method: str, path: 
         assert any(message in text for text in answer["errors"]), answer
 
 
-@pytest.mark.parametrize("path", ["metrics", f"vertices/{UNKNOWN}/metrics", f"vertices/{UNKNOWN}/watermarks"])
+@pytest.mark.parametrize("path", ["metrics", f"vertices/{UNKNOWN}/metrics", f"vertices/{UNKNOWN}/subtasks/metrics"])
 def test_metrics_of_an_unknown_job_are_an_empty_list(server: Server, path: str) -> None:
     assert server.get(f"/jobs/{UNKNOWN}/{path}") == []
 

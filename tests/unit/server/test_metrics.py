@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Types, WatermarkStrategy
+from flinkish.common.clock import ManualClock
 from flinkish.datastream import FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.jobmaster.latency import LatencyKey
 from flinkish.metrics.catalog import CATALOG, Scope
@@ -47,7 +48,7 @@ def program(env: StreamExecutionEnvironment, job: JobHarness) -> None:
 
 
 def view_of(job: JobHarness) -> JobView:
-    return look_at(job.client.job_master, now=NOW, endpoint="localhost:0")
+    return look_at(job.client.job_master, clock=ManualClock(NOW))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,120 @@
+"""The logs that a server shows: files that Python's logging of this process writes, files to which its standard output and error
+go, and its last messages in memory.
+
+A request names a file of this table, never a path. Secrets are hidden (`common/redaction.py`), and of a long file only the end
+is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from flinkish.common.clock import Clock, SystemClock
+from flinkish.common.redaction import redact
+
+#: Maximum number of bytes of a file that are shown, the last ones.
+LONGEST = 1 << 20
+#: Name of the messages that are kept in memory.
+MEMORY_NAME = "flinkish.log"
+_MESSAGES = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """A log that can be asked for by its name; `modified` is milliseconds since the epoch."""
+
+    name: str
+    size: int
+    modified: int
+    #: None = the messages in memory.
+    path: Path | None
+
+
+class Logs(logging.Handler):
+    """The logs of this process. As a handler of the logger `flinkish` it keeps the last messages of those that are logged."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock or SystemClock()
+        self._messages: deque[str] = deque(maxlen=_MESSAGES)
+        self._changed = self._clock.wall_time()
+        self._messages_lock = threading.Lock()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-5s %(name)s - %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a message; called by logging."""
+        try:
+            text = self.format(record)
+        except Exception:
+            self.handleError(record)
+            return
+        with self._messages_lock:
+            self._messages.append(text)
+            self._changed = self._clock.wall_time()
+
+    def all(self) -> list[LogFile]:
+        """Return the logs, the main one first."""
+        found: dict[str, LogFile] = {}
+        for path in (*_files_of_logging(), *filter(None, map(_file_behind, (2, 1)))):
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            found.setdefault(
+                path.name, LogFile(name=path.name, size=status.st_size, modified=int(1000 * status.st_mtime), path=path)
+            )
+        with self._messages_lock:
+            size = sum(len(message.encode(errors="replace")) + 1 for message in self._messages)
+            found.setdefault(MEMORY_NAME, LogFile(name=MEMORY_NAME, size=size, modified=self._changed, path=None))
+        return list(found.values())
+
+    def output(self) -> str | None:
+        """Return the end of the standard output; None if it goes to no file."""
+        path = _file_behind(1)
+        return None if path is None else self.text(path.name)
+
+    def text(self, name: str) -> str | None:
+        """Return the end of a log; None if there is no log of this name."""
+        log = next((log for log in self.all() if log.name == name), None)
+        if log is None:
+            return None
+        if log.path is None:
+            with self._messages_lock:
+                return redact("".join(f"{message}\n" for message in self._messages))
+        try:
+            return redact(_tail(log.path))
+        except OSError:
+            return None
+
+
+def _files_of_logging() -> list[Path]:
+    """Return the files that handlers of the loggers write to."""
+    loggers = [logging.getLogger("flinkish"), logging.getLogger()]
+    handlers = [handler for logger in loggers for handler in logger.handlers]
+    return [Path(handler.baseFilename) for handler in handlers if isinstance(handler, logging.FileHandler)]
+
+
+def _file_behind(descriptor: int) -> Path | None:
+    """Return the file that a descriptor of this process writes to; None if it is a terminal, a pipe or a removed file."""
+    try:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+    except OSError:
+        return None
+    return path if path.is_file() else None
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LONGEST))
+        content = file.read(LONGEST)
+    if size > LONGEST:
+        # The first line is cut, and what is left of it may be a part of a secret.
+        content = content.partition(b"\n")[2]
+        return f"(the first {size - len(content)} bytes are not shown)\n{content.decode(errors='replace')}"
+    return content.decode(errors="replace")

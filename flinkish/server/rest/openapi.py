@@ -1,0 +1,100 @@
+"""The OpenAPI document of the server, made from the table of routes and the types of the answers.
+
+`python -m flinkish.server.rest.openapi` prints it; a server has it at /openapi.json.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+import flinkish
+from flinkish.server.answers.wire import Errors
+from flinkish.server.rest.calls import Text
+from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+
+_ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+_NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
+_TEXT = {"type": "string", "minLength": 1}
+#: Parameters of paths; others are texts.
+_PATH = {
+    **dict.fromkeys(("jobid", "vertexid", "triggerid", "datasetid"), _ID),
+    **dict.fromkeys(("subtaskindex", "attempt", "checkpointid"), _NUMBER),
+}
+#: Parameters of queries, with what they are.
+_QUERY = {
+    "get": ({"type": "string"}, "Names of metrics, separated by commas; without it the answer lists all names."),
+    "agg": (
+        {"type": "string", "pattern": "^((min|max|avg|sum|skew)(,(min|max|avg|sum|skew))*)?$"},
+        "Statistics that are wanted, separated by commas: min, max, avg, sum, skew. Without it, all.",
+    ),
+    "jobs": ({"type": "string", "pattern": "^([0-9a-f]{32}(,[0-9a-f]{32})*)?$"}, "Ids of jobs, separated by commas."),
+    "subtasks": ({"type": "string"}, "Indexes and ranges of subtasks, such as 0,2-4."),
+    "taskmanagers": ({"type": "string"}, "Ids of task managers, separated by commas."),
+    "maxExceptions": (_NUMBER, "How many of the last exceptions are wanted."),
+    "mode": ({"type": "string", "enum": ["cancel", "stop"]}, "How the job is ended; Flink has removed stop."),
+    "type": ({"type": "string", "enum": ["full", "on_cpu", "off_cpu"]}, "What the flame graph shows."),
+}
+_REFERENCE = "#/components/schemas/{name}"
+
+
+def document_of(routes: Sequence[ServerRoute | JobRoute]) -> dict[str, Any]:
+    """Return the document of a table of routes."""
+    types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, Text)]
+    unique = list(dict.fromkeys([*types, Errors]))
+    schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)
+    schema_of = dict(zip(unique, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for route in routes:
+        parts = route.path.split("/")
+        path = "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in parts)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, parts, schema_of)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "REST of flinkish, in the form of Flink 2.3",
+            "version": flinkish.__version__,
+            "description": "Every path also answers below /v1.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(route: ServerRoute | JobRoute, parts: Sequence[str], schema_of: dict[Any, Any]) -> dict[str, Any]:
+    names = [part[1:] for part in parts if part.startswith(":")]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": _PATH.get(name, _TEXT)} for name in names]
+    for name in route.query:
+        schema, description = _QUERY[name]
+        parameters.append({"name": name, "in": "query", "schema": schema, "description": description})
+    responses: dict[str, Any] = {"default": _json("An error.", schema_of[Errors])}
+    if route.answer is Text:
+        responses[str(route.status)] = {"description": "The text.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    elif route.answer is not None:
+        responses[str(route.status)] = _json("Success.", schema_of[route.answer])
+    operation: dict[str, Any] = {"operationId": _name(route.method, parts), "parameters": parameters, "responses": responses}
+    if route.request is not None:
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema_of[route.request]}}}
+    return operation
+
+
+def _json(description: str, schema: Any) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}
+
+
+def _name(method: str, parts: Sequence[str]) -> str:
+    words = [word for part in parts for word in part.lstrip(":").replace(".", "-").split("-") if word]
+    return method.lower() + "".join(word[0].upper() + word[1:] for word in words)
+
+
+if __name__ == "__main__":
+    json.dump(document_of(ROUTES), sys.stdout, indent=1)
+    print()
