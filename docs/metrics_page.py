@@ -134,8 +134,7 @@ _ABOUT: Final = {
     ReporterKind.HISTORY: (
         "Adds rows with the event `metrics` to the Delta table `JOB_ID/history` below `execution.checkpointing.dir`, which "
         "also has "
-        "the checkpoints and restarts. Its column `details` is JSON: metrics by name. The table keeps the newest 100,000 rows; "
-        "with many subtasks a row has some 10 KB, so do not report too often."
+        "the checkpoints and restarts. Its column `details` is JSON: metrics by name. The table keeps the newest 100,000 rows."
     ),
 }
 

@@ -19,8 +19,8 @@ from tests.kit.waiting import wait_until
 from tests.recovery.processes import Job
 
 _SCRIPT = Path(__file__).with_name("session_job.py")
-#: How long it may take until a killed part is back, in seconds.
-_BACK = 15.0
+#: How long it may take until a killed part is back, in seconds: other tests run beside this one.
+_BACK = 60.0
 
 
 class Session:
@@ -215,3 +215,65 @@ def _environments(session: Session) -> list[str]:
     assert session.process is not None
     members = {process.pid for job in (session.first, session.process) for process in job.members()}
     return [Path(f"/proc/{pid}/environ").read_text(errors="replace") for pid in members]
+
+
+_ERRORS = {
+    "raises.py": ("1 / 0\n", "ZeroDivisionError"),
+    "nothing.py": ("print('no job here')\n", "no job here"),
+    "exits.py": ("import sys\nsys.exit(3)\n", "ended with exit code 3"),
+    "forgets.py": (
+        "from flinkish.datastream import StreamExecutionEnvironment\n"
+        "StreamExecutionEnvironment.get_execution_environment().from_collection([1]).print()\n",
+        "forgets.py: ",
+    ),
+}
+
+_TWO_JOBS = """
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
+env.from_collection([1, 2]).print()
+env.execute("first")
+env.from_collection([3]).print()
+env.execute("second")
+"""
+
+
+def test_scripts_that_are_wrong_and_jobs_that_are_stopped(session: Session, tmp_path: Path) -> None:
+    for name, (text, expected) in _ERRORS.items():
+        script = tmp_path / name
+        script.write_text(text)
+        status, answer = session.ask("POST", f"/jars/{session.upload(script)}/run")
+        assert (status, expected in answer["errors"][0]) == (500, True), answer
+    assert session.get("/jobs") == {"jobs": []}
+
+    # Of two jobs in one script, the first runs; the script's error is in the log.
+    (tmp_path / "two.py").write_text(_TWO_JOBS)
+    first = session.run(session.upload(tmp_path / "two.py"))
+    wait_until("its end", lambda: session.get(f"/jobs/{first}/status")["status"] == "FINISHED", 30, report=session.logs)
+    log = tmp_path / "log" / f"driver-{first}.log"
+    wait_until("the error", lambda: "this is its second execute()" in log.read_text(), 30, report=session.logs)
+    assert sorted(log.with_suffix(".out").read_text().split()) == ["1", "1>", "2", "2>"]
+    assert [(each["name"], each["state"]) for each in session.get("/jobs/overview")["jobs"]] == [("first", "FINISHED")]
+
+    # A stopped job: the result of the stop can be read, also after its driver has ended, and a job can be started from it.
+    program = session.upload(_SCRIPT)
+    job = session.run(program, str(tmp_path), "4000")
+    session.await_checkpoints(job)
+    pid = session.pid(job)
+    status, answer = session.ask("POST", f"/jobs/{job}/stop", {"drain": False})
+    assert status == 202
+    result = f"/jobs/{job}/savepoints/{answer['request-id']}"
+    wait_until("the stop", lambda: session.get(result)["status"]["id"] == "COMPLETED", 30, report=session.logs)
+    location = session.get(result)["operation"]["location"]
+    assert session.get(f"/jobs/{job}/status") == {"status": "FINISHED"}
+    wait_until("the end of the driver", lambda: not Path(f"/proc/{pid}").exists(), 30, report=session.logs)
+    assert session.get(result)["operation"]["location"] == location
+    (tmp_path / "go").touch()
+    body = {"programArgsList": [str(tmp_path), "4000"], "savepointPath": location, "parallelism": 2}
+    status, answer = session.ask("POST", f"/jars/{program}/run", body)
+    assert status == 200, (answer, session.logs())
+    wait_until("the end", lambda: session.get(f"/jobs/{answer['jobid']}/status")["status"] == "FINISHED", 60, report=session.logs)
+    _assert_exact(tmp_path, 4_000)
+    # What it is told to do and with which secrets is on no command line.
+    assert session.ask("DELETE", "/cluster")[0] == 200

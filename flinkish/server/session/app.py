@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ T = TypeVar("T")
 _log = logging.getLogger("flinkish.server.session")
 
 _LONGEST_BODY = 1_000_000
+#: The id of a task manager ends with the first digits of its job's id.
+_TASK_MANAGER = re.compile(r"/taskmanagers/[^/]*-([0-9a-f]{6})(?:/.*)?")
 #: Requests that wait for drivers or the storage at the same time.
 _THREADS = 64
 #: How long a request waits for a driver that is ending, so that the archive is complete, in seconds.
@@ -108,6 +111,14 @@ class _Application:
                     if answered is not None:
                         return answered
                 break
+        manager = _TASK_MANAGER.fullmatch(path)
+        if manager is not None and request.method == "GET":
+            owner = self._state.dispatcher.job_with_prefix(manager[1])
+            if owner is not None:
+                target = _Target(request.method, path, query, body)
+                answered = await self._in_thread(lambda: self._of_job(owner, target))
+                if answered is not None:
+                    return answered
         return await _captured(self._inner, scope, body)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:

@@ -12,13 +12,16 @@ import msgspec
 from flinkish.server.answers.wire import encode
 from flinkish.server.jobs import ServedJob
 from flinkish.server.rest.calls import Call, JobCall, RestError
-from flinkish.server.rest.routes import ROUTES, JobRoute
+from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
+from flinkish.server.state import ServerState
 from flinkish.server.views.job_view import JobView, rest_id
 
 _log = logging.getLogger("flinkish.server.session")
 
 #: Paths whose answers are lists of metrics: the query says whether names or values are asked for.
 _METRICS = "/metrics"
+#: Paths that do something, though they are asked by GET.
+_ACTIONS = ("/yarn-cancel", "/yarn-stop")
 _AGGREGATED = "/subtasks/metrics"
 _AGGREGATIONS = "min,max,avg,sum,skew"
 
@@ -50,34 +53,39 @@ def _chosen(body: bytes, query: Mapping[str, str]) -> bytes:
     return encode([{key: each for key, each in by_name[name].items() if key in kinds} for name in wanted if name in by_name])
 
 
-def make_archive(job: ServedJob) -> Archive:
+def make_archive(state: ServerState, job: ServedJob) -> Archive:
     """Ask all paths about a job."""
     view = job.view()
     answers: dict[str, msgspec.Raw] = {}
     for route in ROUTES:
-        if isinstance(route, JobRoute) and route.method == "GET" and not route.path.endswith("/yarn-cancel"):
+        if ":jobid" in route.path and route.method == "GET" and not route.path.endswith(_ACTIONS):
             for parameters in _parameters(route.path, view):
                 path = "/".join(parameters[part[1:]] if part.startswith(":") else part for part in route.path.split("/"))
-                answer = _answer(route, JobCall(Call(parameters, {}, b""), job, view))
+                answer = _answer(route, state, job, view, parameters)
                 if answer is not None:
                     answers[path] = msgspec.Raw(answer)
     return Archive(status=view.status.name, answers=answers)
 
 
-def _answer(route: JobRoute, call: JobCall) -> bytes | None:
+def _answer(
+    route: ServerRoute | JobRoute, state: ServerState, job: ServedJob, view: JobView, parameters: Mapping[str, str]
+) -> bytes | None:
+    def ask(query: Mapping[str, str]) -> bytes:
+        call = Call(parameters, query, b"")
+        if isinstance(route, ServerRoute):
+            return encode(route.handler(state, call))
+        return encode(route.handler(JobCall(call, job, view)))
+
     try:
-        answer = route.handler(call)
-        if route.path.endswith(_METRICS):
-            names = ",".join(value["id"] for value in msgspec.json.decode(encode(answer)))
-            query = {"get": names}
-            if route.path.endswith(_AGGREGATED):
-                query["agg"] = _AGGREGATIONS
-            answer = route.handler(JobCall(Call(call.call.path, query, b""), call.job, call.view)) if names else []
-        return encode(answer)
+        answer = ask({})
+        if not route.path.endswith(_METRICS):
+            return answer
+        names = ",".join(value["id"] for value in msgspec.json.decode(answer))
+        return ask({"get": names, **({"agg": _AGGREGATIONS} if route.path.endswith(_AGGREGATED) else {})}) if names else b"[]"
     except RestError:
         return None
     except Exception:
-        _log.warning("The answer %s of job %s is not in its archive.", route.path, call.view.job_id, exc_info=True)
+        _log.warning("The answer %s of job %s is not in its archive.", route.path, view.job_id, exc_info=True)
         return None
 
 

@@ -29,6 +29,7 @@ from flinkish.common.errors import (
     StaleGenerationError,
 )
 from flinkish.common.ids import IdSource
+from flinkish.program.executor_loader import GATEWAY_VARIABLE
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.session import wire
 from flinkish.server.session.archive import Archive, decode_archive
@@ -72,6 +73,8 @@ _log = logging.getLogger("flinkish.server.session")
 _ARCHIVES = 16
 #: How much of a log an error shows, in bytes.
 _TAIL = 2_000
+#: Variables of the Dispatcher that its drivers must not have: the clients' token, and the command line of Flink that started it.
+_NOT_FOR_DRIVERS = (TOKEN_VARIABLE, GATEWAY_VARIABLE)
 
 
 class NotLeaderError(FlinkishError, RuntimeError):
@@ -342,6 +345,7 @@ class Dispatcher:
             try:
                 self._start(lead, entry)
             except BaseException:
+                live.awaited = False
                 if job_id in lead.jobs:
                     self._forget(lead, lead.jobs[job_id])
                 lead.live.pop(job_id, None)
@@ -381,6 +385,12 @@ class Dispatcher:
         with self._lock:
             return self._leading().jobs.get(job_id)
 
+    def job_with_prefix(self, digits: str) -> JobEntry | None:
+        """Return the job whose id begins so and that has not ended; None if there is none, or several."""
+        with self._lock:
+            found = [job for job in self._leading().jobs.values() if job.status is None and job.job_id.startswith(digits)]
+            return found[0] if len(found) == 1 else None
+
     def jobs(self) -> Sequence[JobEntry]:
         """Return all jobs, oldest first."""
         with self._lock:
@@ -389,9 +399,7 @@ class Dispatcher:
     def summary(self, entry: JobEntry) -> JobSummary:
         """Return a job's line in /jobs/overview."""
         now = self._clock.wall_time()
-        with self._lock:
-            live = self._leading().live.get(entry.job_id)
-        if entry.status is None and entry.summary is not None and (live is None or live.report is None):
+        if entry.status is None and entry.summary is not None and self.driver(entry) is None:
             return msgspec.structs.replace(entry.shown(now), state="RESTARTING")
         return entry.shown(now)
 
@@ -402,10 +410,10 @@ class Dispatcher:
         return 0 if entry.status is not None or live is None or live.report is None else live.report.slots
 
     def driver(self, entry: JobEntry) -> Report | None:
-        """Return the last report of a job's driver whose process may still answer; None if there is none."""
+        """Return the last report of a driver that may answer about its job; None if the job has not started in any."""
         with self._lock:
             live = self._leading().live.get(entry.job_id)
-            return None if live is None else live.report
+            return None if live is None or live.report is None or live.report.summary is None else live.report
 
     def is_lost(self, entry: JobEntry) -> bool:
         """Look whether the process of a job's driver is gone, and note it."""
@@ -496,7 +504,7 @@ class Dispatcher:
                     self._look_after(lead, entry, live)
                 except NotLeaderError:
                     return
-                except (EngineError, RegistryError, OSError) as error:
+                except (FlinkishError, OSError) as error:
                     _log.warning("Job %s: %s", job_id, error)
         self._expire(lead)
 
@@ -605,7 +613,7 @@ class Dispatcher:
         folder = self.settings.local / "jobs" / entry.job_id
         script = self._fetch(entry.program, folder)
         properties = (*self.settings.properties, *entry.properties)
-        environment = {key: value for key, value in self._environment.items() if key != TOKEN_VARIABLE}
+        environment = {key: value for key, value in self._environment.items() if key not in _NOT_FOR_DRIVERS}
         before = shlex.split(environment.get(PROPERTIES_VARIABLE, ""))
         environment |= {
             PROPERTIES_VARIABLE: shlex.join([*before, *properties]),

@@ -122,6 +122,11 @@ def jobs_metrics(state: SessionState, call: Call) -> Answer:
     return [{"id": name, **metrics.aggregate(found[name], wanted)} for name in names if found.get(name)]
 
 
+def task_managers(state: SessionState, call: Call) -> Answer:
+    lists = state.drivers.ask_all(_reports(state), lambda report: "/taskmanagers", {})
+    return {"taskmanagers": [each for answer in lists if isinstance(answer, dict) for each in answer.get("taskmanagers", ())]}
+
+
 def manager_metrics(state: SessionState, call: Call) -> Answer:
     dispatcher = state.dispatcher
     jobs = [job for job in dispatcher.jobs() if job.status is None]

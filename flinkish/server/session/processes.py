@@ -57,6 +57,9 @@ class SystemProcesses:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, command: Command) -> tuple[int, float]:
+        # Those of which nobody asks any more, such as the spark-submit of a driver that was killed, are reaped here.
+        for earlier in list(self._children.values()):
+            earlier.poll()
         try:
             with _append(command.log) as log, _append(command.stdout) as stdout:
                 child = subprocess.Popen(

@@ -165,10 +165,10 @@ class SessionDriver:
         """Write the archive and report the end, before clients learn of it."""
         if not self._ends_for_good(job):
             return
-        served = self._served()
-        if served is None:
+        state, served = self._state, self._served()
+        if state is None or served is None:
             return
-        archive = make_archive(served)
+        archive = make_archive(state, served)
         if self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive)):
             self._status = archive.status
             self._report()
@@ -205,7 +205,7 @@ class SessionDriver:
         if not results:
             return
         paths = {f"/jobs/{served.job_id}/{kind}s/{trigger}": result for (kind, trigger), result in results.items()}
-        archive = add_answers(make_archive(served), paths)
+        archive = add_answers(make_archive(state, served), paths)
         self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive))
 
     def _served(self) -> ServedJob | None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from flinkish.graph.job_graph import JobVertex
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState
-from flinkish.metrics.registry import merge
 from flinkish.runtime.protocol import MIN_WATERMARK
 from flinkish.server.answers import vertices as answers
 from flinkish.server.answers.jobs import IoMetrics
@@ -156,7 +155,8 @@ def level(ratio: float) -> str:
 
 def accumulators(view: JobView, vertex: JobVertex) -> answers.VertexAccumulators:
     """Return /jobs/:jobid/vertices/:vertexid/accumulators: the user metrics of all subtasks together."""
-    own = merge(view.subtask(vertex.id, index).user for index in range(vertex.parallelism))
+    names = {f"{'.'.join(view.setup.plan.job_graph.metric_scope(node))}." for node in vertex.operators}
+    own = {name: value for name, value in view.figures.user.items() if name.startswith(tuple(names))}
     return answers.VertexAccumulators(id=rest_id(vertex), user_accumulators=_accumulators(own))
 
 

@@ -14,7 +14,6 @@ from flinkish.jobmaster.latency import LatencyKey
 from flinkish.metrics.catalog import CATALOG, Scope
 from flinkish.metrics.samples import histogram
 from flinkish.server import metrics
-from flinkish.server.views import vertices
 from flinkish.server.views.job_view import JobView, look_at
 from flinkish.testing import JobHarness
 
@@ -79,13 +78,6 @@ def test_operators_with_one_name_and_names_that_look_like_scopes_are_kept_apart(
     assert found["one"]["seen"] == 10
     assert found["two"]["seen"] == 5
     assert [each["seen"] for each in found.values() if "seen" in each] == [10, 5, 5]
-
-
-def test_a_vertex_has_the_user_metrics_of_its_own_operators(view: JobView) -> None:
-    [vertex] = view.vertices.values()
-    shown = {each.name: each.value for each in vertices.accumulators(view, vertex).user_accumulators}
-    assert shown["m.one.seen"] == "10"
-    assert shown["m.two.seen"] == shown["m.seen.seen"] == "5"
 
 
 def test_distributions_and_meters_are_shown_as_numbers(view: JobView) -> None:

@@ -326,6 +326,18 @@ def test_what_is_not_known_is_answered_as_by_a_job_of_its_own(client: Client, me
     assert client.ask(method, path)[0] == status
 
 
+def test_task_managers_are_those_of_all_drivers(tmp_path: Path) -> None:
+    answers: dict[str, tuple[int, Any]] = {"/taskmanagers": (200, {"taskmanagers": [{"id": "here:1-abcdef"}]})}
+    with serving(tmp_path) as client, answering(answers) as (port, seen):
+        driver = client.run(port, jobId="abcdef" + "0" * 26)
+        client.run(1)
+        assert client.get("/taskmanagers") == {"taskmanagers": [{"id": "here:1-abcdef"}]}
+        answers["/taskmanagers/here:1-abcdef/log"] = (200, "a log")
+        assert client.get("/taskmanagers/here:1-abcdef/log") == "a log"
+        assert seen[-1][:2] == ("GET", "/taskmanagers/here:1-abcdef/log")
+        assert driver.alive
+
+
 # -- who may ask
 
 

@@ -14,6 +14,7 @@ from flinkish.common.errors import EngineError, ForeignCheckpointError, Registry
 from flinkish.server.session import wire
 from flinkish.server.session.dispatcher import NotLeaderError, StartError, Submission
 from flinkish.server.session.storage import SessionStorage
+from tests.kit.s3_server import BUCKET, S3Server
 from tests.unit.server.session.support import SCRIPT, FakeProcesses, Member, other_key
 
 
@@ -58,6 +59,9 @@ def test_a_lost_driver_is_started_again_under_the_same_job_id(member: Member) ->
     assert second.job_id == first.job_id
     assert second.environment[wire.PROGRAM_VARIABLE] == first.environment[wire.PROGRAM_VARIABLE]
     assert second.token != first.token
+    assert member.state(first.job_id) == "RESTARTING"
+    # Its driver is there, but answers only when its job has started.
+    assert member.dispatcher.report(second.report(None), second.token)
     assert member.state(first.job_id) == "RESTARTING"
     assert member.dispatcher.report(second.report(), second.token)
     assert member.state(first.job_id) == "RUNNING"
@@ -394,3 +398,31 @@ def test_the_registry_keeps_few_files(member: Member, tmp_path: Path) -> None:
     member.dispatcher.step()
     assert len(member.dispatcher.programs()) == 16
     assert member.dispatcher.job(driver.job_id) is not None
+
+
+# -- storage in S3
+
+
+def test_a_session_in_s3_is_found_again_and_has_one_leader(s3: S3Server, tmp_path: Path) -> None:
+    root = {"high-availability.storageDir": f"s3://{BUCKET}/{tmp_path.name}", **s3.settings}
+    first = Member(tmp_path, **root)
+    second = first.make("http://b:1", first_id=1_000)
+    driver = first.submit()
+    second.step()
+    assert not second.leads
+    first.archive(driver, "FINISHED", **{"/x": 1})
+    first.clock.advance(10_001)
+    second.step()
+
+    with pytest.raises(NotLeaderError):
+        first.dispatcher.upload("late.py", SCRIPT)
+    driver.alive = False
+    second.step()
+    entry = second.job(driver.job_id)
+    assert entry is not None
+    assert entry.status == "FINISHED"
+    archive = second.archive(entry)
+    assert archive is not None
+    assert archive.find("/x", {}) == b"1"
+    # Credentials are in no command line, and those of the Dispatcher are in no driver's properties unless they were given there.
+    assert not any(s3.settings["s3.secret-key"] in word for word in driver.command.arguments)
