@@ -27,6 +27,8 @@ class Jars:
     beside_spark: bool = False
     #: Jars of Spark that are needed, too: Ivy leaves them out.
     of_spark: str = ""
+    #: Packages to leave out, with all that they need.
+    without: str = ""
 
 
 NAMES = {
@@ -41,6 +43,14 @@ NAMES = {
         "Spark's Kafka source", "10 MB", f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}", beside_spark=True
     ),
     "flink-python": Jars("what Flink's command line starts Python scripts with", "43 MB", "org.apache.flink:flink-python:2.3.0"),
+    "flink-page": Jars(
+        "Flink's web page",
+        "4 MB",
+        "org.apache.flink:flink-runtime-web:2.3.0",
+        # Only the files in the jar are served, so nothing that its classes need.
+        without="org.apache.flink:flink-runtime,org.apache.flink:flink-clients,org.apache.flink:flink-java,"
+        "org.apache.flink:flink-shaded-guava,org.apache.flink:flink-shaded-jackson,org.apache.flink:flink-shaded-netty",
+    ),
     "flink": Jars("Flink's command line", "82 MB", "org.apache.flink:flink-clients:2.3.0,org.slf4j:slf4j-nop:1.7.36"),
 }
 
@@ -49,6 +59,8 @@ import sys
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+if sys.argv[3]:
+    builder = builder.config("spark.jars.excludes", sys.argv[3])
 session = builder.config("spark.jars.packages", sys.argv[1]).config("spark.jars.ivy", sys.argv[2]).getOrCreate()
 session.stop()
 """
@@ -59,7 +71,7 @@ def main(name: str, target: Path) -> int:
     print(f"Fetching the jars of {wanted.what} for the tests ({wanted.size}, once) ...", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        command = [sys.executable, "-c", _SESSION, wanted.packages, f"{work}/ivy"]
+        command = [sys.executable, "-c", _SESSION, wanted.packages, f"{work}/ivy", wanted.without]
         result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=work)
         if result.returncode != 0:
             print(result.stdout[-3000:], file=sys.stderr)

@@ -79,7 +79,8 @@ def failing_job(folder: Path, name: str = "check number") -> Any:
 
 def slow_job(folder: Path) -> Any:
     """Start a job whose second vertex holds back the first."""
-    env = make_env(folder, **SETTINGS)
+    # Long epochs, so that the slow function takes most of the time also on a machine that is busy.
+    env = make_env(folder, **{**SETTINGS, "execution.epoch.target-duration": "500 ms", "execution.epoch.max-records": "200"})
     pairs = numbers(env, "orders").map(lambda v: (v % 10, v), PAIR).name("pair").uid("pair")
     slow = pairs.key_by(lambda p: p[0], Types.LONG()).map(slowly, PAIR).name("ask the bank").uid("ask")
     slow.sink_to(DiscardingSink()).name("book").uid("book")

@@ -13,11 +13,25 @@ import pytest
 from flinkish.server.web import page_files
 from tests.server.browser import CHECKS, Browser, need_browser
 from tests.server.page_jobs import failing_job, running_job, slow_job
+from tests.server.test_session import Session
 from tests.unit.server.support import UNKNOWN, Server, served
 
 TOKEN = "a-token-of-some-length"
 #: The name of an operator.
 MARKUP = "<img src=x onerror=alert(1)>"
+#: A program for a session; its argument is the job's name.
+SCRIPT = """
+import sys
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.engine": "local"}))
+numbers = env.from_source(NumberSequenceSource(0, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
+numbers.sink_to(DiscardingSink())
+env.execute(sys.argv[1])
+"""
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
 
 
@@ -263,11 +277,12 @@ def test_settings_are_found_by_words_and_secrets_are_hidden(browser: Browser, sh
 
 
 def test_a_job_is_cancelled_after_a_question(browser: Browser, shown: Shown) -> None:
-    browser.open(shown.job("running"))
+    shown.start("unwanted", slow_job)
+    browser.open(shown.job("unwanted"))
     browser.click(".heading button", "Cancel")
     browser.wait_text("Cancel this job?", "Let it run")
     browser.click("dialog button", "Let it run")
-    assert shown.server.get(f"/jobs/{shown.id('running')}/status") == {"status": "RUNNING"}
+    assert shown.server.get(f"/jobs/{shown.id('unwanted')}/status") == {"status": "RUNNING"}
 
     browser.click(".heading button", "Cancel")
     browser.click("dialog button", "Cancel the job")
@@ -305,6 +320,8 @@ def test_the_token_is_asked_for_once_and_sent_from_then_on(browser: Browser) -> 
         browser.wait_text("Settings of the server")
         assert TOKEN not in browser.run("return document.documentElement.outerHTML + document.cookie + location.href")
         assert all("401" in message for message in browser.console())
+        # Else the page notices the end of the server.
+        browser.open("about:blank")
 
 
 def test_a_lost_server_is_told_and_found_again(browser: Browser) -> None:
@@ -331,3 +348,31 @@ def test_the_page_asks_only_its_own_server(browser: Browser, shown: Shown) -> No
     assert all(name.startswith(shown.address()) for name in names)
     loaded = {name.removeprefix(shown.address()[:-1]) for name in names} | {"/", "/index.html"}
     assert set(page_files()) <= loaded
+
+
+def test_a_program_is_uploaded_run_and_cancelled_in_a_session(browser: Browser, tmp_path: Path) -> None:
+    script = tmp_path / "tiny_job.py"
+    script.write_text(SCRIPT)
+    session = Session(tmp_path)
+    try:
+        session.start()
+        address = f"http://localhost:{session.port}"
+        browser.open(f"{address}/#/submit")
+        browser.wait_text("Upload a program", "No program was uploaded yet.")
+        assert browser.run(CHECKS) == []
+
+        browser.driver.find_element("id", "program").send_keys(str(script))
+        browser.wait_text("tiny_job.py is uploaded.")
+        browser.click("td button", "Run")
+        browser.wait("the question", "return document.activeElement.id === 'field-arguments'")
+        assert browser.run(CHECKS) == []
+        browser.keys("'tiny job'", TAB, "1", ENTER)
+
+        browser.wait("the graph", "return document.querySelector('.vertex') && document.querySelector('h1').innerText")
+        assert browser.wait_text("was started", "records/s").count("tiny job running") == 1
+        browser.click(".heading button", "Cancel")
+        browser.click("dialog button", "Cancel the job")
+        browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'canceled'")
+    finally:
+        browser.open("about:blank")
+        session.close()

@@ -72,8 +72,8 @@ async function json(response) {
 
 export const get = async (path) => json(await request("GET", path));
 export const text = async (path) => (await request("GET", path)).text();
-export const post = async (path, body) =>
-  json(await request("POST", path, { body: JSON.stringify(body ?? {}), type: "application/json" }));
+export const post = async (path, body, patience = PATIENCE) =>
+  json(await request("POST", path, { body: JSON.stringify(body ?? {}), type: "application/json", patience }));
 export const patch = async (path) => json(await request("PATCH", path, { body: "{}", type: "application/json" }));
 export const remove = async (path) => json(await request("DELETE", path));
 export const upload = async (path, form) => json(await request("POST", path, { body: form, patience: 300_000 }));

@@ -6,6 +6,9 @@ import { h } from "./dom.js";
 import { time } from "./format.js";
 import { section, table } from "./widgets.js";
 
+/** Starting a program takes as long as its imports, in milliseconds. */
+const START_PATIENCE = 300_000;
+
 export function submitView() {
   return {
     kind: "submit",
@@ -68,16 +71,17 @@ async function send(input, page) {
 }
 
 async function run(file, page) {
+  const script = file.name.endsWith(".py");
   const answer = await ask({
     title: `Run ${file.name}?`,
     fields: [
-      { name: "entry", label: "Entry", value: file.entry?.[0]?.name ?? "", hint: "The module that is run; of a script it is the script itself." },
+      !script && { name: "entry", label: "Entry", hint: "The module that is run." },
       { name: "arguments", label: "Arguments", hint: "As on a command line; quotes keep words together." },
       { name: "parallelism", label: "Parallelism", kind: "number", hint: "Empty: as the program or the configuration says." },
       { name: "savepoint", label: "Savepoint", hint: "Where the job starts from; empty: from the beginning." },
       { name: "partial", label: "Leave out state of operators that the program no longer has", kind: "checkbox" },
-      { name: "settings", label: "Settings", hint: "key: value, separated by commas or new lines." },
-    ],
+      { name: "settings", label: "Settings", hint: "key: value, separated by commas." },
+    ].filter(Boolean),
     yes: "Run the program",
   });
   if (answer === null) return;
@@ -89,7 +93,7 @@ async function run(file, page) {
   if (Object.keys(settings).length) body.flinkConfiguration = settings;
   const shown = notice("busy", `${file.name}: starting …`);
   try {
-    const { jobid } = await post(`/jars/${encodeURIComponent(file.id)}/run`, body);
+    const { jobid } = await post(`/jars/${encodeURIComponent(file.id)}/run`, body, START_PATIENCE);
     notice("good", `${file.name} was started.`, jobid);
     location.hash = `#/job/${jobid}`;
   } catch (error) {
@@ -119,7 +123,7 @@ export function words(line) {
 
 export function pairs(text) {
   const found = text
-    .split(/[,\n]/)
+    .split(",")
     .map((line) => /^\s*([^:\s]+)\s*:\s*(.*?)\s*$/.exec(line))
     .filter(Boolean);
   return Object.fromEntries(found.map(([, key, value]) => [key, value]));

@@ -21,7 +21,7 @@ const TONES = {
   IN_PROGRESS: "busy",
   RECONCILING: "busy",
 };
-export const tone = (state) => TONES[state] ?? "off";
+export const tone = (state) => TONES[state?.toUpperCase()] ?? "off";
 export const ENDED = new Set(["FINISHED", "CANCELED", "FAILED"]);
 
 /** A state in its colour. */
