@@ -23,7 +23,21 @@ from flinkish.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.engine.spark.session import hold_session, release_session
 from flinkish.engine.spark.settings import SparkSettings
-from tests.bench import data_frames, floor, kafka, keyed_count, metrics, naive, peer, server, slow_engine, start, stores, windows
+from tests.bench import (
+    data_frames,
+    floor,
+    guarantees,
+    kafka,
+    keyed_count,
+    metrics,
+    naive,
+    peer,
+    server,
+    slow_engine,
+    start,
+    stores,
+    windows,
+)
 from tests.bench.keyed_count import CountPerKey, environment
 from tests.bench.measure import MemoryPeak, cpu_seconds, epoch_times, median
 from tests.bench.phased_source import PhasedSource
@@ -199,6 +213,20 @@ def bench_checkpoints(report: Report, spark: Any, scale: float) -> None:
     report.add("a checkpoint every 10 s costs", f"{cost:.1%}", "15 %", cost <= 0.15)
 
 
+def bench_guarantees(report: Report, spark: Any, scale: float) -> None:
+    """The keyed count without a guarantee, with barriers, and with an acknowledgement for each record as in Storm."""
+    records = int(10 * _MILLION * scale)
+    done = keyed_count.collected(guarantees.acknowledged(environment("local"), 1_000))
+    assert sorted(done) == list(range(1_000)), "the acker has not seen all records"
+    took = dict.fromkeys(guarantees.GUARANTEES, math.inf)
+    for _ in range(2):  # in turn, so that a slow minute of the machine slows all of them
+        for guarantee, least in took.items():
+            took[guarantee] = min(least, guarantees.seconds("spark", records, guarantee))
+    none = took["none"]
+    for guarantee, least in took.items():
+        report.add(f"keyed count on Spark, guarantee: {guarantee}", f"{records / least:,.0f}/s: {none / least:.2f}")
+
+
 def bench_stores(report: Report, spark: Any, scale: float) -> None:
     """What a checkpoint costs in S3 (moto, on this machine) beside a folder: one small state file, committed and cleaned."""
     checkpoints = int(30 * scale) + 5
@@ -317,6 +345,7 @@ _BENCHES: dict[str, Callable[[Report, Any, float], None]] = {
     "idle": bench_idle,
     "state": bench_state,
     "checkpoints": bench_checkpoints,
+    "guarantees": bench_guarantees,
     "stores": bench_stores,
     "windows": bench_windows,
     "pyflink": bench_pyflink,
