@@ -1,9 +1,9 @@
 """What a guarantee costs: a keyed count without one, with barriers, and with an acknowledgement for each record as in Storm.
 
-Storm's way is written as a flinkish program, so that only the way differs. Each record has an id that is also its edge id; the source
-and the operator that has processed the record each send (id, edge id) to an acker, which is keyed by the id and XORs what it gets:
-zero says that the record has been processed. Storm's own acker works by the same rule; its timeouts and replay are left out, so the
-figure is what the messages alone cost.
+Storm's way is written as a flinkish program, so that only the way differs. The source and the operator that has processed a
+record each send (number of the record, id of its edge) to an acker, which is keyed by the number and XORs the ids: zero says that
+the record has been processed. Storm's own acker has the same rule; timeouts and repeated sending are left out, so the figure is
+what the messages alone cost.
 """
 
 from __future__ import annotations
