@@ -46,13 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--settings", required=True, type=json.loads)
     parser.add_argument("--key-file", required=True)
     parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--records", default="20", help="the most records in an epoch")
     parsed = parser.parse_args(arguments)
     settings = {
         "execution.engine": parsed.engine,
         "execution.checkpointing.interval": "50 ms",
         "execution.checkpointing.dir": f"{parsed.place}/checkpoints",
         "high-availability.storageDir": f"{parsed.place}/records",
-        "execution.epoch.max-records": "20",
+        "execution.epoch.max-records": parsed.records,
         "high-availability.cluster-id": "objects",
         "restart-strategy.type": "none",
         "security.checkpoint.hmac-key-file": parsed.key_file,
