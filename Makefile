@@ -73,6 +73,17 @@ kafka: setup $(KAFKA_JARS) ## Start a Kafka broker at localhost:9092 to try thin
 publish: setup ## Fill a Kafka topic with flights for jobs/flight_delays.py (KAFKA=host:port, ARGS=...)
 	@$(BIN)/python jobs/publish_flights.py --kafka '$(KAFKA)' $(ARGS)
 
+# The job takes few records in an epoch, so that there is something to see for some minutes.
+SERVER_PORT ?= 8081
+SERVER := $(BIN)/flinkish run -m localhost:$(SERVER_PORT) -d -Dexecution.epoch.max-records=200
+MAIN_JOB_MODULES = $(shell echo $(filter-out jobs/flight_delays.py,$(wildcard jobs/flight_*.py)) jobs/command_line.py | tr ' ' ,)
+
+.PHONY: server
+server: setup ## Start a session cluster with the main job in it and print the address of its page (SERVER_PORT=8081, ARGS=...)
+	@$(WITH_JAVA) $(BIN)/flinkish cluster start -d -Drest.port=$(SERVER_PORT) -Dhigh-availability.storageDir='$(CURDIR)/out/server'
+	@$(SERVER) --py-files $(MAIN_JOB_MODULES) jobs/flight_delays.py --output '$(CURDIR)/out/flight_delays' $(ARGS)
+	@echo 'Open http://localhost:$(SERVER_PORT) in a browser. To end server and job: $(BIN)/flinkish cluster stop -m localhost:$(SERVER_PORT)'
+
 .PHONY: submit
 submit: setup ## Submit a script to Spark: make submit JOB=jobs/x.py [MASTER=spark://...] [ARGS=...]
 	@test -n "$(JOB)" || { echo "make submit needs a script: make submit JOB=jobs/socket_word_count.py" >&2; exit 2; }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import runpy
+import shutil
 import sys
 import traceback
 import zipfile
@@ -24,6 +25,9 @@ from flinkish.server.session.reporter import become_driver
 from flinkish.server.session.wire import PROGRAM_VARIABLE, Program
 
 _log = logging.getLogger("flinkish.server.session")
+
+#: Bytes that a program may have when it is unpacked.
+_LARGEST_PROGRAM = 1 << 30
 
 
 def main() -> None:
@@ -74,12 +78,29 @@ def _run(program: Program) -> int:
 
 
 def _run_zip(path: Path, program: Program) -> None:
+    folder = unpacked(path)
     sys.argv = [str(path), *program.arguments]
     if not program.entry_class:
-        runpy.run_path(str(path), run_name="__main__")
+        runpy.run_path(str(folder), run_name="__main__")
         return
-    sys.path.insert(0, str(path))
+    sys.path.insert(0, str(folder))
     runpy.run_module(program.entry_class, run_name="__main__", alter_sys=True)
+
+
+def unpacked(path: Path) -> Path:
+    """Unpack a program beside its zip file: a program may look for its other files beside its modules (`__file__`)."""
+    folder = path.with_suffix("")
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+        if size > _LARGEST_PROGRAM:
+            raise InvalidProgramError(
+                f"{path.name} has {size:,} bytes when it is unpacked; at most {_LARGEST_PROGRAM:,} are allowed",
+                hint="leave data out of it: give the program the path of a folder or an object store.",
+            )
+        # There is one of a driver that was killed.
+        shutil.rmtree(folder, ignore_errors=True)
+        archive.extractall(folder)
+    return folder
 
 
 if __name__ == "__main__":
