@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -74,6 +75,15 @@ def pytest_collection() -> Generator[None, Any, Any]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests first: several test processes are busy to the end then."""
     items.sort(key=lambda item: not item.nodeid.startswith(_SLOW))
+
+
+@pytest.fixture(autouse=True)
+def own_log_formats() -> Iterator[None]:
+    """Commands that run in the process of the tests hide secrets in the log; pytest's handlers outlive the test."""
+    handlers = {handler: handler.formatter for handler in logging.getLogger().handlers}
+    yield
+    for handler, formatter in handlers.items():
+        handler.setFormatter(formatter)
 
 
 @pytest.fixture(scope="session")

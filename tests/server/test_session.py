@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.kit.waiting import wait_until
@@ -120,6 +121,14 @@ class Session:
                 job.close()
 
 
+def _is_alive(pid: int) -> bool:
+    """A process that has ended is there until its parent, which may not be the Dispatcher any more, takes note of it."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _is_driver(command: list[str]) -> bool:
     return "flinkish.cli.driver" in command
 
@@ -177,7 +186,7 @@ def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: P
     third = session.pid(job)
     session.kill()
     (tmp_path / "go").touch()
-    wait_until("its end", lambda: not Path(f"/proc/{third}").exists(), 60, report=session.logs)
+    wait_until("its end", lambda: not _is_alive(third), 60, report=session.logs)
     session.start()
     wait_until("its end is known", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", _BACK, report=session.logs)
     assert session.get("/overview")["jobs-finished"] == 1
@@ -267,7 +276,7 @@ def test_scripts_that_are_wrong_and_jobs_that_are_stopped(session: Session, tmp_
     wait_until("the stop", lambda: session.get(result)["status"]["id"] == "COMPLETED", 30, report=session.logs)
     location = session.get(result)["operation"]["location"]
     assert session.get(f"/jobs/{job}/status") == {"status": "FINISHED"}
-    wait_until("the end of the driver", lambda: not Path(f"/proc/{pid}").exists(), 30, report=session.logs)
+    wait_until("the end of the driver", lambda: not _is_alive(pid), 30, report=session.logs)
     assert session.get(result)["operation"]["location"] == location
     (tmp_path / "go").touch()
     body = {"programArgsList": [str(tmp_path), "4000"], "savepointPath": location, "parallelism": 2}

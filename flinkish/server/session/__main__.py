@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, end)
     if settings.server.token is None and settings.submit_enabled:
         _log.warning(
-            "The session needs no token: each user of this machine can run programs in it as you. On a machine with other "
+            "The session needs no token, so each user of this machine can run programs in it as you. On a machine with other "
             "users, set the environment variable %s.",
             TOKEN_VARIABLE,
         )

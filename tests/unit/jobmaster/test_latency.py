@@ -46,8 +46,9 @@ class Job:
         self.metrics.add(reports, elapsed_ms=40)
 
     def found(self) -> dict[tuple[Any, ...], Histogram]:
-        latencies = self.metrics.figures().latencies
-        return {(key.source, key.source_subtask, key.vertex, key.subtask): values for key, values in latencies.items()}
+        """Return the latencies by what they are of, in the order of subtasks."""
+        latencies = sorted(self.metrics.figures().latencies.items(), key=lambda each: each[0].subtask)
+        return {(key.source, key.source_subtask, key.vertex, key.subtask): values for key, values in latencies}
 
 
 def test_a_latency_is_the_wait_for_the_epoch_and_the_time_until_its_work_is_done() -> None:
