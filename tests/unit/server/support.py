@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+from flinkish.checkpoint import statistics
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.clock import SystemClock
 from flinkish.datastream import StreamExecutionEnvironment
@@ -98,10 +100,12 @@ def endless_job(env: StreamExecutionEnvironment, name: str = "endless") -> Any:
 @contextmanager
 def served(limits: Limits | None = None, **changes: Any) -> Iterator[Server]:
     server = Server(limits, **changes)
-    try:
-        yield server
-    finally:
-        server.close()
+    # A checkpoint that a test has seen is still there when the test asks for it.
+    with mock.patch.object(statistics, "HISTORY_LIMIT", 10_000):
+        try:
+            yield server
+        finally:
+            server.close()
 
 
 def sample(file: str, request: str) -> Any:
