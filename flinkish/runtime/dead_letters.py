@@ -109,7 +109,7 @@ class SubtaskDeadLetters:
         self._now = now
         self._checkpoint_id: int | None = None
         self._dropped_at: Instant | None = None
-        #: Bytes of this epoch's rows, and of all rows that are not written to a file yet.
+        #: Bytes of the rows of this epoch, and of all rows that wait to be written to a file.
         self._epoch_bytes = 0
         self._waiting_bytes = 0
         self._writer: SinkWriter[Any, Any] | None = None

@@ -34,7 +34,7 @@ class Machine:
     def __init__(self, name: str, folder: Path, mark: str) -> None:
         self.name = name
         self.folder = folder / name
-        for part in ("home", "tmp", "work", "local"):
+        for part in ("home", "tmp", "cwd", "local"):
             (self.folder / part).mkdir(parents=True)
         self._mark = mark
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -65,7 +65,7 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=self.folder / "work",
+                cwd=self.folder / "cwd",
                 env=self.environment(**environment),
                 start_new_session=True,
             )
@@ -90,7 +90,7 @@ class Worker:
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if process.name() == "java" and Path(process.cwd()).is_relative_to(self.machine.folder / "work" / "apps"):
+                if process.name() == "java" and Path(process.cwd()).is_relative_to(self.machine.folder / "cwd" / "apps"):
                     found.append(process)
         return found
 
@@ -136,7 +136,7 @@ class Cluster:
         machine = self.machine(f"worker{number}")
         name = "org.apache.spark.deploy.worker.Worker"
         command = [self._spark_class, name, "--host", f"127.0.0.{number + 1}", "--port", "0", "--webui-port", "0"]
-        command += ["--cores", str(cores), "--memory", "2g", "--work-dir", str(machine.folder / "work" / "apps"), self.url]
+        command += ["--cores", str(cores), "--memory", "2g", "--work-dir", str(machine.folder / "cwd" / "apps"), self.url]
         worker = Worker(machine, machine.start(command))
         self.workers.append(worker)
         return worker
@@ -157,7 +157,7 @@ class Cluster:
 
     def report(self) -> str:
         """Return the ends of all logs."""
-        logs = [*self.folder.glob("*/log*"), *self.folder.glob("*/work/apps/*/*/stderr")]
+        logs = [*self.folder.glob("*/log*"), *self.folder.glob("*/cwd/apps/*/*/stderr")]
         logs.sort(key=lambda log: (log.name == "log", "driver" in str(log)))
         return "".join(f"\n== {log}\n{_without_info(log)[-6_000:]}" for log in logs)
 

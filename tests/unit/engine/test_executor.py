@@ -145,7 +145,7 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     def committed() -> list[int]:
         return sorted(DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["n"].to_pylist())
 
-    suspended = start(500)  # so many epochs that it does not end before the signal
+    suspended = start(500)  # with 500 epochs left, it does not end before the signal
     wait_until("checkpoints", lambda: completed(suspended) >= 2)
     suspended.stop_for_signal("SIGTERM")
     with pytest.raises(JobCancelledError, match="SIGTERM"):

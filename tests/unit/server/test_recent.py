@@ -87,7 +87,7 @@ def test_many_pages_share_one_answer_until_something_is_changed(monkeypatch: pyt
     ask(app, "POST", f"/jobs/{UNKNOWN}/stop")
     ask(app, "GET", "/jobs/overview")
     assert len(calls) == made + 2
-    # A path that is not one of a page is always answered anew, and so is an unknown job.
+    # The answer to a path that no page asks for is never reused, and neither is that for an unknown job.
     for _ in range(2):
         made = len(calls)
         assert ask(app, "GET", "/config").status == 200
