@@ -21,10 +21,10 @@ from flinkish.server.rest.app import JSON, error_response, normalised, starlette
 from flinkish.server.rest.calls import Call, RestError
 from flinkish.server.rest.routes import ROUTES
 from flinkish.server.rest.trust import Gate
-from flinkish.server.session.dispatcher import NotLeaderError
 from flinkish.server.session.drivers import forward
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SessionState
+from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.lost import answer_without_driver
 from flinkish.server.session.routes import SESSION_ROUTES
 from flinkish.server.settings import ServerSettings

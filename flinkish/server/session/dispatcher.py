@@ -10,30 +10,21 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shlex
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
 import msgspec
 
 from flinkish.common.clock import Clock
-from flinkish.common.config_file import PROPERTIES_VARIABLE
-from flinkish.common.errors import (
-    EngineError,
-    FlinkishError,
-    RegistryError,
-    StaleGenerationError,
-)
+from flinkish.common.errors import FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
-from flinkish.program.executor_loader import GATEWAY_VARIABLE
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.session import wire
 from flinkish.server.session.archive import Archive, decode_archive
-from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import (
     DriverRecord,
     Entry,
@@ -41,53 +32,28 @@ from flinkish.server.session.entries import (
     ProgramEntry,
     changed,
     hash_of,
-    key_of,
 )
-from flinkish.server.session.processes import (
-    HOST,
-    Command,
-    Processes,
-    driver_command,
-    own_start,
-    submit_command,
-    tail,
-)
-from flinkish.server.session.registry import Registry
+from flinkish.server.session.launch import Launch, StartError
+from flinkish.server.session.leadership import Lead, Leadership, Live, NotLeaderError
+from flinkish.server.session.processes import HOST, Processes
 from flinkish.server.session.settings import SessionSettings, make_private
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.supervision import (
-    UNKNOWN_PATIENCE,
     Close,
     Fail,
     Keep,
     Sight,
     Start,
     decide,
+    expired,
+    patience,
 )
-from flinkish.server.session.wire import LeaderRecord, Report
-from flinkish.server.settings import TOKEN_VARIABLE
+from flinkish.server.session.wire import Report
 
 _log = logging.getLogger("flinkish.server.session")
 
 #: Archives that are kept in memory.
 _ARCHIVES = 16
-#: How much of a log an error shows, in bytes.
-_TAIL = 2_000
-#: Variables of the Dispatcher that its drivers must not have: the clients' token, and the command line of Flink that started it.
-_NOT_FOR_DRIVERS = (TOKEN_VARIABLE, GATEWAY_VARIABLE)
-
-
-class NotLeaderError(FlinkishError, RuntimeError):
-    """Another Dispatcher leads the session, or none does yet."""
-
-    def __init__(self, leader: str | None) -> None:
-        self.leader = leader
-        where = "nobody leads the session yet; ask again in a moment" if leader is None else f"the session's leader is {leader}"
-        super().__init__(f"this Dispatcher does not lead: {where}.")
-
-
-class StartError(FlinkishError, RuntimeError):
-    """A program could not be started, or ended without a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,29 +65,6 @@ class Submission:
     arguments: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
     job_id: str | None = None
-
-
-@dataclass(slots=True)
-class _Live:
-    """What is known of a job beside its entry, since this Dispatcher leads."""
-
-    report: Report | None = None
-    #: When the driver has reported, or could first have, in monotonic milliseconds.
-    heard: int = 0
-    #: Whether a client waits for its start, and gets the error if it fails.
-    awaited: bool = False
-
-
-@dataclass(slots=True)
-class _Lead:
-    """What a leader has."""
-
-    registry: Registry
-    record: LeaderRecord
-    lease: Lease
-    programs: dict[str, ProgramEntry] = field(default_factory=dict)
-    jobs: dict[str, JobEntry] = field(default_factory=dict)
-    live: dict[str, _Live] = field(default_factory=dict)
 
 
 class Dispatcher:
@@ -140,18 +83,13 @@ class Dispatcher:
     ) -> None:
         """Make a Dispatcher that clients reach at `address` (a URL) and drivers at `reports` (host and port)."""
         self.settings = settings
-        self._processes = processes
+        self.address = address
         self._clock = clock
         self._ids = ids
-        self.address = address
-        self._reports = reports
-        self._environment = dict(environment)
-        self._storage = SessionStorage(settings.root)
-        self._watch = Watch(settings.lease, HOST, processes.is_alive)
-        self._created = own_start()
         self._lock = threading.RLock()
-        self._lead: _Lead | None = None
-        self._leader: LeaderRecord | None = None
+        self._storage = SessionStorage(settings.root)
+        self._leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
+        self._launch = Launch(settings, self._storage, processes, ids, reports=reports, environment=environment)
         self._archives: OrderedDict[str, Archive] = OrderedDict()
 
     # -- leading -------------------------------------------------------------------------------------------------------------
@@ -164,112 +102,31 @@ class Dispatcher:
 
     def step(self) -> None:
         """Do what is due; errors of the storage are raised as OSError or RegistryError, and the next step tries again."""
-        now = self._clock.monotonic()
-        lead = self._lead
-        if lead is None:
-            self._leader = self._storage.leader()
-            # A record of its own is left if it has lost its lease and nobody has taken it.
-            if self._is_own(self._leader) or self._watch.is_free(self._leader, now):
-                self._take_lead()
-            return
-        if lead.lease.is_lost(now):
-            self._step_down("its lease was not renewed in time")
-            return
-        if lead.lease.is_due(now):
-            self._renew(lead, now)
-        if self._lead is lead:
+        lead = self._leadership.look()
+        if lead is not None:
             self._supervise(lead)
 
     def resign(self) -> None:
         """Stop leading, so that another Dispatcher can take over at once; drivers and jobs go on."""
-        with self._lock:
-            lead, self._lead = self._lead, None
-        if lead is not None:
-            self._storage.write_leader(msgspec.structs.replace(lead.record, beat=lead.record.beat + 1, ended=True))
+        self._leadership.resign()
 
     @property
     def leads(self) -> bool:
-        return self._lead is not None
+        return self._leadership.lead is not None
 
     @property
     def leader(self) -> str | None:
         """The address of the leader, if another Dispatcher is."""
-        record = self._leader
-        return None if record is None or record.ended else record.address
+        return self._leadership.leader
 
-    def _take_lead(self) -> None:
-        now = self._clock.monotonic()
-        registry = Registry(self.settings.root, self.settings.key, self._clock)
-        entries = registry.claim()
-        record = LeaderRecord(
-            generation=registry.generation,
-            address=self.address,
-            reports=self._reports,
-            host=HOST,
-            pid=os.getpid(),
-            created=self._created,
-        )
-        self._storage.write_leader(record)
-        self._storage.forget_leaders(record.generation)
-        lead = _Lead(registry=registry, record=record, lease=Lease(self.settings.lease, now))
-        for entry in entries.values():
-            if isinstance(entry, ProgramEntry):
-                lead.programs[entry.id] = entry
-            else:
-                lead.jobs[entry.job_id] = entry
-                lead.live[entry.job_id] = _Live(heard=now)
-        with self._lock:
-            self._lead = lead
-        running = sum(entry.status is None for entry in lead.jobs.values())
-        _log.info("This Dispatcher leads as generation %d; %d jobs are to run.", registry.generation, running)
+    def _leading(self) -> Lead:
+        return self._leadership.leading()
 
-    def _is_own(self, record: LeaderRecord | None) -> bool:
-        return record is not None and (record.address, record.reports) == (self.address, self._reports)
+    def _store(self, lead: Lead, entry: Entry) -> None:
+        self._leadership.store(lead, entry)
 
-    def _renew(self, lead: _Lead, now: int) -> None:
-        latest = self._storage.leader()
-        if latest is not None and latest.generation > lead.record.generation:
-            self._leader = latest
-            self._step_down(f"generation {latest.generation} leads")
-            return
-        lead.record = msgspec.structs.replace(lead.record, beat=lead.record.beat + 1)
-        self._storage.write_leader(lead.record)
-        lead.lease.renewed(now)
-
-    def _step_down(self, why: str) -> None:
-        _log.warning("This Dispatcher does not lead any more: %s.", why)
-        with self._lock:
-            self._lead = None
-
-    def _leading(self) -> _Lead:
-        lead = self._lead
-        if lead is None:
-            raise NotLeaderError(self.leader)
-        return lead
-
-    def _store(self, lead: _Lead, entry: Entry) -> None:
-        """Store an entry and take it over; raises NotLeaderError, RegistryError."""
-        try:
-            lead.registry.put(entry)
-        except StaleGenerationError as error:
-            self._step_down(str(error))
-            raise NotLeaderError(None) from error
-        if isinstance(entry, ProgramEntry):
-            lead.programs[entry.id] = entry
-        else:
-            lead.jobs[entry.job_id] = entry
-
-    def _forget(self, lead: _Lead, entry: Entry) -> None:
-        try:
-            lead.registry.remove(key_of(entry))
-        except StaleGenerationError as error:
-            self._step_down(str(error))
-            raise NotLeaderError(None) from error
-        if isinstance(entry, ProgramEntry):
-            lead.programs.pop(entry.id, None)
-        else:
-            lead.jobs.pop(entry.job_id, None)
-            lead.live.pop(entry.job_id, None)
+    def _forget(self, lead: Lead, entry: Entry) -> None:
+        self._leadership.forget(lead, entry)
 
     # -- programs ------------------------------------------------------------------------------------------------------------
 
@@ -285,7 +142,7 @@ class Dispatcher:
                 uploaded=self._clock.wall_time(),
             )
             try:
-                self._storage.write(_program_file(entry), content)
+                self._storage.write(wire.program_file(entry.id), content)
             except OSError as error:
                 raise RegistryError(f"the program {name} could not be stored: {error}") from error
             self._store(lead, entry)
@@ -311,9 +168,9 @@ class Dispatcher:
             self._remove_unused(lead, entry)
             return True
 
-    def _remove_unused(self, lead: _Lead, program: ProgramEntry) -> None:
+    def _remove_unused(self, lead: Lead, program: ProgramEntry) -> None:
         if program.id not in lead.programs and all(job.program.id != program.id for job in lead.jobs.values()):
-            self._remove_file(_program_file(program))
+            self._remove_file(wire.program_file(program.id))
 
     def _remove_file(self, inside: str) -> None:
         try:
@@ -341,7 +198,7 @@ class Dispatcher:
                 properties=submission.properties,
                 submitted=self._clock.wall_time(),
             )
-            live = lead.live[job_id] = _Live(heard=self._clock.monotonic(), awaited=True)
+            live = lead.live[job_id] = Live(heard=self._clock.monotonic(), awaited=True)
             try:
                 self._start(lead, entry)
             except BaseException:
@@ -356,29 +213,27 @@ class Dispatcher:
             live.awaited = False
         return job_id
 
-    def _await_start(self, lead: _Lead, job_id: str, live: _Live) -> None:
+    def _await_start(self, lead: Lead, job_id: str, live: Live) -> None:
         deadline = self._clock.monotonic() + self.settings.start_timeout
         waiting = threading.Condition()
-        while self._lead is lead and self._clock.monotonic() < deadline:
+        while self._leadership.lead is lead and self._clock.monotonic() < deadline:
             with self._lock:
                 entry = lead.jobs.get(job_id)
                 if entry is None or entry.status is not None or (live.report is not None and live.report.summary is not None):
                     return
-                if self._is_gone(entry):
-                    ended = self._ended(entry)
+                if self._launch.is_alive(entry.driver) is False:
+                    ended = self._launch.ended(entry)
                     if ended is None:
                         self._forget(lead, entry)
                         self._remove_unused(lead, entry.program)
+                        words = self._launch.last_words(job_id)
                         raise StartError(
-                            f"{entry.program.name} ended without starting a job. The end of its log:\n{self._log_end(job_id)}",
+                            f"{entry.program.name} ended without starting a job. The end of its log:\n{words}",
                             hint="the script must call execute() when it is run as a script; test it with: flinkish run SCRIPT.",
                         )
                     return
             with waiting:
                 self._clock.wait(waiting, 50)
-
-    def _log_end(self, job_id: str) -> str:
-        return tail(self.log_file(job_id), _TAIL).strip() or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
 
     def job(self, job_id: str) -> JobEntry | None:
         """Return a job; None if it is not known."""
@@ -421,7 +276,7 @@ class Dispatcher:
             live = self._leading().live.get(entry.job_id)
             if live is None or live.report is None:
                 return True
-            if self._is_gone(entry):
+            if self._launch.is_alive(entry.driver) is False:
                 live.report = None
             return live.report is None
 
@@ -456,11 +311,11 @@ class Dispatcher:
 
     def log_file(self, job_id: str) -> Path:
         """Return the file with the logs of a job's drivers."""
-        return self.settings.logs / f"driver-{job_id}.log"
+        return self._launch.log_file(job_id)
 
     def stdout_file(self, job_id: str) -> Path:
         """Return the file with the standard output of a job's drivers."""
-        return self.settings.logs / f"driver-{job_id}.out"
+        return self._launch.stdout_file(job_id)
 
     # -- drivers -------------------------------------------------------------------------------------------------------------
 
@@ -493,12 +348,12 @@ class Dispatcher:
                 self._close(lead, entry, report.status)
             return True
 
-    def _supervise(self, lead: _Lead) -> None:
+    def _supervise(self, lead: Lead) -> None:
         for job_id in list(lead.jobs):
             with self._lock:
                 entry = lead.jobs.get(job_id)
                 live = lead.live.get(job_id)
-                if entry is None or live is None or self._lead is not lead:
+                if entry is None or live is None or self._leadership.lead is not lead:
                     continue
                 try:
                     self._look_after(lead, entry, live)
@@ -508,32 +363,26 @@ class Dispatcher:
                     _log.warning("Job %s: %s", job_id, error)
         self._expire(lead)
 
-    def _look_after(self, lead: _Lead, entry: JobEntry, live: _Live) -> None:
-        gone = self._is_gone(entry)
-        if gone:
+    def _look_after(self, lead: Lead, entry: JobEntry, live: Live) -> None:
+        alive = self._launch.is_alive(entry.driver)
+        if alive is False:
             live.report = None
         if entry.status is not None or live.awaited:
             return
-        now = self._clock.monotonic()
+        limits = self.settings.limits
+        silent = self._clock.monotonic() - live.heard
         sight = Sight(
-            alive=self._is_alive(entry),
-            silent=now - live.heard,
-            ended=self._ended(entry) if gone or now - live.heard > self._patience(entry) else None,
+            alive=alive,
+            silent=silent,
+            ended=self._launch.ended(entry) if alive is False or silent > patience(entry, limits) else None,
             now=self._clock.wall_time(),
         )
-        limits = self.settings.limits
-        if entry.driver is not None and entry.driver.pid is None:
-            limits = type(limits)(
-                heartbeat_timeout=min(limits.heartbeat_timeout, UNKNOWN_PATIENCE),
-                max_restarts=limits.max_restarts,
-                restart_window=limits.restart_window,
-            )
         match decide(entry, sight, limits):
             case Keep():
                 return
             case Start(kill=kill):
                 if kill:
-                    self._kill(entry)
+                    self._launch.kill(entry)
                 self._start_again(lead, entry, live)
             case Close(status=status):
                 self._close(lead, entry, status)
@@ -542,45 +391,7 @@ class Dispatcher:
             case unexpected:
                 assert_never(unexpected)
 
-    def _patience(self, entry: JobEntry) -> int:
-        unknown = entry.driver is None or entry.driver.pid is None
-        return UNKNOWN_PATIENCE if unknown else self.settings.limits.heartbeat_timeout
-
-    def _is_alive(self, entry: JobEntry) -> bool | None:
-        record = entry.driver
-        if record is None or record.pid is None or record.created is None or record.host != HOST:
-            return None
-        return self._processes.is_alive(record.pid, record.created)
-
-    def _is_gone(self, entry: JobEntry) -> bool:
-        return self._is_alive(entry) is False
-
-    def _kill(self, entry: JobEntry) -> None:
-        record = entry.driver
-        if record is not None and record.pid is not None and record.created is not None and record.host == HOST:
-            _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, record.pid)
-            self._processes.kill(record.pid, record.created)
-
-    def _ended(self, entry: JobEntry) -> str | None:
-        """Return the final state that a driver wrote down; None if there is none. Raises OSError."""
-        if entry.driver is None:
-            return None
-        content = self._storage.read(wire.archive_file(entry.job_id, entry.driver.id))
-        if content is not None:
-            try:
-                return decode_archive(content).status
-            except ValueError:
-                _log.warning("The archive of job %s is damaged.", entry.job_id)
-        content = self._storage.read(wire.end_file(entry.job_id, entry.driver.id))
-        if content is None:
-            return None
-        try:
-            return msgspec.json.decode(content, type=wire.End).status
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            _log.warning("The note of the end of job %s is damaged.", entry.job_id)
-            return None
-
-    def _close(self, lead: _Lead, entry: JobEntry, status: str) -> None:
+    def _close(self, lead: Lead, entry: JobEntry, status: str) -> None:
         """Store that a job has ended."""
         driver = entry.driver
         archive = None if driver is None else wire.archive_file(entry.job_id, driver.id)
@@ -589,7 +400,7 @@ class Dispatcher:
         self._store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
         _log.info("Job %s ended: %s.", entry.job_id, status)
 
-    def _start_again(self, lead: _Lead, entry: JobEntry, live: _Live) -> None:
+    def _start_again(self, lead: Lead, entry: JobEntry, live: Live) -> None:
         before = entry.driver
         if before is not None:
             entry = changed(entry, restarts=(*entry.restarts, self._clock.wall_time())[-100:])
@@ -597,7 +408,7 @@ class Dispatcher:
         live.report = None
         self._start(lead, entry)
 
-    def _start(self, lead: _Lead, entry: JobEntry) -> None:
+    def _start(self, lead: Lead, entry: JobEntry) -> None:
         """Start a driver; the entry is stored before, and again with the process's id."""
         token, driver_id = self._ids() + self._ids(), self._ids()
         record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=self._clock.wall_time(), host=HOST)
@@ -605,87 +416,25 @@ class Dispatcher:
         self._store(lead, entry)
         live = lead.live[entry.job_id]
         live.heard = self._clock.monotonic()
-        pid, created = self._processes.start(self._command(entry, driver_id, token))
-        self._store(lead, changed(entry, driver=msgspec.structs.replace(record, pid=pid, created=created)))
-
-    def _command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
-        """Return the command of a driver. No secret is part of the command line, which every user of the machine can read."""
-        folder = self.settings.local / "jobs" / entry.job_id
-        script = self._fetch(entry.program, folder)
-        properties = (*self.settings.properties, *entry.properties)
-        environment = {key: value for key, value in self._environment.items() if key not in _NOT_FOR_DRIVERS}
-        before = shlex.split(environment.get(PROPERTIES_VARIABLE, ""))
-        environment |= {
-            PROPERTIES_VARIABLE: shlex.join([*before, *properties]),
-            "PYTHONUNBUFFERED": "1",
-            wire.ADDRESS_VARIABLE: self._reports,
-            wire.TOKEN_VARIABLE: token,
-            wire.STORAGE_VARIABLE: str(self.settings.root),
-            wire.DRIVER_VARIABLE: driver_id,
-            wire.JOB_VARIABLE: entry.job_id,
-            wire.LOG_VARIABLE: str(self.log_file(entry.job_id)),
-            wire.STDOUT_VARIABLE: str(self.stdout_file(entry.job_id)),
-            wire.PROGRAM_VARIABLE: msgspec.json.encode(
-                wire.Program(file=str(script), entry_class=entry.entry_class, arguments=entry.arguments)
-            ).decode(),
-        }
-        options = self.settings.submit_options
-        arguments = driver_command() if options is None else submit_command((*options, str(_bootstrap(folder))))
-        return Command(
-            arguments=arguments,
-            environment=environment,
-            folder=self.settings.working_folder,
-            log=self.log_file(entry.job_id),
-            stdout=self.stdout_file(entry.job_id),
-        )
-
-    def _fetch(self, program: ProgramEntry, folder: Path) -> Path:
-        """Copy a program into a folder of this machine; raises StartError if it is not what was uploaded."""
-        try:
-            content = self._storage.read(_program_file(program))
-            if content is None or hashlib.sha256(content).hexdigest() != program.sha256:
-                what = "gone" if content is None else "not the one that was uploaded"
-                raise StartError(f"the program {program.name} in {self.settings.root} is {what}")
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            target = folder / program.name
-            draft = folder / f".{self._ids()}.new"
-            draft.write_bytes(content)
-            draft.chmod(0o600)
-            draft.replace(target)
-        except OSError as error:
-            raise EngineError(f"the program {program.name} could not be copied to {folder}: {error}") from error
-        return target
+        self._store(lead, changed(entry, driver=self._launch.start(entry, record, token)))
 
     # -- jobs that have ended --------------------------------------------------------------------------------------------------
 
-    def _expire(self, lead: _Lead) -> None:
+    def _expire(self, lead: Lead) -> None:
         """Forget jobs that ended long ago, or are too many."""
-        now = self._clock.wall_time()
         server = self.settings.server
+        now = self._clock.wall_time()
         with self._lock:
-            ended = sorted((job for job in lead.jobs.values() if job.ended is not None), key=lambda job: -(job.ended or 0))
-            for number, entry in enumerate(ended):
-                if number >= server.capacity or now - (entry.ended or 0) > server.expiration:
-                    try:
-                        self._forget(lead, entry)
-                    except (RegistryError, NotLeaderError) as error:
-                        _log.warning("Job %s could not be forgotten: %s", entry.job_id, error)
-                        return
-                    self._remove_traces(lead, entry)
+            for entry in expired(lead.jobs.values(), now, capacity=server.capacity, expiration=server.expiration):
+                try:
+                    self._forget(lead, entry)
+                except (RegistryError, NotLeaderError) as error:
+                    _log.warning("Job %s could not be forgotten: %s", entry.job_id, error)
+                    return
+                self._remove_traces(lead, entry)
 
-    def _remove_traces(self, lead: _Lead, entry: JobEntry) -> None:
+    def _remove_traces(self, lead: Lead, entry: JobEntry) -> None:
         if entry.driver is not None:
             for file in (wire.archive_file(entry.job_id, entry.driver.id), wire.end_file(entry.job_id, entry.driver.id)):
                 self._remove_file(file)
         self._remove_unused(lead, entry.program)
-
-
-def _program_file(program: ProgramEntry) -> str:
-    return f"programs/{program.id[:32]}"
-
-
-def _bootstrap(folder: Path) -> Path:
-    """Write the script that spark-submit runs."""
-    file = folder / "flinkish_driver.py"
-    file.write_text("from flinkish.cli.driver import main\n\nmain()\n")
-    return file

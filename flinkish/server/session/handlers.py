@@ -26,10 +26,11 @@ from flinkish.server.rest.calls import Answer, Call, RestError
 from flinkish.server.rest.cluster_handlers import APPLICATION_STATES
 from flinkish.server.rest.job_handlers import aggregations
 from flinkish.server.rest.paths import refused_name
-from flinkish.server.session.dispatcher import Dispatcher, StartError, Submission
+from flinkish.server.session.dispatcher import Dispatcher, Submission
 from flinkish.server.session.drivers import Drivers
 from flinkish.server.session.entries import ProgramEntry
 from flinkish.server.session.forms import read_file
+from flinkish.server.session.launch import StartError
 from flinkish.server.session.wire import Report
 
 #: Longest uploaded program in bytes.

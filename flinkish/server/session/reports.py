@@ -11,7 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from flinkish.common.errors import RegistryError
-from flinkish.server.session.dispatcher import Dispatcher, NotLeaderError
+from flinkish.server.session.dispatcher import Dispatcher
+from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.wire import REPORT_PATH, Report
 from flinkish.server.settings import is_loopback
 

@@ -17,9 +17,10 @@ from flinkish.server.jobs import ServedJobs
 from flinkish.server.operations import Operations
 from flinkish.server.rest.app import make_ungated_app
 from flinkish.server.session.app import make_session_app
-from flinkish.server.session.dispatcher import Dispatcher, NotLeaderError
+from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.drivers import Drivers, forward
 from flinkish.server.session.handlers import SessionState
+from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.processes import Processes, SystemProcesses
 from flinkish.server.session.reports import ReportsApp
 from flinkish.server.session.savepoints import job_that_needs

@@ -1,4 +1,4 @@
-"""Decides what becomes of a job whose driver may be gone; reads and starts nothing.
+"""Decides what becomes of a job whose driver may be gone, and which ended jobs are forgotten; reads and starts nothing.
 
 The decision depends on: whether the driver's process lives, how long it has been silent, whether the job has ended for good (the
 driver wrote that to the session's folder), whether it was cancelled, and how often it was started again.
@@ -6,6 +6,7 @@ driver wrote that to the session's folder), whether it was cancelled, and how of
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flinkish.server.session.entries import JobEntry
@@ -70,7 +71,7 @@ Decision = Keep | Start | Close | Fail
 
 def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
     """Return what to do about a job that has not ended."""
-    if entry.driver is not None and not _is_lost(sight, limits):
+    if entry.driver is not None and sight.alive is not False and sight.silent <= patience(entry, limits):
         return Keep()
     if sight.ended is not None:
         return Close(sight.ended)
@@ -87,10 +88,17 @@ def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
     return Start(kill=sight.alive is True)
 
 
-def _is_lost(sight: Sight, limits: Limits) -> bool:
-    if sight.alive is False:
-        return True
-    return sight.silent > limits.heartbeat_timeout
+def patience(entry: JobEntry, limits: Limits) -> int:
+    """Return how long the driver of a job may be silent, in milliseconds."""
+    if entry.driver is None or entry.driver.pid is None:
+        return min(limits.heartbeat_timeout, UNKNOWN_PATIENCE)
+    return limits.heartbeat_timeout
+
+
+def expired(jobs: Iterable[JobEntry], now: int, *, capacity: int, expiration: int) -> Sequence[JobEntry]:
+    """Return the jobs that ended more than `expiration` milliseconds ago, or are not among the last `capacity` that ended."""
+    ended = sorted(((job.ended, job) for job in jobs if job.ended is not None), key=lambda each: each[0], reverse=True)
+    return [job for rank, (at, job) in enumerate(ended) if rank >= capacity or now - at > expiration]
 
 
 def _pause(restarts: int) -> int:

@@ -79,6 +79,11 @@ def end_file(job_id: str, driver_id: str) -> str:
     return f"{_ARCHIVES}/{job_id}-{driver_id}.ended"
 
 
+def program_file(program_id: str) -> str:
+    """Return the file of an uploaded program."""
+    return f"programs/{program_id[:32]}"
+
+
 def leader_file(generation: int) -> str:
     """Return the file of the leader with this generation."""
     return f"{LEADERS}/{generation:012}.json"

@@ -21,7 +21,14 @@ from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.wire import PROGRAM_VARIABLE, REPORT_PATH
 from tests.kit.waiting import wait_until
-from tests.unit.server.session.support import FakeProcess, FakeProcesses, Ids, answering, settings_of, write_archive
+from tests.unit.server.session.support import (
+    FakeProcess,
+    FakeProcesses,
+    Ids,
+    answering,
+    settings_of,
+    write_archive,
+)
 
 UNKNOWN = "0" * 32
 _TYPE = {"Content-Type": "multipart/form-data; boundary=x"}

@@ -7,8 +7,21 @@ from typing import Any
 import pytest
 
 from flinkish.server.session.election import Lease, Watch
-from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry, changed
-from flinkish.server.session.supervision import Close, Fail, Keep, Limits, Sight, Start, decide
+from flinkish.server.session.entries import (
+    DriverRecord,
+    JobEntry,
+    ProgramEntry,
+    changed,
+)
+from flinkish.server.session.supervision import (
+    Close,
+    Fail,
+    Keep,
+    Limits,
+    Sight,
+    Start,
+    decide,
+)
 from flinkish.server.session.wire import LeaderRecord
 
 LIMITS = Limits(heartbeat_timeout=50_000, max_restarts=3, restart_window=600_000)

@@ -12,7 +12,9 @@ import pytest
 from flinkish.common.clock import ManualClock
 from flinkish.common.errors import EngineError, ForeignCheckpointError, RegistryError
 from flinkish.server.session import wire
-from flinkish.server.session.dispatcher import NotLeaderError, StartError, Submission
+from flinkish.server.session.dispatcher import Submission
+from flinkish.server.session.launch import StartError
+from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.storage import SessionStorage
 from tests.kit.s3_server import BUCKET, S3Server
 from tests.unit.server.session.support import SCRIPT, FakeProcesses, Member, other_key

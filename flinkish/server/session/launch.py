@@ -1,0 +1,167 @@
+"""Starts drivers of jobs, and looks what has become of them: their processes, and what they wrote at their jobs' ends."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from flinkish.common.config_file import PROPERTIES_VARIABLE
+from flinkish.common.errors import EngineError, FlinkishError
+from flinkish.common.ids import IdSource
+from flinkish.program.executor_loader import GATEWAY_VARIABLE
+from flinkish.server.session import wire
+from flinkish.server.session.archive import decode_archive
+from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
+from flinkish.server.session.processes import (
+    HOST,
+    Command,
+    Processes,
+    driver_command,
+    submit_command,
+    tail,
+)
+from flinkish.server.session.settings import SessionSettings
+from flinkish.server.session.storage import SessionStorage
+from flinkish.server.settings import TOKEN_VARIABLE
+
+_log = logging.getLogger("flinkish.server.session")
+
+#: How much of a log an error shows, in bytes.
+_TAIL = 2_000
+#: Variables of the Dispatcher that its drivers must not have: the clients' token, and the command line of Flink that started it.
+_NOT_FOR_DRIVERS = (TOKEN_VARIABLE, GATEWAY_VARIABLE)
+
+
+class StartError(FlinkishError, RuntimeError):
+    """A program could not be started, or ended without a job."""
+
+
+class Launch:
+    """The drivers of a session on this machine."""
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        storage: SessionStorage,
+        processes: Processes,
+        ids: IdSource,
+        *,
+        reports: str,
+        environment: Mapping[str, str],
+    ) -> None:
+        """Start drivers that report at `reports` (host and port); they have the variables of `environment`."""
+        self._settings = settings
+        self._storage = storage
+        self._processes = processes
+        self._ids = ids
+        self._reports = reports
+        self._environment = dict(environment)
+
+    def start(self, entry: JobEntry, driver: DriverRecord, token: str) -> DriverRecord:
+        """Start a driver and return its record with its process; raises StartError, EngineError."""
+        pid, created = self._processes.start(self._command(entry, driver.id, token))
+        return msgspec.structs.replace(driver, pid=pid, created=created)
+
+    def is_alive(self, driver: DriverRecord | None) -> bool | None:
+        """Tell whether a driver's process lives; None = it cannot be seen from here."""
+        if driver is None or driver.pid is None or driver.created is None or driver.host != HOST:
+            return None
+        return self._processes.is_alive(driver.pid, driver.created)
+
+    def kill(self, entry: JobEntry) -> None:
+        """Kill the driver of a job if it is a process of this machine."""
+        driver = entry.driver
+        if driver is not None and driver.pid is not None and driver.created is not None and driver.host == HOST:
+            _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, driver.pid)
+            self._processes.kill(driver.pid, driver.created)
+
+    def ended(self, entry: JobEntry) -> str | None:
+        """Return the final state that a job's driver wrote down; None if there is none. Raises OSError."""
+        if entry.driver is None:
+            return None
+        content = self._storage.read(wire.archive_file(entry.job_id, entry.driver.id))
+        if content is not None:
+            try:
+                return decode_archive(content).status
+            except ValueError:
+                _log.warning("The archive of job %s is damaged.", entry.job_id)
+        content = self._storage.read(wire.end_file(entry.job_id, entry.driver.id))
+        if content is None:
+            return None
+        try:
+            return msgspec.json.decode(content, type=wire.End).status
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            _log.warning("The note of the end of job %s is damaged.", entry.job_id)
+            return None
+
+    def log_file(self, job_id: str) -> Path:
+        """Return the file with the logs of a job's drivers."""
+        return self._settings.logs / f"driver-{job_id}.log"
+
+    def stdout_file(self, job_id: str) -> Path:
+        """Return the file with the standard output of a job's drivers."""
+        return self._settings.logs / f"driver-{job_id}.out"
+
+    def last_words(self, job_id: str) -> str:
+        """Return the end of the log of a job's drivers, else of their standard output."""
+        return tail(self.log_file(job_id), _TAIL).strip() or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
+
+    def _command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
+        """Return the command of a driver. No secret is part of the command line, which every user of the machine can read."""
+        folder = self._settings.local / "jobs" / entry.job_id
+        script = self._fetch(entry.program, folder)
+        properties = (*self._settings.properties, *entry.properties)
+        environment = {key: value for key, value in self._environment.items() if key not in _NOT_FOR_DRIVERS}
+        before = shlex.split(environment.get(PROPERTIES_VARIABLE, ""))
+        environment |= {
+            PROPERTIES_VARIABLE: shlex.join([*before, *properties]),
+            "PYTHONUNBUFFERED": "1",
+            wire.ADDRESS_VARIABLE: self._reports,
+            wire.TOKEN_VARIABLE: token,
+            wire.STORAGE_VARIABLE: str(self._settings.root),
+            wire.DRIVER_VARIABLE: driver_id,
+            wire.JOB_VARIABLE: entry.job_id,
+            wire.LOG_VARIABLE: str(self.log_file(entry.job_id)),
+            wire.STDOUT_VARIABLE: str(self.stdout_file(entry.job_id)),
+            wire.PROGRAM_VARIABLE: msgspec.json.encode(
+                wire.Program(file=str(script), entry_class=entry.entry_class, arguments=entry.arguments)
+            ).decode(),
+        }
+        options = self._settings.submit_options
+        arguments = driver_command() if options is None else submit_command((*options, str(_bootstrap(folder))))
+        return Command(
+            arguments=arguments,
+            environment=environment,
+            folder=self._settings.working_folder,
+            log=self.log_file(entry.job_id),
+            stdout=self.stdout_file(entry.job_id),
+        )
+
+    def _fetch(self, program: ProgramEntry, folder: Path) -> Path:
+        """Copy a program into a folder of this machine; raises StartError if it is not what was uploaded."""
+        try:
+            content = self._storage.read(wire.program_file(program.id))
+            if content is None or hashlib.sha256(content).hexdigest() != program.sha256:
+                what = "gone" if content is None else "not the one that was uploaded"
+                raise StartError(f"the program {program.name} in {self._settings.root} is {what}")
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target = folder / program.name
+            draft = folder / f".{self._ids()}.new"
+            draft.write_bytes(content)
+            draft.chmod(0o600)
+            draft.replace(target)
+        except OSError as error:
+            raise EngineError(f"the program {program.name} could not be copied to {folder}: {error}") from error
+        return target
+
+
+def _bootstrap(folder: Path) -> Path:
+    """Write the script that spark-submit runs."""
+    file = folder / "flinkish_driver.py"
+    file.write_text("from flinkish.cli.driver import main\n\nmain()\n")
+    return file

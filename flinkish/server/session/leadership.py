@@ -1,0 +1,199 @@
+"""Takes, keeps and gives up the lead of a session, and stores entries in the name of the leader."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from dataclasses import dataclass, field
+
+import msgspec
+
+from flinkish.common.clock import Clock
+from flinkish.common.errors import FlinkishError, StaleGenerationError
+from flinkish.server.session.election import Lease, Watch
+from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
+from flinkish.server.session.processes import HOST, Processes, own_start
+from flinkish.server.session.registry import Registry
+from flinkish.server.session.settings import SessionSettings
+from flinkish.server.session.storage import SessionStorage
+from flinkish.server.session.wire import LeaderRecord, Report
+
+_log = logging.getLogger("flinkish.server.session")
+
+
+class NotLeaderError(FlinkishError, RuntimeError):
+    """Another Dispatcher leads the session, or none does yet."""
+
+    def __init__(self, leader: str | None) -> None:
+        self.leader = leader
+        where = "nobody leads the session yet; ask again in a moment" if leader is None else f"the session's leader is {leader}"
+        super().__init__(f"this Dispatcher does not lead: {where}.")
+
+
+@dataclass(slots=True)
+class Live:
+    """What is known of a job beside its entry, since this Dispatcher leads."""
+
+    report: Report | None = None
+    #: When the driver has reported, or could first have, in monotonic milliseconds.
+    heard: int = 0
+    #: Whether a client waits for its start, and gets the error if it fails.
+    awaited: bool = False
+
+
+@dataclass(slots=True)
+class Lead:
+    """What a leader has."""
+
+    registry: Registry
+    record: LeaderRecord
+    lease: Lease
+    programs: dict[str, ProgramEntry] = field(default_factory=dict)
+    jobs: dict[str, JobEntry] = field(default_factory=dict)
+    live: dict[str, Live] = field(default_factory=dict)
+
+
+class Leadership:
+    """The lead of one member of a session, or what it knows of another one's.
+
+    `look` is called by one thread. The others may be called from any; `store` and `forget` with `lock` held.
+    """
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        storage: SessionStorage,
+        processes: Processes,
+        clock: Clock,
+        lock: threading.RLock,
+        *,
+        address: str,
+        reports: str,
+    ) -> None:
+        """Prepare a member that clients reach at `address` (a URL) and drivers at `reports` (host and port)."""
+        self._settings = settings
+        self._storage = storage
+        self._clock = clock
+        self._lock = lock
+        self._address = address
+        self._reports = reports
+        self._watch = Watch(settings.lease, HOST, processes.is_alive)
+        self._created = own_start()
+        self._lead: Lead | None = None
+        self._leader: LeaderRecord | None = None
+
+    @property
+    def lead(self) -> Lead | None:
+        """What this member has if it leads."""
+        return self._lead
+
+    @property
+    def leader(self) -> str | None:
+        """The address of the leader, if another Dispatcher is."""
+        record = self._leader
+        return None if record is None or record.ended else record.address
+
+    def leading(self) -> Lead:
+        """Return what the leader has; raises NotLeaderError."""
+        lead = self._lead
+        if lead is None:
+            raise NotLeaderError(self.leader)
+        return lead
+
+    def look(self) -> Lead | None:
+        """Take the lead if it is free, or renew the lease if that is due; return the lead that this member had and still has.
+
+        Raises OSError and RegistryError if the storage does not work.
+        """
+        now = self._clock.monotonic()
+        lead = self._lead
+        if lead is None:
+            self._leader = self._storage.leader()
+            # A record of its own is left if it has lost its lease and nobody has taken it.
+            if self._is_own(self._leader) or self._watch.is_free(self._leader, now):
+                self._take()
+            return None
+        if lead.lease.is_lost(now):
+            self._step_down("its lease was not renewed in time")
+            return None
+        if lead.lease.is_due(now):
+            self._renew(lead, now)
+        return lead if self._lead is lead else None
+
+    def resign(self) -> None:
+        """Stop leading, so that another Dispatcher can take over at once; drivers and jobs go on. Raises OSError."""
+        with self._lock:
+            lead, self._lead = self._lead, None
+        if lead is not None:
+            self._storage.write_leader(msgspec.structs.replace(lead.record, beat=lead.record.beat + 1, ended=True))
+
+    def store(self, lead: Lead, entry: Entry) -> None:
+        """Store an entry and take it over; raises NotLeaderError, RegistryError."""
+        try:
+            lead.registry.put(entry)
+        except StaleGenerationError as error:
+            self._step_down(str(error))
+            raise NotLeaderError(None) from error
+        _take_over(lead, entry)
+
+    def forget(self, lead: Lead, entry: Entry) -> None:
+        """Remove an entry; raises as `store` does."""
+        try:
+            lead.registry.remove(key_of(entry))
+        except StaleGenerationError as error:
+            self._step_down(str(error))
+            raise NotLeaderError(None) from error
+        if isinstance(entry, ProgramEntry):
+            lead.programs.pop(entry.id, None)
+        else:
+            lead.jobs.pop(entry.job_id, None)
+            lead.live.pop(entry.job_id, None)
+
+    def _take(self) -> None:
+        now = self._clock.monotonic()
+        registry = Registry(self._settings.root, self._settings.key, self._clock)
+        entries = registry.claim()
+        record = LeaderRecord(
+            generation=registry.generation,
+            address=self._address,
+            reports=self._reports,
+            host=HOST,
+            pid=os.getpid(),
+            created=self._created,
+        )
+        self._storage.write_leader(record)
+        self._storage.forget_leaders(record.generation)
+        lead = Lead(registry=registry, record=record, lease=Lease(self._settings.lease, now))
+        for entry in entries.values():
+            _take_over(lead, entry)
+        lead.live = {job_id: Live(heard=now) for job_id in lead.jobs}
+        with self._lock:
+            self._lead = lead
+        running = sum(entry.status is None for entry in lead.jobs.values())
+        _log.info("This Dispatcher leads as generation %d; %d jobs are to run.", registry.generation, running)
+
+    def _is_own(self, record: LeaderRecord | None) -> bool:
+        return record is not None and (record.address, record.reports) == (self._address, self._reports)
+
+    def _renew(self, lead: Lead, now: int) -> None:
+        latest = self._storage.leader()
+        if latest is not None and latest.generation > lead.record.generation:
+            self._leader = latest
+            self._step_down(f"generation {latest.generation} leads")
+            return
+        lead.record = msgspec.structs.replace(lead.record, beat=lead.record.beat + 1)
+        self._storage.write_leader(lead.record)
+        lead.lease.renewed(now)
+
+    def _step_down(self, why: str) -> None:
+        _log.warning("This Dispatcher does not lead any more: %s.", why)
+        with self._lock:
+            self._lead = None
+
+
+def _take_over(lead: Lead, entry: Entry) -> None:
+    if isinstance(entry, ProgramEntry):
+        lead.programs[entry.id] = entry
+    else:
+        lead.jobs[entry.job_id] = entry
