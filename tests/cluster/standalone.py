@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -28,15 +29,46 @@ _SMALL_JVM = (
 _TIMEOUT = 240.0
 
 
-class Machine:
-    """A place for processes, with home, working and temporary folders of its own."""
+#: Runs a command with a /dev/shm and a /tmp of its own, in which there are only the folders before the first `--`.
+_ALONE = """
+set -e
+mount -t tmpfs -o mode=1777 none /dev/shm
+mkdir -m 1777 /dev/shm/tmp
+while [ "$1" != -- ]; do mkdir -p "/dev/shm$1"; mount --bind "$1" "/dev/shm$1"; shift; done
+mount --rbind /dev/shm/tmp /tmp
+shift
+exec "$@"
+"""
 
-    def __init__(self, name: str, folder: Path, mark: str) -> None:
+
+@functools.cache
+def _alone(*shared: Path) -> tuple[str, ...]:
+    """Return what to put before a command so that it sees no temporary files of others; empty if the kernel does not allow that.
+
+    Containers need a privilege for it. `shared` are folders that it sees nevertheless, if they are below /tmp.
+    """
+    kept = [str(folder) for folder in shared if folder.is_relative_to("/tmp")]
+    start = ("unshare", "--mount", "--", "sh", "-c", _ALONE, "sh", *kept, "--")
+    try:
+        works = subprocess.run([*start, "true"], capture_output=True, timeout=60, check=False).returncode == 0
+    except OSError:
+        works = False
+    return start if works else ()
+
+
+class Machine:
+    """A place for processes, with home, working and temporary folders of its own.
+
+    Where the kernel allows it, its /tmp and /dev/shm are its own, too, as are those of a machine.
+    """
+
+    def __init__(self, name: str, folder: Path, mark: str, shared: Sequence[Path]) -> None:
         self.name = name
         self.folder = folder / name
         for part in ("home", "tmp", "cwd", "local"):
             (self.folder / part).mkdir(parents=True)
         self._mark = mark
+        self._alone = _alone(_ROOT, Path(sys.prefix), folder, *shared)
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -48,7 +80,7 @@ class Machine:
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "HOME": str(self.folder / "home"),
-            "TMPDIR": str(self.folder / "tmp"),
+            "TMPDIR": "/tmp" if self._alone else str(self.folder / "tmp"),
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "128m",
@@ -61,7 +93,7 @@ class Machine:
         """Start a process in the machine's working folder; its output is appended to a file."""
         with (self.folder / log).open("ab") as output:
             process = subprocess.Popen(
-                command,
+                [*self._alone, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -103,9 +135,10 @@ class Worker:
 class Cluster:
     """A master with workers."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start nothing yet; all that is started has its folders below `folder`."""
+    def __init__(self, folder: Path, shared: Sequence[Path]) -> None:
+        """Start nothing yet; all that is started has its folders below `folder`, and can read and write those in `shared`."""
         self.folder = folder
+        self._shared = shared
         self._name = folder.name
         self.workers: list[Worker] = []
         self.machines: list[Machine] = []
@@ -126,7 +159,7 @@ class Cluster:
 
     def machine(self, name: str) -> Machine:
         """Add a machine."""
-        machine = Machine(name, self.folder, self._name)
+        machine = Machine(name, self.folder, self._name, self._shared)
         self.machines.append(machine)
         return machine
 
@@ -230,10 +263,10 @@ class Submitted:
 
 
 @contextlib.contextmanager
-def running(workers: int = 2, cores: int = 2) -> Iterator[Cluster]:
-    """Run a cluster."""
+def running(*shared: Path, workers: int = 2, cores: int = 2) -> Iterator[Cluster]:
+    """Run a cluster whose machines share folders of the tests."""
     # The addresses of Unix sockets are short.
-    cluster = Cluster(Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp")))
+    cluster = Cluster(Path(tempfile.mkdtemp(prefix="fc-", dir="/tmp")), shared)
     try:
         cluster.start()
         for _ in range(workers):

@@ -119,7 +119,7 @@ class Levels:
 
 
 def test_an_executor_killed_in_the_last_level_of_an_epoch_leaves_results_exact(s3: S3Server, tmp_path: Path) -> None:
-    with running() as cluster:
+    with running(tmp_path) as cluster:
         levels = Levels(cluster, s3, tmp_path, records=1_000, slots=2)
         # Level 2 has begun, so what level 1 sent is on both executors: one part of it is gone.
         levels.linger_at("second-record")
@@ -141,7 +141,7 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
     rng = random.Random(seed)
     markers = tmp_path / "markers"
     faults = f"P9:kill9:nth={rng.randint(2, 4)}:once={markers}/driver-P9;P15:kill9:once={markers}/driver-P15"
-    with running() as cluster:
+    with running(tmp_path, packed_environment.parent) as cluster:
         levels = Levels(
             cluster,
             s3,
@@ -206,7 +206,7 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
 
 @pytest.mark.cluster
 def test_a_job_is_rescaled_by_one_command_line_when_there_is_one_more_worker(s3: S3Server, tmp_path: Path) -> None:
-    with running(workers=1) as cluster, socket.socket() as free:
+    with running(tmp_path, workers=1) as cluster, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()

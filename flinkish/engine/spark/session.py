@@ -309,7 +309,7 @@ def _make_session(settings: SparkSettings) -> SparkSession:
         root = str(Path(flinkish.__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         values.setdefault("spark.executorEnv.PYTHONPATH", path)
-    values.setdefault("spark.python.unix.domain.socket.dir", str(_make_socket_folder()))
+        values.setdefault("spark.python.unix.domain.socket.dir", str(_make_socket_folder()))
     archive = _class_archive(java, values) if java and settings.class_archive else None
     if archive is not None:
         values[_JAVA_OPTIONS] = f"{values.get(_JAVA_OPTIONS, '')} {archive.java_options()}".strip()

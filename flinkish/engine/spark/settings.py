@@ -23,6 +23,9 @@ DEFAULT_MASTER = "local[*,4]"
 #: Spark's driver, which in local mode does everything, plans epochs and forwards frames; the quick compiler suffices for that.
 #: A job of half a minute takes a fifth less time, epochs do not take longer even after thousands, and the JVM needs 0.3 GB less.
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+#: Folder in which executors and driver create sockets. Spark's default, java.io.tmpdir, is too long for the address of a socket
+#: if the executor is a container of YARN.
+EXECUTOR_SOCKETS = {"spark.python.unix.domain.socket.dir": "/tmp"}
 #: The settings that Spark SQL needs to read and write Delta tables, in addition to the jars.
 DELTA_CLASSES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -140,8 +143,8 @@ def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
     for layer in layers:
         result |= layer
     if is_one_machine(result["spark.master"]):
-        result = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | result
-    return result
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | result
+    return EXECUTOR_SOCKETS | result
 
 
 def with_jars(settings: Mapping[str, str], wanted: SparkSettings) -> dict[str, str]:

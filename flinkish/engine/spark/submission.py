@@ -111,6 +111,7 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
         "spark.app.name": Path(line.job).stem,
         "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
+        **({} if settings.is_one_machine(given["spark.master"]) else settings.EXECUTOR_SOCKETS),
         **settings.DELTA_CLASSES,
         **place.project_defaults,
     }

@@ -35,6 +35,13 @@ def test_only_on_one_machine_the_driver_listens_on_the_loopback_address() -> Non
     assert "spark.driver.bindAddress" not in settings.own_session_settings({"spark.master": "yarn"})
 
 
+def test_on_a_cluster_sockets_are_in_a_folder_that_every_machine_has() -> None:
+    key = "spark.python.unix.domain.socket.dir"
+    assert settings.own_session_settings({"spark.master": "spark://host:7077"})[key] == "/tmp"
+    assert settings.own_session_settings({"spark.master": "yarn", key: "/run/spark"})[key] == "/run/spark"
+    assert key not in settings.own_session_settings({"spark.master": "local[2]"})
+
+
 def test_job_settings_hold_one_state_partition_a_slot() -> None:
     assert settings.job_settings(7)["spark.sql.shuffle.partitions"] == "7"
 

@@ -82,6 +82,12 @@ def test_flinkish_delta_and_the_settings_that_spark_needs_at_its_start_are_added
     }
 
 
+def test_on_a_cluster_sockets_are_in_a_folder_that_every_machine_has() -> None:
+    key = "spark.python.unix.domain.socket.dir"
+    assert settings_of(command("--master spark://host:7077 job.py"))[key] == "/tmp"
+    assert settings_of(command(f"--master yarn --conf {key}=/run/spark job.py"))[key] == "/run/spark"
+
+
 def test_delta_is_fetched_by_its_coordinates_where_its_jars_are_not_there_yet() -> None:
     found = command("--packages a:b:1 job.py", delta_jars=())
     assert value_of(found, "--packages") == f"a:b:1,{delta_coordinates()}"
