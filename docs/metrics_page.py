@@ -9,7 +9,7 @@ from flinkish.common.config_options import ConfigOption, OptionType
 from flinkish.metrics.catalog import CATALOG, Scope
 from flinkish.metrics.reporters.settings import COMMON, OWN, ReporterKind
 
-#: Titles of sections, with what the prefix in Prometheus and the labels are.
+#: Titles of sections, and the labels of their metrics in Prometheus.
 SCOPES: Final = {
     Scope.SERVER: ("Process", "`host`"),
     Scope.JOB: ("Job", "`host`, `job_id`, `job_name`"),
@@ -21,8 +21,7 @@ SCOPES: Final = {
     Scope.LATENCY: (
         "Latency",
         "those of the job, and `tm_id`, `source_id`, `operator_id`, `operator_subtask_index`; with the granularity `subtask` "
-        "also "
-        "`source_subtask_index`",
+        "also `source_subtask_index`",
     ),
 }
 
@@ -36,8 +35,8 @@ _NAMES: Final = {
 _INTRODUCTION: Final = """\
 # Metrics
 
-A job has the metrics below by Flink's names, wherever you look: in the [REST API](configuration.md#server) and on its page, and
-in the reporters. What flinkish has and Flink has not is marked `own`. Functions add their own with `get_metrics_group()`, see
+The metrics below have Flink's names in the REST API, on [the web page](web-page.md) and in all reporters. A metric that
+flinkish has and Flink does not have is marked `own`. Functions add metrics of their own with `get_metrics_group()`, see
 [Operators](operators/index.md).
 
 ```yaml
@@ -51,34 +50,34 @@ metrics:
 
 ## How they are measured
 
-Nothing is counted for reporters or clients that the job does not count anyway. Subtasks report totals at the end of each epoch,
-so a metric changes when an epoch ends; `execution.epoch.target-duration` is how often that is.
+Reporters and clients add no counters to a job: they read what the job counts anyway. Subtasks report totals at the end of each
+epoch, so metrics change when an epoch ends, about every `execution.epoch.target-duration`.
 
-- **Rates** (`...PerSecond`) are kept by the job: averages over the last 10 seconds, or over the last epoch if that took longer.
-  They do not depend on who asks, or how often. While an epoch runs, they are those of the epochs before; while a job has nothing
-  to do, they sink to 0.
-- **Busy, back-pressured, idle** are shares of a subtask's time, together 1000 ms/s. A subtask is busy while its code runs. It is
-  back-pressured while a *busier* task downstream runs, as long as a source before it has more to read. A source with more to read
-  also waits for a busier task that it does not feed, because all sources have one credit. If the client of
-  `execute_and_collect()` does not take the results, all tasks are back-pressured. All other time is idle: waiting for records, or
-  the engine's own time.
-  So look for the end of the back-pressured tasks: the first busy task behind them is the bottleneck. If one of its subtasks is
-  far busier than the others, a key is skewed.
-- **Records of operators** are counted at the ends of a chain, because counting inside of it would cost time for each record.
-  Inside, they are known as long as one record comes out for each that goes in (`map`, assigned watermarks). Behind and before a
-  `filter` or `flat_map` in the middle of a chain they are missing, not wrong; `disable_chaining()` shows them.
-- **Costs.** All reporters on, a scrape each second and latencies every 100 ms: the keyed count keeps at least 97 % of its speed
-  (`make bench ARGS='--only metrics'`).
-- **User metrics** of subtasks have a series each. Where REST and `get_accumulators()` combine them, numbers and rates are added,
-  and distributions merged: count and sum added, the smallest and the largest value. Operators with one name are told apart by
-  `operator_id`. In Flink, `add_group(key, value)` makes a label of Prometheus; here both are part of the name.
-- **Latency** (`metrics.latency.interval`) is that of Flink's markers: for each marker, the time that it would wait at the source
-  for the next epoch, plus the time from the epoch's command until the operator's subtask has done its work in that epoch. That
-  is an upper bound for the epoch's records. Epochs in which the source read nothing do not count, and a marker does not wait
-  while the job has nothing to do. Time that records spent outside of the job, such as in Kafka, is not part of it:
-  `pendingRecords` shows that. Clocks of different machines must agree.
+- **Rates** (`...PerSecond`) are averages over the last 10 seconds, or over the last epoch if that took longer. The job computes
+  them, so they do not depend on which clients ask, or how often. While an epoch runs, they are those of the epochs before;
+  while a job has nothing to do, they fall to 0.
+- **Busy, back-pressured, idle** are shares of a subtask's time, together 1000 ms/s. A subtask is busy while its code runs. It
+  is back-pressured while a *busier* task downstream runs, as long as a source before it has more to read. A source with more to
+  read also waits for a busier task that it does not feed, because all sources share one credit. If the client of
+  `execute_and_collect()` does not take the results, all tasks are back-pressured. All other time is idle: waiting for records,
+  or the engine's own time. To find the bottleneck, follow the back-pressured tasks downstream: the first busy task after them
+  is the bottleneck. If one of its subtasks is far busier than the others, the keys are skewed.
+- **Records of operators** are counted at the ends of a chain, because counting within it would cost time for each record.
+  Within a chain they are known as long as each operator emits one record for each input record (`map`, assigned watermarks).
+  Around a `filter` or `flat_map` in the middle of a chain, they are not reported; with `disable_chaining()` they are.
+- **Costs.** With all reporters on, a scrape each second and latencies every 100 ms, the keyed count keeps at least 97 % of its
+  speed (`make bench ARGS='--only metrics'`).
+- **User metrics** have one series for each subtask. Where REST and `get_accumulators()` combine them, numbers and rates are
+  added, and distributions are merged: counts and sums are added, and the smallest and the largest value of all are kept.
+  `operator_id` distinguishes operators that have the same name. In Flink, `add_group(key, value)` makes a label in Prometheus;
+  here both are part of the metric's name.
+- **Latency** (`metrics.latency.interval`) corresponds to Flink's latency markers. For each marker, it is the time that the
+  marker would wait at the source for the next epoch, plus the time from the epoch's command until the operator's subtask has
+  finished the epoch. That is an upper bound for the epoch's records. Epochs in which the source read nothing do not count, and
+  a marker does not wait while the job has nothing to do. Time that records spent outside of the job, for example in Kafka, is
+  not included; `pendingRecords` shows that backlog. The clocks of all machines must agree.
 
-Spark's UI shows its jobs and stages as `JOB NAME: epoch N of attempt M`, so they can be matched with the log.
+Spark's UI shows its jobs and stages as `JOB NAME: epoch N of attempt M`, by which you can find them in the log.
 
 ## Grafana
 
@@ -97,7 +96,7 @@ def markdown() -> str:
             if info.scope is scope
         )
         parts.append(
-            f"## {title}\n\nIn Prometheus `flink_{scope.value}_NAME`, with the labels {labels}.\n\n"
+            f"## {title}\n\nNames in Prometheus: `flink_{scope.value}_NAME`. Labels: {labels}.\n\n"
             f"| metric | kind | unit | meaning |\n|---|---|---|---|\n{rows}\n"
         )
     parts.append(_REPORTERS)
@@ -113,28 +112,29 @@ def markdown() -> str:
 _REPORTERS: Final = """\
 ## Reporters
 
-`metrics.reporter.NAME.SETTING` configures a reporter of any name. `metrics.reporters` lists those to use; without it, all that
-are configured are used. A setting that a reporter does not have, and a factory that does not exist, are errors at the start of
-the job. The reporters of a process are those of its first job, and show all of its jobs.
+`metrics.reporter.NAME.SETTING` configures a reporter; its NAME can be chosen freely. `metrics.reporters` lists the reporters to
+use; without it, all configured reporters are used. A setting that a reporter does not have, or a factory that does not exist,
+is an error when the job starts. The first job of a process determines the reporters of the process; they report all of its
+jobs.
 """
 
 _ABOUT: Final = {
     ReporterKind.PROMETHEUS: (
-        "Answers at `/metrics`. It is guarded as the REST server is: it listens on 127.0.0.1 unless `rest.bind-address` says "
-        "otherwise, any other address needs the token (`authorization` in Prometheus' scrape configuration), and "
-        "`security.ssl.rest.*` makes it HTTPS. With several jobs on a machine, each process takes the next free port of the "
-        "range. "
-        "Texts are left out; histograms are summaries."
+        "Serves all metrics at `/metrics`. It is protected as the REST server is: it listens on 127.0.0.1 unless "
+        "`rest.bind-address` is set, any other address needs the token (`authorization` in Prometheus' scrape configuration), "
+        "and `security.ssl.rest.*` makes it HTTPS. If several jobs run on a machine, each process takes the next free port of "
+        "the range. Metrics whose value is text are left out; histograms become summaries."
     ),
     ReporterKind.LOG: "Writes all metrics to the logger `flinkish.metrics`, at the level INFO.",
     ReporterKind.OPEN_TELEMETRY: (
         "Sends all metrics to a collector. It needs the extra `flinkish[otel]`. Names are dotted, such as "
-        "`flink.taskmanager.job.task.numRecordsIn`. A collector that is away does not affect the job: one warning tells of it."
+        "`flink.taskmanager.job.task.numRecordsIn`. If the collector cannot be reached, the job is not affected; one warning is "
+        "logged."
     ),
     ReporterKind.HISTORY: (
         "Adds rows with the event `metrics` to the Delta table `JOB_ID/history` below `execution.checkpointing.dir`, which "
-        "also has "
-        "the checkpoints and restarts. Its column `details` is JSON: metrics by name. The table keeps the newest 100,000 rows."
+        "also has the checkpoints and restarts. Its column `details` is JSON: metrics by name. The table keeps the newest "
+        "100,000 rows."
     ),
 }
 

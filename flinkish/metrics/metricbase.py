@@ -9,11 +9,11 @@ __all__ = ["Counter", "Distribution", "Gauge", "Meter", "Metric", "MetricGroup"]
 
 
 class MetricGroup(ABC):
-    """A named group of metrics and of further groups."""
+    """A named group of metrics and of other groups."""
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return the group `name` in this one; with `extra`, the group `extra` in that one (a key and its value)."""
+        """Return the group `name` within this one; with `extra`, the group `extra` within that one (a key and its value)."""
 
     @abstractmethod
     def counter(self, name: str) -> Counter:
@@ -25,7 +25,7 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """Return the meter with this name; its rate is an average over the last `time_span_in_seconds`."""
+        """Return the meter with this name; its rate is the average over the last `time_span_in_seconds` (at least 1)."""
 
     @abstractmethod
     def distribution(self, name: str) -> Distribution:
@@ -41,11 +41,11 @@ class Counter(Metric):
 
     @abstractmethod
     def inc(self, n: int = 1) -> None:
-        """Add."""
+        """Add `n`."""
 
     @abstractmethod
     def dec(self, n: int = 1) -> None:
-        """Subtract."""
+        """Subtract `n`."""
 
     @abstractmethod
     def get_count(self) -> int:
@@ -73,12 +73,12 @@ class Meter(Metric):
 
     @abstractmethod
     def get_rate(self) -> float:
-        """Return events per second over the meter's time span."""
+        """Return the events per second, averaged over the meter's time span."""
 
 
 class Distribution(Metric):
-    """Number, sum, smallest and largest of the values seen."""
+    """The number, the sum, the smallest and the largest of the given values."""
 
     @abstractmethod
     def update(self, value: int | float) -> None:
-        """See a value."""
+        """Add a value to the statistics."""

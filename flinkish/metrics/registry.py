@@ -99,8 +99,8 @@ class MetricRegistry:
 def merge(subtasks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Combine the values of several subtasks.
 
-    Numbers, counts and rates are added; a distribution gets the smallest and largest value of all; for other values any one is
-    kept.
+    Numbers, counts and rates are added; a merged distribution has the smallest and the largest value of all. Of other values, one
+    is kept, whichever it is.
     """
     merged: dict[str, Any] = {}
     for values in subtasks:

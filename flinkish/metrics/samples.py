@@ -1,4 +1,4 @@
-"""One look at all metrics of a process: plain data between those who measure and the reporters."""
+"""Samples of all metrics of a process at one time: plain data for the reporters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Statistics of the values that a histogram remembers; `count` also counts those that it has forgotten."""
+    """Statistics of the values that a histogram remembers; `count` also includes those that it has dropped."""
 
     count: int
     min: float
@@ -28,17 +28,17 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The value of one metric at one place; `labels` has the variables of its scope by Flink's names, unfiltered."""
+    """The value of one metric in one scope; `labels` has the variables of the scope, by Flink's names and unfiltered."""
 
     scope: Scope
     name: str
-    #: A number, a text, or a Histogram.
+    #: A number, a str, or a Histogram.
     value: Any
     labels: Mapping[str, str]
 
 
 def histogram(values: Sequence[float], count: int) -> Histogram:
-    """Return the statistics of at least one value, as commons-math computes them for Flink."""
+    """Return the statistics of one or more values, as commons-math computes them for Flink; `count` is that of all values."""
     ordered = sorted(values)
     size = len(ordered)
     mean = sum(ordered) / size

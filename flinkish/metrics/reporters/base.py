@@ -10,19 +10,19 @@ from flinkish.metrics.samples import Histogram, Sample
 
 
 class Reporter(Protocol):
-    """Shows samples to another system, at intervals; its errors are logged and do not affect jobs."""
+    """Sends samples to another system at intervals; its errors are logged and do not affect jobs."""
 
     def report(self, samples: Sequence[Sample]) -> None:
-        """Show all metrics of one moment."""
+        """Send the samples of all metrics, taken at one time."""
         ...
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release the resources of the reporter."""
         ...
 
 
 def labels_of(sample: Sample, settings: ReporterSettings) -> dict[str, str]:
-    """Return the labels of a sample, as `scope.variables.*` change them."""
+    """Return the labels of a sample after `scope.variables.excludes` and `scope.variables.additional` were applied."""
     labels = {name: value for name, value in sample.labels.items() if name not in settings.excluded}
     return {**labels, **settings.additional}
 
@@ -35,7 +35,7 @@ def numbers(samples: Iterable[Sample]) -> Iterator[tuple[Sample, float]]:
 
 
 def text(sample: Sample) -> str:
-    """Return a value for people."""
+    """Return a value as text for people."""
     value = sample.value
     if isinstance(value, Histogram):
         shown = ", ".join(f"p{100 * share:g}={at:g}" for share, at in value.quantiles.items())

@@ -1,4 +1,4 @@
-"""The history table: the figures of each job as rows `metrics` of the Delta table that has its checkpoints and restarts."""
+"""The history table: metrics of each job as rows with the event `metrics`, in the Delta table of its checkpoints and restarts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flinkish.metrics.samples import Histogram, Sample
 
 
 class HistoryReporter:
-    """Gives a job's metrics to `write`, with its id, as plain data."""
+    """Calls `write` with a job's id and its metrics as plain data."""
 
     def __init__(self, settings: ReporterSettings, write: Callable[[str, Mapping[str, object]], None]) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class HistoryReporter:
 
 
 def _scope(scope: Scope, labels: Mapping[str, str]) -> str:
-    """Return where a metric belongs within its job: `task.subtask.operator.`, with the operator's id if it has one."""
+    """Return the prefix of a metric within its job: `task.subtask.operator.`, with the operator's id if it has one."""
     names = {
         Scope.TASK: ("task_name", "subtask_index"),
         Scope.OPERATOR: ("task_name", "subtask_index", "operator_name", "operator_id"),

@@ -1,4 +1,4 @@
-"""The log: all metrics as lines of one message, as Flink's reporter for SLF4J writes them."""
+"""The log reporter: all metrics as lines of one log message, as Flink's reporter for SLF4J writes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TITLES = {Kind.COUNTER: "Counters", Kind.GAUGE: "Gauges", Kind.METER: "Meters",
 
 
 class LogReporter:
-    """Writes to the logger `flinkish.metrics`, at the level INFO."""
+    """Writes all metrics to the logger `flinkish.metrics`, at level INFO."""
 
     def __init__(self, settings: ReporterSettings) -> None:
         self._settings = settings

@@ -1,4 +1,7 @@
-"""OpenTelemetry: metrics to a collector by OTLP. Needs the extra `flinkish[otel]`, so this module is imported late."""
+"""The OpenTelemetry reporter: sends metrics to a collector by OTLP.
+
+It needs the extra `flinkish[otel]`, so this module is imported only when it is used.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ except ImportError as error:
 
 
 class OpenTelemetryReporter:
-    """Sends all samples as data points: counters of tasks as monotonic sums, everything else as gauges.
+    """Sends all samples as data points: counters of tasks as monotonic sums, all other metrics as gauges.
 
-    The values exist already, so the SDK's instruments, which would count themselves, are not used; only its exporter is.
+    Only the SDK's exporter is used. Its instruments would count, and the values are counted already.
     """
 
     def __init__(self, settings: ReporterSettings, clock: Clock) -> None:
@@ -41,7 +44,7 @@ class OpenTelemetryReporter:
         self._resource = Resource.create({"service.name": own["service.name"], "service.version": version})
 
     def report(self, samples: Sequence[Sample]) -> None:
-        """Send one report; raises FlinkishError if the collector does not take it."""
+        """Send one report; raises FlinkishError if the collector does not accept it."""
         points: dict[tuple[Scope, str, bool], list[export.NumberDataPoint]] = {}
         for sample in samples:
             for extra, suffix, value in _values(sample):
@@ -53,14 +56,14 @@ class OpenTelemetryReporter:
                     value=value,
                 )
                 info = find(sample.scope, sample.name)
-                # Those of operators begin again when an attempt does.
+                # Counters of operators start at 0 in each attempt, so they are not monotonic.
                 sums = info is not None and info.kind is Kind.COUNTER and sample.scope is Scope.TASK
                 points.setdefault((sample.scope, sample.name + suffix, sums), []).append(point)
         scope = InstrumentationScope("flinkish", flinkish.__version__)
         metrics = export.ScopeMetrics(scope, [_metric(*key, found) for key, found in points.items()], "")
         data = export.MetricsData([export.ResourceMetrics(self._resource, [metrics], "")])
         if self._exporter.export(data, timeout_millis=self._timeout) is not export.MetricExportResult.SUCCESS:
-            raise FlinkishError(f"{self._settings.own['exporter.endpoint']} did not take the metrics")
+            raise FlinkishError(f"the collector {self._settings.own['exporter.endpoint']} did not take the metrics")
 
     def close(self) -> None:
         self._exporter.shutdown()
@@ -76,7 +79,7 @@ def _metric(scope: Scope, name: str, sums: bool, points: list[export.NumberDataP
 
 
 def _values(sample: Sample) -> Iterator[tuple[dict[str, str], str, float]]:
-    """Yield further attributes, suffix of the name, and number."""
+    """Yield additional attributes, a suffix of the name, and a number for each value of a sample."""
     value = sample.value
     if isinstance(value, (int, float)):
         yield {}, "", value

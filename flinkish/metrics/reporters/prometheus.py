@@ -1,4 +1,7 @@
-"""Prometheus: metrics in its text format, by the names and labels of Flink's reporter. The server answers with it (pull)."""
+"""The Prometheus reporter: metrics in Prometheus' text format, with the names and labels of Flink's reporter.
+
+Prometheus pulls them: the server answers its requests with this text.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("flinkish.metrics")
 
-#: The type of the answer.
+#: Content type of the answer.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OTHER = re.compile(r"[^a-zA-Z0-9:_]")
 
 
 class PrometheusText:
-    """Makes the text of one look at the metrics."""
+    """Renders the current metrics as text, at each scrape."""
 
     def __init__(self, settings: ReporterSettings, read: Callable[[], Sequence[Sample]]) -> None:
         self._settings = settings
@@ -32,7 +35,7 @@ class PrometheusText:
         self._told: set[str] = set()
 
     def text(self) -> bytes:
-        """Return all metrics; may be called from any thread."""
+        """Return all metrics in Prometheus' text format; may be called from any thread."""
         from prometheus_client import CollectorRegistry, generate_latest
 
         registry = CollectorRegistry(auto_describe=False)
@@ -40,7 +43,7 @@ class PrometheusText:
         return generate_latest(registry)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the families of metrics; prometheus-client calls it."""
+        """Return the metric families; called by prometheus-client."""
         from prometheus_client import Metric
 
         families: dict[str, Metric] = {}
@@ -52,7 +55,7 @@ class PrometheusText:
             labels = {_OTHER.sub("_", label): self._value(value) for label, value in labels_of(sample, self._settings).items()}
             address = (name, tuple(sorted(labels.items())))
             if address in seen:
-                # Prometheus would refuse the whole answer.
+                # A duplicate would make Prometheus reject the whole answer.
                 self._tell(name, sample.name)
                 continue
             seen.add(address)
@@ -80,7 +83,7 @@ def _named(name: str) -> str:
 
 
 def _values(value: float | Histogram) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Yield suffix, further labels and number."""
+    """Yield a suffix of the name, additional labels, and a number for each value of a sample."""
     if not isinstance(value, Histogram):
         yield "", {}, float(value)
         return

@@ -1,4 +1,4 @@
-"""Which reporters a configuration asks for, in Flink's words: `metrics.reporters` and `metrics.reporter.NAME.*`."""
+"""Settings of the reporters, under Flink's keys: `metrics.reporters` and `metrics.reporter.NAME.*`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 class ReporterKind(Enum):
-    """The reporters that there are, by the names of their factories in Flink."""
+    """The available reporters, with the names of their factories in Flink."""
 
     PROMETHEUS = "org.apache.flink.metrics.prometheus.PrometheusReporterFactory"
     LOG = "org.apache.flink.metrics.slf4j.Slf4jReporterFactory"
@@ -28,7 +28,7 @@ class ReporterKind(Enum):
     HISTORY = "flinkish.metrics.reporters.history.HistoryReporterFactory"
 
 
-#: Settings of each reporter besides factory.class: name, type, default, meaning. The page of metrics is made of this table.
+#: Settings of each reporter in addition to factory.class: name, type, default, meaning. The page on metrics lists them.
 COMMON: Final[Mapping[str, tuple[OptionType[Any], Any, str]]] = {
     "scope.variables.excludes": (LIST, [], "Labels to leave out, such as `task_attempt_id;tm_id`."),
     "scope.variables.additional": (MAP, {}, "Labels to add to every metric, such as `cluster:east`."),
@@ -37,13 +37,13 @@ _INTERVAL: Final = (in_range(DURATION, 100), 10_000, "How often it reports; at l
 OWN: Final[Mapping[ReporterKind, Mapping[str, tuple[OptionType[Any], Any, str]]]] = {
     ReporterKind.PROMETHEUS: {
         "port": (STRING, "9249", "Port, or range of ports to try, such as `9250-9260`; 0 = any that is free."),
-        "filterLabelValueCharacters": (BOOLEAN, True, "Whether all characters of label values but `[a-zA-Z0-9:_]` become `_`."),
+        "filterLabelValueCharacters": (BOOLEAN, True, "Whether `_` replaces characters of label values not in `[a-zA-Z0-9:_]`."),
     },
     ReporterKind.LOG: {"interval": _INTERVAL},
     ReporterKind.OPEN_TELEMETRY: {
         "interval": _INTERVAL,
         "exporter.endpoint": (STRING, None, "URL of the collector, such as `http://localhost:4318/v1/metrics`."),
-        "exporter.protocol": (one_of("HTTP"), "HTTP", "How it speaks to the collector: OTLP over HTTP with protobuf."),
+        "exporter.protocol": (one_of("HTTP"), "HTTP", "Protocol of the collector: OTLP over HTTP with protobuf."),
         "exporter.timeout": (DURATION, 10_000, "How long one report may take."),
         "service.name": (STRING, "flinkish", "The resource attribute service.name."),
         "service.version": (STRING, None, "The resource attribute service.version; if not set, the version of flinkish."),
@@ -65,7 +65,7 @@ class ReporterSettings:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports that a Prometheus reporter tries; raises ConfigurationError if it is no range."""
+        """The ports that a Prometheus reporter tries, in order; raises ConfigurationError if `port` is malformed."""
         text = str(self.own["port"]).strip()
         match = _PORTS.fullmatch(text)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (-1, -1)
@@ -78,7 +78,7 @@ class ReporterSettings:
 
 
 def reporter_settings(configuration: Configuration) -> tuple[ReporterSettings, ...]:
-    """Read which reporters there are; as in Flink, all that are configured unless `metrics.reporters` lists some.
+    """Return the settings of the reporters to use: those that `metrics.reporters` lists; if it is not set, all configured ones.
 
     Raises ConfigurationError for a reporter that does not exist, and for settings that it does not have.
     """
@@ -88,7 +88,7 @@ def reporter_settings(configuration: Configuration) -> tuple[ReporterSettings, .
             name, dot, rest = key.removeprefix(options.REPORTER_PREFIX).partition(".")
             if not name or not dot or not rest:
                 raise ConfigurationError(
-                    f"{key}: this is no setting of a reporter", hint="they are written metrics.reporter.NAME.SETTING."
+                    f"{key}: this is no setting of a reporter", hint="write it as metrics.reporter.NAME.SETTING."
                 )
             found.setdefault(name, set()).add(rest)
     listed = configuration.get(options.METRIC_REPORTERS)
@@ -109,7 +109,7 @@ def _reporter(configuration: Configuration, name: str, given: set[str]) -> Repor
     kinds = {kind.value: kind for kind in ReporterKind}
     if factory is None or factory not in kinds:
         problem = "is not set" if factory is None else f"is {factory!r}, which flinkish does not have"
-        raise ConfigurationError(f"{prefix}.factory.class {problem}", hint=f"there are {', '.join(kinds)}.")
+        raise ConfigurationError(f"{prefix}.factory.class {problem}", hint=f"set it to one of {', '.join(kinds)}.")
     kind = kinds[factory]
     known = {**COMMON, **OWN[kind]}
     for rest in sorted(given - known.keys() - {"factory.class"}):
