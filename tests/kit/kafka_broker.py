@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.jars import fetch, jar_folder
+from tests.kit.waiting import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
 JARS = jar_folder("kafka", "4.3.1")
@@ -132,11 +133,13 @@ class Broker:
         files += [(os.POSIX_SPAWN_OPEN, number, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for number in (1, 2)]
         # Not a Popen, which warns when a process outlives it: the broker of a test run outlives the test process that starts it.
         self._guard = os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
-        deadline = time.monotonic() + _TIMEOUT
-        while not self._serves():
-            if os.waitpid(self._guard, os.WNOHANG)[0] or time.monotonic() > deadline:
-                raise AssertionError(f"the Kafka broker did not start:\n{self.log()[-3000:]}")
-            time.sleep(0.05)
+        wait_until(
+            "the Kafka broker",
+            self._serves,
+            _TIMEOUT,
+            ended=lambda: bool(os.waitpid(self._guard, os.WNOHANG)[0]),
+            report=lambda: f":\n{self.log()[-3000:]}",
+        )
 
     def _serves(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -175,10 +178,12 @@ class Broker:
         config = {key.replace("_", "."): value for key, value in settings.items()}
         for future in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
             future.result(20)
-        deadline = time.monotonic() + 20
-        while (found := admin.list_topics(name, timeout=5).topics[name]).error or len(found.partitions) < partitions:
-            assert time.monotonic() < deadline, f"topic {name} did not appear"
-            time.sleep(0.02)
+
+        def is_there() -> bool:
+            found = admin.list_topics(name, timeout=5).topics[name]
+            return not found.error and len(found.partitions) >= partitions
+
+        wait_until(f"topic {name}", is_there, 20)
         return name
 
     def produce(self, topic: str, messages: Sequence[Any], *, transaction: str | None = None, commit: bool = True) -> None:

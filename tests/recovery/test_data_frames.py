@@ -17,13 +17,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import data_frame_job
 from tests.recovery.processes import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.kill]
 
-_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = chosen_seed()
 _ROUNDS = int(os.environ.get("FLINKISH_SOAK_ROUNDS", "20"))
 _KEYS = 7
 _ROWS = 50

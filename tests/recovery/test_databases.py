@@ -7,7 +7,6 @@ FLINKISH_SEED chooses what happens in the soak test (printed; the same seed make
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
@@ -18,13 +17,14 @@ import pytest
 
 from tests.kit.postgresql import PASSWORD, USER, PostgreSQL
 from tests.kit.postgresql import running as running_server
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import database_job
 from tests.recovery.processes import running
 
 pytestmark = pytest.mark.kill
 
-_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = chosen_seed()
 _CYCLES = 20
 _POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 

@@ -8,7 +8,6 @@ FLINKISH_SEED chooses what happens in the soak test (printed; the same seed make
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 from pathlib import Path
@@ -16,13 +15,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import dead_letters_job
 from tests.recovery.processes import running
 
 pytestmark = pytest.mark.kill
 
-_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = chosen_seed()
 _CYCLES = 20
 _POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")
 

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.kit.seeds import chosen_seed
 from tests.recovery.processes import running
 
 pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
 
-_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = chosen_seed()
 _CYCLES = int(os.environ.get("FLINKISH_SOAK_CYCLES", "20"))
 #: Points that the process with the driver reaches, so that a kill there is the end of it.
 _POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from contextlib import suppress
 from functools import partial
@@ -12,13 +11,14 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.kit.kafka_broker import Broker
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery import kafka_job
 from tests.recovery.processes import Job, running
 
 pytestmark = pytest.mark.kill
 
-_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = chosen_seed()
 _CYCLES = 20
 _POINTS = ("P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15")
 _PLACES = ("produced", "marked", "committed")

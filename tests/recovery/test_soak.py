@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.seeds import chosen_seed
 from tests.recovery import keyed_timers_job
 from tests.recovery.folder_sink import committed_rows
 from tests.recovery.processes import Job, running
@@ -23,7 +24,7 @@ from tests.recovery.verifier import assert_golden, compare, table_rows
 
 pytestmark = [pytest.mark.soak, pytest.mark.kill, pytest.mark.timeout(0)]
 
-_SEED = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+_SEED = chosen_seed()
 _ROUNDS = int(os.environ.get("FLINKISH_SOAK_ROUNDS", "10"))
 #: Points that the process with the driver reaches, so that a kill there is the end of it.
 _POINTS = ("P7", "P8", "P9", "P10", "P11", "P12", "P14", "P15")

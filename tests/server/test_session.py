@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import random
 import signal
@@ -16,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.kit.http import ask
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.recovery.processes import Job
 
@@ -61,14 +61,7 @@ class Session:
         self.process.process.wait()
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
-            content = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
-            connection.request(method, path, content, headers or {})
-            response = connection.getresponse()
-            return response.status, json.loads(response.read() or b"null")
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, headers)
 
     def get(self, path: str) -> Any:
         status, answer = self.ask("GET", path)
@@ -197,7 +190,7 @@ def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: P
 
 @pytest.mark.soak
 def test_random_kills_lose_nothing(session: Session, tmp_path: Path) -> None:
-    seed = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(2**32))
+    seed = chosen_seed()
     print(f"seed: {seed}")
     rng = random.Random(seed)
     count = 40_000

@@ -8,28 +8,47 @@ from collections import Counter
 from flinkish.common.job_status import JobStatus
 from flinkish.server import metrics
 from flinkish.server.answers import cluster as answers
-from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
+from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries, JobSummary
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
 from flinkish.server.rest.calls import Answer, Call, JobCall, RestError
 from flinkish.server.rest.job_handlers import aggregated, aggregations
+from flinkish.server.settings import ServerSettings
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView
 
 #: Words of Flink's ApplicationState for the states of a job whose words differ.
-APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
+_APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
 
 
-def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
+def dashboard(settings: ServerSettings, *, web_submit: bool) -> answers.DashboardConfiguration:
+    """Return /config of a server with these settings."""
     zone = time.localtime()
     return answers.DashboardConfiguration(
-        refresh_interval=state.settings.refresh_interval,
+        refresh_interval=settings.refresh_interval,
         timezone_name=zone.tm_zone,
         timezone_offset=zone.tm_gmtoff * 1000,
         flink_version=FLINK_VERSION,
         flink_revision=FLINK_COMMIT,
-        features=answers.Features(web_submit=False, web_cancel=state.settings.cancel_enabled),
+        features=answers.Features(web_submit=web_submit, web_cancel=settings.cancel_enabled),
     )
+
+
+def application_summary(job: JobSummary) -> answers.ApplicationSummary:
+    """Return the line in /applications of the application that is one job."""
+    return answers.ApplicationSummary(
+        id=job.jid,
+        name=f"SingleJobApplication({job.name})",
+        start_time=job.start_time,
+        end_time=job.end_time,
+        duration=job.duration,
+        status=_APPLICATION_STATES.get(job.state, job.state),
+        jobs={job.state: 1},
+    )
+
+
+def config(state: ServerState, call: Call) -> answers.DashboardConfiguration:
+    return dashboard(state.settings, web_submit=False)
 
 
 def overview(state: ServerState, call: Call) -> answers.ClusterOverview:
@@ -50,35 +69,24 @@ def overview(state: ServerState, call: Call) -> answers.ClusterOverview:
 
 
 def applications(state: ServerState, call: Call) -> answers.Applications:
-    return answers.Applications(
-        applications=tuple(
-            answers.ApplicationSummary(
-                id=view.job_id,
-                name=f"SingleJobApplication({view.name})",
-                start_time=view.started_at,
-                end_time=view.ended_at,
-                duration=view.duration,
-                status=_application_state(view),
-                jobs={view.status.name: 1},
-            )
-            for view in _views(state)
-        )
-    )
+    return answers.Applications(applications=tuple(application_summary(jobs.summary(view)) for view in _views(state)))
 
 
 def application(call: JobCall) -> answers.ApplicationDetails:
     view = call.view
-    entered = {APPLICATION_STATES.get(status.name, status.name): at for status, at in view.details.timestamps.items()}
+    entered = {_APPLICATION_STATES.get(status.name, status.name): at for status, at in view.details.timestamps.items()}
     states = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
+    job = jobs.summary(view)
+    shown = application_summary(job)
     return answers.ApplicationDetails(
-        id=view.job_id,
-        name=f"SingleJobApplication({view.name})",
-        status=_application_state(view),
-        start_time=view.started_at,
-        end_time=view.ended_at,
-        duration=view.duration,
+        id=shown.id,
+        name=shown.name,
+        status=shown.status,
+        start_time=shown.start_time,
+        end_time=shown.end_time,
+        duration=shown.duration,
         timestamps={state: entered.get(state, 0) for state in states},
-        jobs=(jobs.summary(view),),
+        jobs=(job,),
     )
 
 
@@ -130,4 +138,4 @@ def _views(state: ServerState) -> list[JobView]:
 
 
 def _application_state(view: JobView) -> str:
-    return APPLICATION_STATES.get(view.status.name, view.status.name)
+    return _APPLICATION_STATES.get(view.status.name, view.status.name)

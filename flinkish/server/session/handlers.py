@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 import zipfile
 from collections import Counter
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
 from flinkish.server.answers.vertices import Metric
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
 from flinkish.server.rest.calls import Answer, Call, RestError
-from flinkish.server.rest.cluster_handlers import APPLICATION_STATES
+from flinkish.server.rest.cluster_handlers import application_summary, dashboard
 from flinkish.server.rest.job_handlers import aggregations
 from flinkish.server.rest.paths import refused_name
 from flinkish.server.session.dispatcher import Dispatcher, Submission
@@ -51,16 +50,8 @@ class SessionState:
 
 
 def config(state: SessionState, call: Call) -> Answer:
-    zone = time.localtime()
     settings = state.dispatcher.settings
-    return cluster_answers.DashboardConfiguration(
-        refresh_interval=settings.server.refresh_interval,
-        timezone_name=zone.tm_zone,
-        timezone_offset=zone.tm_gmtoff * 1000,
-        flink_version=FLINK_VERSION,
-        flink_revision=FLINK_COMMIT,
-        features=cluster_answers.Features(web_submit=settings.submit_enabled, web_cancel=settings.server.cancel_enabled),
-    )
+    return dashboard(settings.server, web_submit=settings.submit_enabled)
 
 
 def overview(state: SessionState, call: Call) -> Answer:
@@ -82,20 +73,7 @@ def overview(state: SessionState, call: Call) -> Answer:
 
 def applications(state: SessionState, call: Call) -> Answer:
     summaries = [state.dispatcher.summary(job) for job in state.dispatcher.jobs()]
-    return cluster_answers.Applications(
-        applications=tuple(
-            cluster_answers.ApplicationSummary(
-                id=each.jid,
-                name=f"SingleJobApplication({each.name})",
-                start_time=each.start_time,
-                end_time=each.end_time,
-                duration=each.duration,
-                status=APPLICATION_STATES.get(each.state, each.state),
-                jobs={each.state: 1},
-            )
-            for each in summaries
-        )
-    )
+    return cluster_answers.Applications(applications=tuple(application_summary(each) for each in summaries))
 
 
 def job_ids(state: SessionState, call: Call) -> Answer:

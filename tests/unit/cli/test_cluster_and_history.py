@@ -24,11 +24,7 @@ from tests.unit.cli.fake_server import FakeServer, fake_server, job
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 
 
-@pytest.fixture(autouse=True)
-def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the log's handlers, which commands replace."""
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    monkeypatch.setattr("flinkish.common.redaction.protect_log", lambda: None)
+pytestmark = pytest.mark.usefixtures("same_logging")
 
 
 @pytest.fixture

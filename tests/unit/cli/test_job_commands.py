@@ -31,11 +31,7 @@ def failed(trace: str) -> dict[str, Any]:
     return done(**{"failure-cause": {"class": "E", "stack-trace": trace, "serialized-throwable": ""}})
 
 
-@pytest.fixture(autouse=True)
-def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the log's handlers, which commands replace."""
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    monkeypatch.setattr("flinkish.common.redaction.protect_log", lambda: None)
+pytestmark = pytest.mark.usefixtures("same_logging")
 
 
 @pytest.fixture

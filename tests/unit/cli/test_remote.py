@@ -25,11 +25,7 @@ JOB = "a" * 32
 PROGRAM = "b" * 32 + "_job.py"
 
 
-@pytest.fixture(autouse=True)
-def same_logging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the log's handlers, which commands replace."""
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    monkeypatch.setattr("flinkish.common.redaction.protect_log", lambda: None)
+pytestmark = pytest.mark.usefixtures("same_logging")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from flinkish.server.protocol import Limits
 from flinkish.server.rest.app import make_app
 from flinkish.server.settings import ServerSettings, server_settings
 from flinkish.server.state import ServerState
+from tests.kit.http import ask
 
 SAMPLES = Path(__file__).parent / "samples"
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -55,16 +55,7 @@ class Server:
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
         """Send a request as Flink's command line does; return the status and the decoded answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            content = body if isinstance(body, (str, bytes)) else json.dumps({} if body is None else body)
-            connection.request(method, path, content, {"Connection": "close", **(headers or {})})
-            response = connection.getresponse()
-            content = response.read()
-            is_text = (response.getheader("content-type") or "").startswith("text/plain")
-            return response.status, content.decode() if is_text else json.loads(content or b"null")
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, headers)
 
     def get(self, path: str) -> Any:
         """Return the answer to a GET that must succeed."""

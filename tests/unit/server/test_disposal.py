@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kit.waiting import wait_until
 from tests.unit.server.support import UNKNOWN, Server, endless_job, make_env, served
 
 
 def finish(server: Server, path: str, trigger_id: str) -> dict[str, Any]:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        answer = server.get(f"{path}/{trigger_id}")
-        if answer["status"]["id"] == "COMPLETED":
-            return dict(answer["operation"])
-        time.sleep(0.01)
-    raise AssertionError(f"{path} has not ended")
+    wait_until(f"the end of {path}", lambda: server.get(f"{path}/{trigger_id}")["status"]["id"] == "COMPLETED", 60)
+    return dict(server.get(f"{path}/{trigger_id}")["operation"])
 
 
 def dispose(server: Server, path: object) -> dict[str, Any]:

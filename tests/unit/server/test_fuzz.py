@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import random
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +18,7 @@ from starlette.types import ASGIApp
 
 from flinkish.server.rest.app import make_app
 from flinkish.server.rest.routes import ROUTES
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 from tests.unit.server.asgi import Answered, ask_async
 from tests.unit.server.support import UNKNOWN, Server, endless_job, make_env, served
@@ -152,6 +151,6 @@ def test_no_request_meets_an_error_that_was_not_meant(world: tuple[ASGIApp, dict
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_random_requests_for_a_minute(world: tuple[ASGIApp, dict[str, list[str]]]) -> None:
-    number = int(os.environ.get("FLINKISH_SEED") or random.randrange(1 << 32))
+    number = chosen_seed()
     print(f"seed {number}")
     _fuzz(world, number, 20_000)

@@ -20,6 +20,7 @@ from flinkish.server.session.routes import SESSION_ROUTES
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.wire import PROGRAM_VARIABLE, REPORT_PATH
+from tests.kit.http import ask
 from tests.kit.waiting import wait_until
 from tests.unit.server.session.support import (
     FakeProcess,
@@ -45,14 +46,7 @@ class Client:
         self.dispatcher = self.service.dispatcher
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            content = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
-            connection.request(method, path, content, {"Connection": "close", **(headers or {})})
-            response = connection.getresponse()
-            return response.status, json.loads(response.read() or b"null")
-        finally:
-            connection.close()
+        return ask(self.port, method, path, body, headers)
 
     def get(self, path: str) -> Any:
         status, answer = self.ask("GET", path)

@@ -1,0 +1,22 @@
+"""Requests to a server of this machine that answers with JSON."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def ask(port: int, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
+    """Send text, bytes, or else JSON; return the status and the answer, decoded unless it is a text."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        content = body if isinstance(body, (str, bytes)) else json.dumps({} if body is None else body)
+        connection.request(method, path, content, {"Connection": "close", **(headers or {})})
+        response = connection.getresponse()
+        answer = response.read()
+        is_text = (response.getheader("content-type") or "").startswith("text/plain")
+        return response.status, answer.decode() if is_text else json.loads(answer or b"null")
+    finally:
+        connection.close()
