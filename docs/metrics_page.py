@@ -116,6 +116,10 @@ _REPORTERS: Final = """\
 use; without it, all configured reporters are used. A setting that a reporter does not have, or a factory that does not exist,
 is an error when the job starts. The first job of a process determines the reporters of the process; they report all of its
 jobs.
+
+At its end, a job is reported once more, so that the final figures of a job that is shorter than the interval are there. The log
+and the history table have that report when `execute()` returns; OpenTelemetry sends it in the background, at the latest before
+the process ends. Prometheus asks by itself, so it may miss the last figures.
 """
 
 _ABOUT: Final = {

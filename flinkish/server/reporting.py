@@ -2,6 +2,9 @@
 
 They show the metrics of all jobs of the process. Reports at intervals have a thread each; Prometheus asks by itself. Nothing is
 measured for them that is not measured anyway, so a job costs the same with and without them.
+
+At its end, a job is reported once more, so that the figures of one that is shorter than the interval are not lost. Its history
+table and the log have that report before clients learn of the end; one that goes to another machine is sent meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ import atexit
 import logging
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,14 +22,16 @@ from flinkish.common import notices
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, FlinkishError, JobNotFoundError
+from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.jobmaster.job_master import JobMaster
 from flinkish.metrics.reporters.base import Reporter
 from flinkish.metrics.reporters.history import HistoryReporter
 from flinkish.metrics.reporters.log import LogReporter
 from flinkish.metrics.reporters.prometheus import CONTENT_TYPE, PrometheusText
 from flinkish.metrics.reporters.settings import ReporterKind, ReporterSettings, reporter_settings
 from flinkish.metrics.samples import Sample
-from flinkish.server.samples import all_samples
+from flinkish.server.samples import all_samples, job_samples
 from flinkish.server.settings import server_settings
 from flinkish.server.views.job_view import look_at
 
@@ -68,6 +74,8 @@ class Reporters:
         self._clock = clock
         self._host = socket.gethostname()
         self._closers: list[Endpoint | _Schedule] = []
+        #: Jobs that are reported for the last time, by their ids.
+        self._ending: dict[str, JobMaster] = {}
         #: Where a Prometheus reporter answers, by its name.
         self.ports: dict[str, int] = {}
         try:
@@ -76,14 +84,31 @@ class Reporters:
         except BaseException:
             self.close()
             raise
+        RUNNING_JOBS.subscribe(self)
 
     def samples(self) -> Sequence[Sample]:
         """Look at all running jobs; may be called from any thread."""
         looks = [look_at(job.job_master, clock=self._clock) for job in RUNNING_JOBS.running()]
         return all_samples(looks, self._host)
 
+    def job_started(self, job: EmbeddedJobClient) -> None:
+        """Do nothing: the next report has the job."""
+
+    def job_ended(self, job: EmbeddedJobClient) -> None:
+        """Report a job for the last time."""
+        master = job.job_master
+        samples = list(job_samples(look_at(master, clock=self._clock), self._host))
+        self._ending[master.setup.job_id] = master
+        try:
+            for closer in self._closers:
+                if isinstance(closer, _Schedule):
+                    closer.report_last(samples)
+        finally:
+            del self._ending[master.setup.job_id]
+
     def close(self) -> None:
         """Report once more, and end all reporters."""
+        RUNNING_JOBS.unsubscribe(self)
         closers, self._closers = self._closers, []
         for closer in closers:
             closer.close()
@@ -92,7 +117,7 @@ class Reporters:
         if settings.kind is ReporterKind.PROMETHEUS:
             self._serve(settings, configuration)
             return
-        schedule = _Schedule(self, settings, self._make(settings))
+        schedule = _Schedule(self, settings, self._make(settings), self._clock)
         schedule.start()
         self._closers.append(schedule)
 
@@ -103,9 +128,18 @@ class Reporters:
 
                 return OpenTelemetryReporter(settings, self._clock)
             case ReporterKind.HISTORY:
-                return HistoryReporter(settings, _note)
+                return HistoryReporter(settings, self._note)
             case _:
                 return LogReporter(settings)
+
+    def _note(self, job_id: str, values: Mapping[str, object]) -> None:
+        master = self._ending.get(job_id)
+        if master is None:
+            try:
+                master = RUNNING_JOBS.get(job_id).job_master
+            except JobNotFoundError:  # it ended since the look
+                return
+        master.note_metrics(values)
 
     def _serve(self, settings: ReporterSettings, configuration: Configuration) -> None:
         from flinkish.server.endpoint import Endpoint
@@ -153,28 +187,61 @@ class _Schedule:
     reporters: Reporters
     settings: ReporterSettings
     reporter: Reporter
+    clock: Clock
 
     def __post_init__(self) -> None:
-        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._closed = False
+        #: Held during a look and its report, so that no earlier look follows the last one.
+        self._lock = threading.Lock()
+        #: Jobs to report for the last time in the thread.
+        self._last: deque[Sequence[Sample]] = deque()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name=f"flinkish-metrics-{self.settings.name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
+    def report_last(self, samples: Sequence[Sample]) -> None:
+        """Report a job that has ended: at once, or soon if that may take long, so that the job's end does not wait for it."""
+        if self.settings.kind is ReporterKind.OPEN_TELEMETRY:
+            self._last.append(samples)
+            self._wake.set()
+        else:
+            self._report(lambda: samples)
+
     def close(self) -> None:
-        self._stop.set()
+        self._closed = True
+        self._wake.set()
         self._thread.join(10)
-        self._report()
+        self._report_ended()
+        self._report(self.reporters.samples)
         self.reporter.close()
 
     def _run(self) -> None:
-        while not self._stop.wait(self.settings.own["interval"] / 1000):
-            self._report()
+        due = self.clock.monotonic() + self.settings.own["interval"]
+        while True:
+            self._wake.wait(max(0, due - self.clock.monotonic()) / 1000)
+            self._wake.clear()
+            if self._closed:
+                return
+            self._report_ended()
+            if self.clock.monotonic() >= due:
+                due = self.clock.monotonic() + self.settings.own["interval"]
+                self._report(self.reporters.samples)
 
-    def _report(self) -> None:
+    def _report_ended(self) -> None:
+        while self._last:
+            samples = self._last.popleft()
+            self._report(lambda: samples)  # noqa: B023
+
+    def _report(self, look: Callable[[], Sequence[Sample]]) -> None:
+        with self._lock:
+            self._try(look)
+
+    def _try(self, look: Callable[[], Sequence[Sample]]) -> None:
         try:
-            self.reporter.report(self.reporters.samples())
+            self.reporter.report(look())
         except Exception as error:
             # Once, until it works again: a collector may be away for hours.
             if not self._failing:
@@ -183,11 +250,3 @@ class _Schedule:
             self._failing = True
         else:
             self._failing = False
-
-
-def _note(job_id: str, values: Mapping[str, object]) -> None:
-    try:
-        master = RUNNING_JOBS.get(job_id).job_master
-    except JobNotFoundError:  # it ended since the look
-        return
-    master.note_metrics(values)

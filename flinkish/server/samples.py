@@ -18,11 +18,12 @@ def all_samples(views: Iterable[JobView], host: str) -> list[Sample]:
     looks = list(views)
     samples = [Sample(scope=Scope.SERVER, name="numRunningJobs", value=len(looks), labels={"host": host})]
     for view in looks:
-        samples.extend(_of_job(view, host))
+        samples.extend(job_samples(view, host))
     return samples
 
 
-def _of_job(view: JobView, host: str) -> Iterator[Sample]:
+def job_samples(view: JobView, host: str) -> Iterator[Sample]:
+    """Yield the metrics of one job."""
     job = {"host": host, "job_id": view.job_id, "job_name": view.name}
     yield from _samples(Scope.JOB, metrics.job_metrics(view), job)
     # Latencies are measured for the whole job; they have the label as in Flink.

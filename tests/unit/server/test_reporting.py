@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from flinkish.common import Configuration
+from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.clock import SystemClock
 from flinkish.common.errors import ConfigurationError
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.metrics.reporters.settings import ReporterKind, reporter_settings
+from flinkish.metrics.samples import Sample
 from flinkish.server import reporting
 from flinkish.server.reporting import Reporters
 from tests.kit.waiting import wait_until
@@ -124,6 +130,71 @@ def test_a_reporter_at_intervals_writes_into_the_history_table_of_the_job(tmp_pa
     values = json.loads(row["details"])
     assert values["numRestarts"] == 0
     assert values["Source: numbers -> to pair.0.numRecordsIn"] > 0
+
+
+class Count(MapFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._seen = runtime_context.get_metrics_group().counter("seen")
+
+    def map(self, value: int) -> int:
+        self._seen.inc()
+        return value
+
+
+def run_short_job(tmp_path: Path) -> str:
+    """Run a job of 1,000 records to its end; return its id."""
+    numbers = make_env(tmp_path).from_source(NumberSequenceSource(1, 1_000), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.map(Count(), Types.LONG()).name("count").sink_to(DiscardingSink())
+    return str(numbers.get_execution_environment().execute("short").get_job_id())
+
+
+def test_a_job_that_is_shorter_than_the_interval_is_reported_at_its_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = {
+        f"metrics.reporter.{kind.name.lower()}.{key}": value
+        for kind in (ReporterKind.HISTORY, ReporterKind.LOG)
+        for key, value in (("factory.class", kind.value), ("interval", "1 h"))
+    }
+    with running(settings), caplog.at_level(logging.INFO, "flinkish.metrics"):
+        job_id = run_short_job(tmp_path)
+        # They have it when the client learns of the end.
+        rows = DeltaTable(tmp_path / "checkpoints" / job_id / "history").to_pyarrow_table().to_pylist()
+        [report] = [record.getMessage() for record in caplog.records if "Metrics report" in record.getMessage()]
+    [row] = [row for row in rows if row["event"] == "metrics"]
+    values = json.loads(row["details"])
+    [*counts] = [value for name, value in values.items() if name.endswith(".seen")]
+    assert sum(counts) == 1_000
+    assert values["downtime"] == -1
+    assert len(re.findall(r"\.seen: (?!0\b)", report)) == len([count for count in counts if count])
+
+
+def test_the_end_of_a_job_does_not_wait_for_a_collector_that_gets_its_last_figures_nevertheless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, sent = threading.Event(), []
+
+    class Collector:
+        def report(self, samples: Sequence[Sample]) -> None:
+            assert free.wait(60)
+            sent.append(sum(sample.value for sample in samples if sample.name == "seen"))
+
+        def close(self) -> None:
+            sent.append("closed")
+
+    monkeypatch.setattr(Reporters, "_make", lambda *_: Collector())
+    settings = {
+        "metrics.reporter.otel.factory.class": ReporterKind.OPEN_TELEMETRY.value,
+        "metrics.reporter.otel.exporter.endpoint": "http://127.0.0.1:9/v1/metrics",
+        "metrics.reporter.otel.interval": "1 h",
+    }
+    with running(settings):
+        run_short_job(tmp_path / "a")
+        run_short_job(tmp_path / "b")
+        assert sent == []
+        free.set()
+        wait_until("the last figures of the jobs", lambda: len(sent) == 2)
+        run_short_job(tmp_path / "c")
+    # At its end, the process reports the jobs that still run.
+    assert sent == [1_000, 1_000, 1_000, 0, "closed"]
 
 
 def test_a_reporter_that_fails_is_told_of_once_and_does_not_end(caplog: pytest.LogCaptureFixture) -> None:
