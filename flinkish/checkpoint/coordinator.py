@@ -116,7 +116,7 @@ class CheckpointCoordinator:
         self._history = history
         self._lock = threading.RLock()
         self._failures = CheckpointFailureManager(settings.tolerable_failures)
-        self._statistics = CheckpointStatistics()
+        self._statistics = CheckpointStatistics(settings.history)
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._queue: tuple[Request, ...] = ()
         self._futures: dict[int, Future[StoredCheckpoint]] = {}

@@ -58,6 +58,8 @@ class CheckpointSettings:
     savepoint_directory: str | None = None
     #: Maximum number of waiting requests; if there are more, the least important is dropped.
     max_queued: int = 1_000
+    #: web.checkpoints.history: how many past checkpoints are kept in memory, for people.
+    history: int = 10
 
     def __post_init__(self) -> None:
         _check("execution.checkpointing.interval", self.interval, MINIMAL_DURATION_MS, optional=True)
@@ -81,6 +83,7 @@ class CheckpointSettings:
             retention=Retention(configuration.get(options.EXTERNALIZED_CHECKPOINT_RETENTION)),
             num_retained=configuration.get(options.MAX_RETAINED_CHECKPOINTS),
             savepoint_directory=configuration.get(options.SAVEPOINT_DIRECTORY),
+            history=configuration.get(options.WEB_CHECKPOINTS_HISTORY),
         )
 
     @property

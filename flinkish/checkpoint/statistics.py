@@ -11,9 +11,6 @@ from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.common.ids import CheckpointId
 from flinkish.graph.job_graph import VertexId
 
-#: Number of past checkpoints that are kept in memory; Flink's web.checkpoints.history.
-HISTORY_LIMIT = 10
-
 
 class CheckpointStatus(Enum):
     """Flink's words."""
@@ -99,9 +96,10 @@ class CheckpointFigures:
 class CheckpointStatistics:
     """Collects the figures; the coordinator holds its lock during every call."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: int) -> None:
+        """Begin with none; `history` is the number of past checkpoints to keep."""
         self._records: dict[CheckpointId, CheckpointRecord] = {}
-        self._past: deque[CheckpointRecord] = deque(maxlen=HISTORY_LIMIT)
+        self._past: deque[CheckpointRecord] = deque(maxlen=history)
         self._counts = CheckpointCounts()
         self.latest_completed: CheckpointRecord | None = None
         self.latest_failed: CheckpointRecord | None = None

@@ -672,6 +672,15 @@ WEB_SUBMIT_ENABLE = _option(
     "web.submit.enable", BOOLEAN, True, "Whether programs can be uploaded to a session cluster and started there."
 )
 WEB_REFRESH_INTERVAL = _option("web.refresh-interval", DURATION, 3 * _SECOND, "How often the web page asks for news.")
+WEB_CHECKPOINTS_HISTORY = _option(
+    "web.checkpoints.history",
+    in_range(INT, 0),
+    10,
+    "How many past checkpoints of a job REST and the page show; those that are being taken come in addition.",
+)
+WEB_EXCEPTION_HISTORY_SIZE = _option(
+    "web.exception-history-size", in_range(INT, 1), 16, "How many failures of a job REST and the page show, the last ones."
+)
 WEB_CANCEL_ENABLE = _option("web.cancel.enable", BOOLEAN, True, "Whether the web page can cancel jobs.")
 JOB_STORE_EXPIRATION_TIME = _option(
     "jobstore.expiration-time", in_range(INT, 0), 3600, "How long the server answers for a job that has ended, in seconds."

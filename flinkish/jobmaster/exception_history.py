@@ -11,9 +11,6 @@ from flinkish.jobmaster.execution_graph import Execution
 from flinkish.jobmaster.failures import JobFailure
 from flinkish.jobmaster.job_metrics import SlotProcess
 
-#: Number of failures that are kept in memory; Flink's web.exception-history-size.
-HISTORY_LIMIT = 16
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
@@ -36,10 +33,11 @@ class FailureRecord:
 class ExceptionHistory:
     """Collects failures; the JobMaster's thread adds them, any thread may read them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, size: int) -> None:
+        """Begin with none; `size` is the number of failures to keep."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._records: deque[FailureRecord] = deque(maxlen=HISTORY_LIMIT)
+        self._records: deque[FailureRecord] = deque(maxlen=size)
         self._count = 0
 
     def add(

@@ -99,7 +99,7 @@ class JobMaster:
         self._graph = ExecutionGraph(setup.plan, setup.job_id, environment.clock)
         self._metrics = JobMetrics(setup.plan, environment.clock, setup.latency)
         #: The failures that the job has had.
-        self.exceptions = ExceptionHistory(environment.clock)
+        self.exceptions = ExceptionHistory(environment.clock, setup.exception_history)
         self._delivery = Delivery(self.results, environment.print_lines, environment.takers)
         #: The job's checkpoints; clients may call the methods that are for any thread.
         self.checkpoints = JobCheckpoints(
@@ -145,6 +145,9 @@ class JobMaster:
         notes = self._environment.notes
         if notes is not None:
             notes.note("metrics", f"{len(values)} metrics", details=values)
+            if self._ended:
+                # Notes are written with later ones, of which there are none.
+                notes.flush()
         elif not self._told_of_no_history:
             self._told_of_no_history = True
             _log.warning("Job %s has no execution.checkpointing.dir, so its metrics go to no history table.", self.setup.job_id)

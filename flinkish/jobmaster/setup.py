@@ -46,6 +46,8 @@ class JobSetup:
     progress_interval: int | None = None
     #: How latencies are measured; None = they are not.
     latency: LatencySettings | None = None
+    #: How many failures are kept in memory, for people.
+    exception_history: int = 16
     #: Whether errors show the frames of flinkish, too.
     full_traceback: bool = False
     #: Files that user functions need, and the interpreter that runs them; see TaskProgram.
@@ -101,6 +103,7 @@ def job_setup(
         idle_interval=None if engine.idle_limit is None else configuration.get(options.EPOCH_IDLE_INTERVAL),
         progress_interval=configuration.get(options.PROGRESS_INTERVAL) or None,
         latency=_latency(configuration),
+        exception_history=configuration.get(options.WEB_EXCEPTION_HISTORY_SIZE),
         dependencies=dependencies,
         python_executable=configuration.get(options.PYTHON_EXECUTABLE),
         spill=spill,

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from flinkish.checkpoint import statistics
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.clock import SystemClock
 from flinkish.datastream import StreamExecutionEnvironment
@@ -72,6 +70,8 @@ def make_env(tmp_path: Path, **settings: str) -> StreamExecutionEnvironment:
         "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
         "execution.checkpointing.savepoint-dir": str(tmp_path / "savepoints"),
         "execution.checkpointing.interval": "100 ms",
+        # A checkpoint that a test has seen is still there when the test asks for it.
+        "web.checkpoints.history": "10000",
         "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
         **settings,
     }
@@ -91,12 +91,10 @@ def endless_job(env: StreamExecutionEnvironment, name: str = "endless") -> Any:
 @contextmanager
 def served(limits: Limits | None = None, **changes: Any) -> Iterator[Server]:
     server = Server(limits, **changes)
-    # A checkpoint that a test has seen is still there when the test asks for it.
-    with mock.patch.object(statistics, "HISTORY_LIMIT", 10_000):
-        try:
-            yield server
-        finally:
-            server.close()
+    try:
+        yield server
+    finally:
+        server.close()
 
 
 def sample(file: str, request: str) -> Any:

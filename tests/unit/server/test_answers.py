@@ -156,6 +156,36 @@ def test_a_failed_job_is_shown_with_its_failures_after_its_end(tmp_path: Path) -
     assert result["job-execution-result"]["failure-cause"]["class"] == "ValueError"
 
 
+def test_as_many_checkpoints_and_failures_are_kept_as_the_settings_say(tmp_path: Path) -> None:
+    def boom(value: int) -> int:
+        if (tmp_path / "fail").exists():
+            raise ValueError("deliberate")
+        return value
+
+    settings = {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "3",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+        "web.checkpoints.history": "2",
+        "web.exception-history-size": "3",
+    }
+    env = make_env(tmp_path, **settings)
+    numbers = env.from_source(NumberSequenceSource(0, 10**12), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.map(boom, Types.LONG()).name("boom").sink_to(DiscardingSink())
+    with served() as server:
+        client = env.execute_async("failing")
+        job_id = str(client.get_job_id())
+        wait_until("4 checkpoints", lambda: server.get(f"/jobs/{job_id}/checkpoints")["counts"]["completed"] >= 4, 30)
+        checkpoints = server.get(f"/jobs/{job_id}/checkpoints")["history"]
+        (tmp_path / "fail").touch()
+        with pytest.raises(JobExecutionError):
+            client.get_job_execution_result().result(60)
+        failures = server.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]
+    assert len([each for each in checkpoints if each["className"] != "in_progress"]) == 2
+    # Of four.
+    assert (len(failures["entries"]), failures["truncated"]) == (3, True)
+
+
 def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> None:
     with served() as server:
         client = endless_job(make_env(tmp_path))
