@@ -19,13 +19,14 @@ import click
 from flinkish.cli import cluster_commands, history_command, job_commands
 from flinkish.cli.connection import connect, errors_printed, say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
-from flinkish.cli.packaging import pack, pack_environment
+from flinkish.cli.packaging import pack_environment
 from flinkish.cli.script import line_of, run_script, without_launcher
 from flinkish.common import notices, redaction
 from flinkish.common import options as job_options
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.common.engines import ENGINES
 from flinkish.common.errors import FlinkishError
+from flinkish.engine.spark.package import pack
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
 
@@ -84,10 +85,18 @@ _AS_FLINK = {"allow_interspersed_args": False}
     help="Python files, folders and zip files that the script imports, separated by commas.",
 )
 @click.option("-C", "--classpath", "classpaths", multiple=True, metavar="URL", help="Short for -Dpipeline.classpaths=...")
+@click.option("--master", metavar="URL", help="Short for -Dspark.master=..., such as spark://host:7077")
+@click.option(
+    "--archives",
+    metavar="FILES",
+    help="Short for -Dspark.archives=..., which Spark unpacks for each executor: environment.tar.gz#environment",
+)
 @_job_options
 def run(
     job: Path,
     jobmanager: str | None,
+    master: str | None,
+    archives: str | None,
     detached: bool,
     cancel_on_exit: bool,
     python_files: tuple[str, ...],
@@ -101,6 +110,7 @@ def run(
     flinkish run job.py --input DIR                            in this process
     flinkish run -s /savepoints/savepoint-1b2c3d -p 4 job.py   from a savepoint, at another parallelism
     flinkish run -m host:8081 -d --py-files lib.zip job.py     on a session cluster
+    flinkish run --master spark://host:7077 job.py             in this process, with tasks on a cluster of Spark
 
     The exit code is 1 if the script or its job fails, or if it builds a program and does not execute it.
 
@@ -110,11 +120,18 @@ def run(
     if classpaths:
         properties = (f"{job_options.CLASSPATHS.key}={';'.join(classpaths)}", *properties)
     if jobmanager is not None:
+        if master or archives:
+            raise click.UsageError(
+                "--master and --archives are for a job of this process; with -m, the session cluster starts the job: set "
+                f"{job_options.DRIVER_LAUNCHER.key} and {job_options.DRIVER_SUBMIT_OPTIONS.key} there."
+            )
         sys.exit(_run_on_cluster(job, jobmanager, files, properties, detached, cancel_on_exit, **options))
     if detached or cancel_on_exit:
         raise click.UsageError("-d and -sae need -m HOST:PORT: without it, the job runs in this process and ends with it.")
     if files:
         properties = (f"{job_options.PYTHON_FILES.key}={','.join(files)}", *properties)
+    of_spark = {"spark.master": master, "spark.archives": archives}
+    properties = (*(f"{key}={value}" for key, value in of_spark.items() if value), *properties)
     sys.exit(_run(job, properties=properties, **options))
 
 

@@ -1,4 +1,4 @@
-"""Packs flinkish for `spark-submit --py-files`, and a virtual environment for `--archives`."""
+"""Packs a virtual environment for `--archives`."""
 
 from __future__ import annotations
 
@@ -6,33 +6,13 @@ import json
 import os
 import sys
 import tarfile
-import zipfile
 from importlib import metadata
 from pathlib import Path
 
-import flinkish
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 
 #: Spark's own parts of an environment, which every machine of a cluster has: 400 MB.
 _LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/licenses")
-
-
-def pack(target: Path) -> None:
-    """Write the installed flinkish into a zip file that Python can import from.
-
-    Raises InvalidProgramError if flinkish itself does not run from a folder, OSError if the file cannot be written.
-    """
-    package = Path(flinkish.__file__).resolve().parent
-    if not package.is_dir():
-        raise InvalidProgramError(
-            f"flinkish cannot be packed: it runs from {package.parent}, which is no folder",
-            hint="use that file itself, or install flinkish with pip.",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(package.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                archive.write(path, path.relative_to(package.parent))
 
 
 def pack_environment(target: Path, environment: Path = Path(sys.prefix), base: Path = Path(sys.base_prefix)) -> Path:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from flinkish.cli.packaging import pack
 from flinkish.common.errors import InvalidProgramError
+from flinkish.engine.spark.package import pack
 from flinkish.engine.spark.session import check_java, delta_jars, log_configuration, spark_home
 from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit
 

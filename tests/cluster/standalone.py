@@ -214,24 +214,50 @@ def _without_info(log: Path) -> str:
     return "\n".join(line for line in log.read_text(errors="replace").splitlines() if " INFO " not in line)
 
 
-class Submitted:
-    """A job that was started by `flinkish submit`."""
+class Job:
+    """A script that is run on a cluster by `flinkish run` or `flinkish submit`, on a machine of its own."""
 
-    def __init__(self, cluster: Cluster, machine: Machine, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        script: Path,
+        *arguments: str,
+        settings: Mapping[str, str],
+        options: Sequence[str] = (),
+        python: str | None = None,
+        **environment: str,
+    ) -> None:
+        """Start nothing yet; `settings` are those of flinkish and of Spark, `python` is the interpreter of the executors."""
         self._cluster = cluster
-        self._machine = machine
-        self._command = list(command)
-        self._environment = dict(environment)
+        self._machine = cluster.machine(f"driver{sum(1 for _ in cluster.folder.glob('driver*')) + 1}")
+        self._settings = {
+            "spark.executor.memory": "512m",
+            "spark.driver.memory": "512m",
+            "spark.executor.extraJavaOptions": _SMALL_JVM,
+            "spark.driver.extraJavaOptions": _SMALL_JVM,
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            **settings,
+        }
+        self._options = ["--master", cluster.url, *options]
+        self._script = [str(script), *arguments]
+        self._environment = {
+            "PYTHONPATH": str(_ROOT),
+            "PYSPARK_PYTHON": python or sys.executable,
+            "PYTHONUNBUFFERED": "1",
+            **environment,
+        }
         self._runs = 0
-        self.start()
 
-    def start(self, *more: str) -> None:
-        """Start the driver, also after it was killed; `more` are further options."""
+    def start(self, verb: str, *options: str, **settings: str) -> None:
+        """Start the driver by a command, `run` or `submit`, also after it was killed; options and settings are further ones."""
         self._runs += 1
         self._log = f"log{self._runs}"
-        verb = self._command.index("submit") + 1
-        command = [*self._command[:verb], *more, *self._command[verb:]]
-        self.process = self._machine.start(command, self._log, **self._environment)
+        command = [sys.executable, "-c", "from flinkish.cli.main import main; main()", verb, *self._options, *options]
+        for key, value in {**self._settings, **settings}.items():
+            of_spark_submit = verb == "submit" and key.startswith("spark.")
+            command += ["--conf" if of_spark_submit else "-D", f"{key}={value}"]
+        self.process = self._machine.start([*command, *self._script], self._log, **self._environment)
 
     def output(self) -> str:
         """Return what the driver has printed since it was started last."""
@@ -247,7 +273,7 @@ class Submitted:
         wait_until(what, condition, timeout, ended=lambda: self.process.poll() is not None, report=self.report)
 
     def kill(self) -> None:
-        """Kill the driver: spark-submit, its JVM, and Python."""
+        """Kill the driver: Python, its JVM, and spark-submit."""
         for process in [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -274,28 +300,3 @@ def running(*shared: Path, workers: int = 2, cores: int = 2) -> Iterator[Cluster
         yield cluster
     finally:
         cluster.close()
-
-
-def submit(
-    cluster: Cluster, script: Path, *arguments: str, options: Sequence[str] = (), python: str | None = None, **environment: str
-) -> Submitted:
-    """Start a job by `flinkish submit` on a machine of its own; `python` is the interpreter of the executors."""
-    machine = cluster.machine(f"driver{sum(1 for _ in cluster.folder.glob('driver*')) + 1}")
-    settings = {
-        "spark.executor.memory": "512m",
-        "spark.driver.memory": "512m",
-        "spark.executor.extraJavaOptions": _SMALL_JVM,
-        "spark.driver.extraJavaOptions": _SMALL_JVM,
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-    }
-    confs = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
-    program = [sys.executable, "-c", "from flinkish.cli.main import main; main()"]
-    command = [*program, "submit", "--master", cluster.url, *confs, *options, str(script), *arguments]
-    environment = {
-        "PYTHONPATH": str(_ROOT),
-        "PYSPARK_PYTHON": python or sys.executable,
-        "PYTHONUNBUFFERED": "1",
-        **environment,
-    }
-    return Submitted(cluster, machine, command, environment)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from deltalake import DeltaTable
 
 from flinkish.common.files import store_settings
 from tests.cluster import levels_job
-from tests.cluster.standalone import Cluster, running, submit
+from tests.cluster.standalone import Cluster, Job, running
 from tests.kit.s3_server import BUCKET, S3Server
 from tests.kit.waiting import wait_until
 
@@ -36,9 +39,9 @@ class Levels:
         tmp_path: Path,
         *,
         records: int,
-        slots: int,
         options: Sequence[str] = (),
         python: str | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
         **environment: str,
     ) -> None:
         self.cluster = cluster
@@ -48,7 +51,6 @@ class Levels:
         self.markers = tmp_path / "markers"
         self.markers.mkdir()
         settings = {
-            "parallelism.default": str(slots),
             "execution.epoch.target-duration": "300 ms",
             "execution.checkpointing.interval": "1500 ms",
             "execution.checkpointing.dir": f"{self.root}/checkpoints",
@@ -60,18 +62,11 @@ class Levels:
             "restart-strategy.fixed-delay.delay": "100 ms",
             "security.checkpoint.hmac-key-file": str(tmp_path / "keys" / "key"),
             **s3.settings,
+            **settings,
         }
-        properties = [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
-        self.job = submit(
-            cluster,
-            _JOB,
-            self.table,
-            str(records),
-            str(self.markers),
-            options=[*properties, "--conf", f"spark.cores.max={slots}", *options],
-            python=python,
-            **environment,
-        )
+        arguments = (self.table, str(records), str(self.markers))
+        #: Not started yet.
+        self.job = Job(cluster, _JOB, *arguments, settings=settings, options=options, python=python, **environment)
 
     def rows(self) -> list[tuple[int, int, int]]:
         """Return the rows of the table; none if there is no table yet."""
@@ -103,10 +98,10 @@ class Levels:
         """Wait until the table has more rows than now."""
         self.wait_for_rows(len(self.rows()) + 1)
 
-    def restart_when_killed(self) -> None:
-        """Wait until the driver is gone, and start the same command again."""
+    def restart_when_killed(self, verb: str) -> None:
+        """Wait until the driver is gone, and start the same job again."""
         wait_until("the driver is gone", lambda: self.job.process.poll() is not None, 600, report=self.job.report)
-        self.job.start()
+        self.job.start(verb)
 
     def assert_exact(self) -> None:
         """Each number was counted once for its key and for its other key, and is in the table once."""
@@ -120,7 +115,8 @@ class Levels:
 
 def test_an_executor_killed_in_the_last_level_of_an_epoch_leaves_results_exact(s3: S3Server, tmp_path: Path) -> None:
     with running(tmp_path) as cluster:
-        levels = Levels(cluster, s3, tmp_path, records=1_000, slots=2)
+        levels = Levels(cluster, s3, tmp_path, records=1_000)
+        levels.job.start("run", "-p", "2", **{"spark.cores.max": "2"})
         # Level 2 has begun, so what level 1 sent is on both executors: one part of it is gone.
         levels.linger_at("second-record")
         first, second = cluster.executors()
@@ -147,15 +143,17 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
             s3,
             tmp_path,
             records=20_000,
-            slots=4,
-            options=[
-                *("--archives", f"{packed_environment}#environment"),
-                *("--conf", f"spark.executorEnv.FLINKISH_FAULT=P8:sleep=20000:once={markers}/executor-P8"),
-            ],
+            options=["--archives", f"{packed_environment}#environment"],
+            settings={
+                "parallelism.default": "4",
+                "spark.cores.max": "4",
+                "spark.executorEnv.FLINKISH_FAULT": f"P8:sleep=20000:once={markers}/executor-P8",
+            },
             python="./environment/bin/python",
             PYSPARK_DRIVER_PYTHON=sys.executable,
             FLINKISH_FAULT=faults,
         )
+        levels.job.start("submit")
 
         def kill_an_executor() -> None:
             rng.choice(cluster.executors()).kill()
@@ -164,9 +162,9 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
         levels.wait_for("executor-P8")
         kill_an_executor()
         # The driver in a checkpoint, and in the restore that follows.
-        levels.restart_when_killed()
+        levels.restart_when_killed("run")
         assert (markers / "driver-P9").exists()
-        levels.restart_when_killed()
+        levels.restart_when_killed("submit")
         assert (markers / "driver-P15").exists()
         levels.wait_for_progress()
 
@@ -184,7 +182,7 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
         def driver_in_mid_epoch() -> None:
             levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
             levels.job.kill()
-            levels.restart_when_killed()
+            levels.restart_when_killed("run")
 
         def worker_whose_slots_move() -> None:
             # Its executors end with it, and the slots move to the new worker.
@@ -205,14 +203,22 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
 
 
 @pytest.mark.cluster
-def test_a_job_is_rescaled_by_one_command_line_when_there_is_one_more_worker(s3: S3Server, tmp_path: Path) -> None:
-    with running(tmp_path, workers=1) as cluster, socket.socket() as free:
+def test_a_job_is_rescaled_by_one_command_when_there_is_one_more_worker(
+    s3: S3Server, tmp_path: Path, packed_environment: Path
+) -> None:
+    with running(tmp_path, packed_environment.parent, workers=1) as cluster, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        server = f"127.0.0.1:{free.getsockname()[1]}"
         free.close()
-        levels = Levels(cluster, s3, tmp_path, records=6_000, slots=2, options=["-D", f"rest.port={port}"])
-        levels.wait_for_rows(1)
-        cluster.add_worker()
+        levels = Levels(
+            cluster,
+            s3,
+            tmp_path,
+            records=6_000,
+            settings={"rest.port": server.partition(":")[2]},
+            options=["--archives", f"{packed_environment}#environment"],
+            python="./environment/bin/python",
+        )
         flinkish = [sys.executable, "-c", "from flinkish.cli.main import main; main()"]
 
         def cli(*arguments: str) -> str:
@@ -220,13 +226,21 @@ def test_a_job_is_rescaled_by_one_command_line_when_there_is_one_more_worker(s3:
             assert done.returncode == 0, done.stdout + done.stderr + levels.job.report()
             return done.stdout
 
-        (job_id,) = re.findall(r"[0-9a-f]{32}", cli("list", "-m", f"127.0.0.1:{port}"))
-        (savepoint,) = re.findall(r"Savepoint completed. Path: (\S+)", cli("stop", "-m", f"127.0.0.1:{port}", job_id))
-        levels.job.process.wait(300)
-        before = len(levels.rows())
-        assert 0 < before < 6_000
-        levels.job.start("-s", savepoint, "-p", "4", "--conf", "spark.cores.max=4")
-        levels.wait_for_rows(before + 1)
+        def started(*options: str, slots: int) -> str:
+            levels.job.start("run", "-p", str(slots), *options, **{"spark.cores.max": str(slots)})
+            levels.wait_for_progress()
+            (job_id,) = re.findall(r"[0-9a-f]{32}", cli("list", "-m", server))
+            with urllib.request.urlopen(f"http://{server}/jobs/{job_id}", timeout=60) as answer:
+                assert {vertex["parallelism"] for vertex in json.load(answer)["vertices"]} == {slots}
+            return job_id
+
+        job_id = started(slots=2)
+        assert len(cluster.executors()) == 1
+        cluster.add_worker()
+        (savepoint,) = re.findall(r"Savepoint completed. Path: (\S+)", cli("stop", "-m", server, job_id))
+        levels.job.assert_finished()
+        assert 0 < len(levels.rows()) < 6_000
+        started("-s", savepoint, slots=4)
         assert len(cluster.executors()) == 2
         levels.job.assert_finished(900)
         levels.assert_exact()

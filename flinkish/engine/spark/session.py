@@ -32,6 +32,7 @@ from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.spark import class_archive
 from flinkish.engine.spark import settings as spark_settings
 from flinkish.engine.spark.class_archive import ClassArchive
+from flinkish.engine.spark.package import package_in
 from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
 from flinkish.engine.spark.scratch import make_scratch_folder
 from flinkish.engine.spark.settings import SparkSettings
@@ -67,7 +68,7 @@ _holders = 0
 _made: SparkSession | None = None
 #: Keeps the JVM quiet from the stop of one session to the start of the next.
 _quiet_after_stop = contextlib.ExitStack()
-#: Folder for the sockets of that session.
+#: Folder for the sockets of that session on one machine, or for the package that it sends to executors.
 _socket_folder: Path | None = None
 #: Maximum length of the folder's path: the address of a Unix socket has at most 103 bytes, and Spark adds a name of 42.
 _LONGEST_SOCKET_FOLDER = 60
@@ -172,7 +173,7 @@ def release_session(held: HeldSession) -> None:
 
 
 def remove_socket_folder() -> None:
-    """Remove the folder with the sockets of the session's JVM; called at the end of the process."""
+    """Remove the folder with the sockets of the session's JVM or its package; called at the end of the process."""
     if _socket_folder is not None:
         shutil.rmtree(_socket_folder, ignore_errors=True)
 
@@ -321,11 +322,23 @@ def _make_session(settings: SparkSettings) -> SparkSession:
         return _make_session(settings)  # a damaged archive ends a JVM at once
     if archive is not None:
         archive.written_by(_jvm_of(session.sparkContext))
+    if not submitted:
+        _equip_executors(session.sparkContext, values)
     _quiet_after_stop.close()
     silence_accumulators(session.sparkContext)
     if spark_settings.is_local(values["spark.master"]):
         _omit_checksum_files(session)
     return session
+
+
+def _equip_executors(context: Any, values: Mapping[str, str]) -> None:
+    """Do for the executors what spark-submit would have done: name their Python, and send flinkish to other machines."""
+    if "spark.pyspark.python" in values:
+        # Spark itself reads this setting in spark-submit only; it goes before PYSPARK_PYTHON there, too.
+        context.pythonExec = values["spark.pyspark.python"]
+    if not spark_settings.is_one_machine(values["spark.master"]):
+        # Executors fetch the file whenever they start, so it exists until this process ends.
+        context.addPyFile(str(package_in(_make_socket_folder())))
 
 
 def _start_session(values: dict[str, str]) -> SparkSession:
@@ -347,7 +360,9 @@ def delta_jars() -> list[Path]:
 
 
 def _make_socket_folder() -> Path:
-    """Create a folder for Spark's own sockets: Spark leaves some behind if the driver is killed, and fails with a long path.
+    """Create a folder for what is to be removed at last, even if this process is killed: then the next one does it.
+
+    Spark leaves sockets behind if the driver is killed, and fails with a long path of them.
 
     A JVM uses the first folder that it was given, so the folder is kept until this process ends.
     """

@@ -98,6 +98,21 @@ def test_a_property_goes_before_the_short_option_and_before_the_environment(job:
     assert handed_on() == {"parallelism.default": "3", "pipeline.name": "x"}
 
 
+def test_the_master_of_spark_and_archives_have_short_options(job: Path) -> None:
+    job.write_text("")
+    archives = "environment.tar.gz#environment"
+    assert invoke("run", "--master", "spark://host:7077", "--archives", archives, job).exit_code == 0
+    assert handed_on() == {"spark.master": "spark://host:7077", "spark.archives": archives}
+
+
+@pytest.mark.parametrize("option", ["--master", "--archives"])
+def test_short_options_of_spark_are_refused_with_a_session_cluster(option: str, job: Path) -> None:
+    job.write_text("")
+    result = invoke("run", "-m", "host:8081", option, "x", job)
+    assert result.exit_code == 2
+    assert "session.driver.spark-submit-options" in result.output
+
+
 def test_a_malformed_property_is_refused_before_the_script_runs(job: Path) -> None:
     job.write_text("print('was run')")
     result = invoke("run", "-Dnonsense", job)

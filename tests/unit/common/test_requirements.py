@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import flinkish
-from flinkish.cli.packaging import pack
 from flinkish.common.requirements import REQUIREMENTS
+from flinkish.engine.spark.package import pack
 
 PROJECT = Path(__file__).parents[3]
 

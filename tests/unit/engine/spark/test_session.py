@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
 from flinkish.engine.scratch import make_folder
-from flinkish.engine.spark import session
+from flinkish.engine.spark import package, session
 from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.session import check_java, java_version, refuse_connect
 
@@ -130,3 +131,38 @@ def test_workers_of_the_program_s_session_run_the_driver_s_python_unless_one_was
     with session.workers_like_driver(context):
         assert context.pythonExec == (sys.executable if taken else "python3")
     assert context.pythonExec == "python3"
+
+
+class _Context:
+    """Stands for Spark's context: notes what is sent to executors."""
+
+    def __init__(self) -> None:
+        self.pythonExec = "python3"
+        self.sent: list[Path] = []
+
+    def addPyFile(self, path: str) -> None:
+        self.sent.append(Path(path))
+
+
+def test_a_session_of_ours_sends_flinkish_to_other_machines_and_keeps_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_socket_folder", tmp_path)
+    context = _Context()
+    session._equip_executors(context, {"spark.master": "spark://host:7077"})
+    (sent,) = context.sent
+    with zipfile.ZipFile(sent) as archive:
+        assert "flinkish/engine/slots/slot_host.py" in archive.namelist()
+    assert context.pythonExec == "python3"
+
+
+def test_a_session_of_ours_sends_nothing_on_one_machine_and_takes_the_python_that_is_set() -> None:
+    context = _Context()
+    session._equip_executors(context, {"spark.master": "local[2]", "spark.pyspark.python": "/opt/python"})
+    assert (context.pythonExec, context.sent) == ("/opt/python", [])
+
+
+def test_flinkish_that_runs_from_a_zip_file_sends_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package.pack(tmp_path / "f.zip")
+    monkeypatch.setattr(package.flinkish, "__file__", str(tmp_path / "f.zip" / "flinkish" / "__init__.py"))
+    assert package.package_in(tmp_path / "nowhere") == tmp_path / "f.zip"
