@@ -37,13 +37,20 @@ class Drivers:
 
     def ask_all(self, reports: Sequence[Report], path: Callable[[Report], str], query: Mapping[str, str]) -> list[object]:
         """Return what the drivers answer to a GET; those that do not answer in time, or with an error, are left out."""
+        return [answer for _, answer in self.ask_each([(report, path(report)) for report in reports], query)]
 
-        def one(report: Report) -> object | None:
+    def ask_each(self, questions: Sequence[tuple[Report, str]], query: Mapping[str, str]) -> list[tuple[Report, object]]:
+        """Return what each driver answers to a GET of a path, with its report; as in `ask_all`, some may be left out."""
+
+        def one(question: tuple[Report, str]) -> object | None:
+            report, path = question
             try:
-                reply = forward(report, "GET", path(report), query, b"", _SHORT_TIMEOUT)
+                reply = forward(report, "GET", path, query, b"", _SHORT_TIMEOUT)
                 return msgspec.json.decode(reply.body) if reply.status == 200 else None
             except (OSError, msgspec.MsgspecError) as error:
                 _log.info("The driver of job %s did not answer: %s", report.job_id, error)
                 return None
 
-        return [answer for answer in self._pool.map(one, reports) if answer is not None]
+        reports = [report for report, _ in questions]
+        answers = self._pool.map(one, questions)
+        return [(report, answer) for report, answer in zip(reports, answers, strict=True) if answer is not None]

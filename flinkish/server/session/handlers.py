@@ -6,6 +6,7 @@ import re
 import shlex
 import zipfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -15,7 +16,6 @@ import msgspec
 from flinkish.common import options, redaction
 from flinkish.common.config_file import check_key, parse_properties
 from flinkish.common.errors import ConfigurationError, FlinkishError
-from flinkish.server import metrics
 from flinkish.server.answers import cluster as cluster_answers
 from flinkish.server.answers import programs as answers
 from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
@@ -23,7 +23,7 @@ from flinkish.server.answers.vertices import Metric
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
 from flinkish.server.rest.calls import Answer, Call, RestError
 from flinkish.server.rest.cluster_handlers import application_summary, dashboard
-from flinkish.server.rest.job_handlers import aggregations
+from flinkish.server.rest.job_handlers import aggregated, aggregations
 from flinkish.server.rest.paths import refused_name
 from flinkish.server.session.dispatcher import Dispatcher, Submission
 from flinkish.server.session.drivers import Drivers
@@ -86,19 +86,38 @@ def job_summaries(state: SessionState, call: Call) -> Answer:
 
 
 def jobs_metrics(state: SessionState, call: Call) -> Answer:
-    wanted = aggregations(call.words("agg"))
-    chosen = set(call.words("jobs"))
+    chosen = set(call.query_ids("jobs"))
     reports = [report for report in _reports(state) if not chosen or report.job_id in chosen]
+    return _aggregated(state, call, "/jobs/metrics", [(report, f"/jobs/{report.job_id}/metrics") for report in reports])
+
+
+def managers_metrics(state: SessionState, call: Call) -> Answer:
+    """Combine the metrics of the task managers of all drivers; of one driver alone, it would be those of its own job."""
+    chosen = set(call.words("taskmanagers"))
+    found = [
+        (report, manager["id"])
+        for report, answer in state.drivers.ask_each([(report, "/taskmanagers") for report in _reports(state)], {})
+        if isinstance(answer, dict)
+        for manager in answer.get("taskmanagers", ())
+    ]
+    questions = [(report, f"/taskmanagers/{name}/metrics") for report, name in found if not chosen or name in chosen]
+    return _aggregated(state, call, "/taskmanagers/metrics", questions)
+
+
+def _aggregated(state: SessionState, call: Call, listing: str, questions: Sequence[tuple[Report, str]]) -> Answer:
+    """Combine the answers of drivers about one metric each; `listing` is where a driver lists the metrics that are numbers."""
+    wanted = aggregations(call.words("agg"))
     names = call.words("get")
-    query = {"get": ",".join(names)} if names else {}
-    lists = state.drivers.ask_all(reports, lambda report: f"/jobs/{report.job_id}/metrics", query)
     found: dict[str, list[float]] = {}
-    for each in lists:
-        for metric in each if isinstance(each, list) else ():
+    if names:
+        answers = state.drivers.ask_each(questions, {"get": ",".join(names)})
+    else:
+        reports = {report.job_id: report for report, _ in questions}
+        answers = state.drivers.ask_each([(report, listing) for report in reports.values()], {})
+    for _, answer in answers:
+        for metric in answer if isinstance(answer, list) else ():
             found.setdefault(metric["id"], []).extend(_number(metric.get("value")))
-    if not names:
-        return [Metric(name) for name in sorted(found)]
-    return [{"id": name, **metrics.aggregate(found[name], wanted)} for name in names if found.get(name)]
+    return aggregated({name: values for name, values in found.items() if values or not names}, call, wanted)
 
 
 def task_managers(state: SessionState, call: Call) -> Answer:

@@ -32,6 +32,7 @@ SESSION_ROUTES: tuple[SessionRoute, ...] = (
     SessionRoute("GET", "/jobs/overview", handlers.job_summaries),
     SessionRoute("GET", "/jobs/metrics", handlers.jobs_metrics),
     SessionRoute("GET", "/jobmanager/metrics", handlers.manager_metrics),
+    SessionRoute("GET", "/taskmanagers/metrics", handlers.managers_metrics),
     SessionRoute("GET", "/taskmanagers", handlers.task_managers),
     SessionRoute("GET", "/jars", handlers.programs),
     SessionRoute("POST", "/jars/upload", handlers.upload, longest=LONGEST_PROGRAM),

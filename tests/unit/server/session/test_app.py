@@ -259,6 +259,31 @@ def test_metrics_of_all_jobs_are_combined_without_drivers_that_do_not_answer(tmp
     assert found == {"id": "uptime", "sum": 10.0 * sum(numbers), "max": 10.0 * max(numbers)}
 
 
+def test_metrics_of_the_task_managers_of_all_drivers_are_combined(tmp_path: Path) -> None:
+    def answers(*loads: float) -> dict[str, tuple[int, Any]]:
+        managers = {f"host:{load}-abcdef": load for load in loads}
+        load = "Status.JVM.CPU.Load"
+        return {
+            "/taskmanagers": (200, {"taskmanagers": [{"id": name} for name in managers]}),
+            "/taskmanagers/metrics": (200, [{"id": load}]),
+            **{f"/taskmanagers/{name}/metrics": (200, [{"id": load, "value": str(value)}]) for name, value in managers.items()},
+        }
+
+    # Two task managers in one job and one in another: the mean is not that of the jobs.
+    with serving(tmp_path) as client, answering(answers(1.0, 2.0)) as (two, _), answering(answers(6.0)) as (one, _):
+        client.run(two)
+        client.run(one)
+        client.run(1)
+        (found,) = client.get("/taskmanagers/metrics?get=Status.JVM.CPU.Load,unknown")
+        names = client.get("/taskmanagers/metrics")
+        chosen = client.get("/taskmanagers/metrics?get=Status.JVM.CPU.Load&agg=max&taskmanagers=host:1.0-abcdef,host:2.0-abcdef")
+        assert client.ask("GET", "/taskmanagers/metrics?get=a&agg=bad")[0] == 400
+        assert client.ask("GET", "/jobs/metrics?jobs=zz&get=uptime")[0] == 400
+    assert found == {"id": "Status.JVM.CPU.Load", "min": 1.0, "max": 6.0, "avg": 3.0, "sum": 9.0, "skew": 66.667}
+    assert names == [{"id": "Status.JVM.CPU.Load"}]
+    assert chosen == [{"id": "Status.JVM.CPU.Load", "max": 2.0}]
+
+
 def test_an_ended_job_is_answered_from_its_archive(client: Client) -> None:
     driver = client.run()
     path = f"/jobs/{driver.job_id}"
