@@ -1,4 +1,4 @@
-"""Application mode: a driver answers for the jobs of its own process.
+"""Application mode: a driver serves the jobs of its own process.
 
 The server starts with the first job whose configuration names a port, and ends with the process. Jobs that start later are
 served, too; if their settings of the server differ, a warning says that they have no effect.
@@ -30,15 +30,15 @@ _lock = threading.Lock()
 #: The settings of this process's server.
 _served: ServerSettings | None = None
 _state: ServerState | None = None
-#: How long the end of the process waits for clients that have not asked for the results of their operations, in seconds.
+#: How long the process waits at its end for clients that have not fetched the results of their operations, in seconds.
 _UNREAD_PATIENCE = 10.0
 
 
 def ensure_server(configuration: Configuration, settings: ServerSettings | None = None) -> ServerState | None:
-    """Start the server of this process, if the configuration names a port and there is none yet.
+    """Start the server of this process, if the configuration names a port and the process has no server yet.
 
-    `settings` are used instead of those of the configuration. Returns what the server knows; None if there is none. Raises
-    ConfigurationError for wrong settings, and if no port is free.
+    `settings` replace those of the configuration. Returns the state of the server; None if there is no server. Raises
+    ConfigurationError if a setting is invalid or no port is free.
     """
     settings = settings or server_settings(configuration)
     if settings is None:
@@ -46,11 +46,14 @@ def ensure_server(configuration: Configuration, settings: ServerSettings | None 
     global _served, _state
     with _lock:
         if _served is not None:
-            # What is shown of the configuration is that of the job, which may differ.
+            # `shown` has the whole configuration of a job, which may differ.
             if replace(settings, shown=()) != replace(_served, shown=()):
-                _log.warning("A further job has other settings of the server (rest.*, web.*, jobstore.*), which have no effect.")
+                _log.warning(
+                    "A further job has other settings of the server (rest.*, web.*, jobstore.*), which have no effect, because "
+                    "the server of this process is already running."
+                )
             return _state
-        # Imported late: jobs without a server need none of it.
+        # Imported late: jobs without a server do not need these modules.
         from flinkish.server.endpoint import Endpoint
         from flinkish.server.jobs import ServedJobs
         from flinkish.server.operations import Operations
@@ -81,7 +84,10 @@ def ensure_server(configuration: Configuration, settings: ServerSettings | None 
 
 
 def _close(endpoint: Endpoint, operations: Operations) -> None:
-    """Stop the server, when clients have the results of their operations: a job that was stopped ends before its client asks."""
+    """Stop the server after clients have fetched the results of their operations.
+
+    A job that was stopped ends before its client asks for the result, so the server waits for that request.
+    """
     deadline = time.monotonic() + _UNREAD_PATIENCE
     while operations.has_unread() and time.monotonic() < deadline:
         time.sleep(0.05)

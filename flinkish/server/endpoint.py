@@ -38,8 +38,8 @@ class Endpoint:
         settings = self._settings
         family = socket.AF_INET6 if ":" in settings.bind_address else socket.AF_INET
         for port in settings.ports:
-            # asyncio sends small parts at once (TCP_NODELAY) only on sockets whose protocol is named; else each answer on a
-            # connection that stays open takes 40 ms.
+            # asyncio sets TCP_NODELAY only on sockets whose protocol is named; without it, each answer on a connection that stays
+            # open takes 40 ms.
             listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -54,18 +54,18 @@ class Endpoint:
             self._socket = listener
             if settings.tls is None and not is_loopback(settings.bind_address):
                 _log.warning(
-                    "The server can be reached from other machines by plain HTTP, so that the token can be read on its way; "
-                    "set security.ssl.rest.enabled, or let a proxy with TLS ask the server at 127.0.0.1."
+                    "Other machines reach the server by plain HTTP, so the token can be read on the network; set "
+                    "security.ssl.rest.enabled, or let the server listen on 127.0.0.1 behind a proxy with TLS."
                 )
             return int(listener.getsockname()[1])
         ports = ", ".join(map(str, settings.ports[:5])) + (", ..." if len(settings.ports) > 5 else "")
         raise ConfigurationError(
-            f"the server cannot listen on {settings.bind_address}: taken by other processes: {ports}",
+            f"the server cannot listen on {settings.bind_address}: all its ports are taken by other processes: {ports}",
             hint="set rest.bind-port to a range such as 8081-8099, or rest.port to 0 for any free port.",
         )
 
     def serve(self, app: ASGIApp) -> None:
-        """Answer requests from now on; raises EngineError if the server does not start."""
+        """Start to answer requests in a thread; raises EngineError if the server does not start within 10 s."""
         assert self._socket is not None, "serve before listen"
         config = uvicorn.Config(
             app,
@@ -76,14 +76,14 @@ class Endpoint:
             access_log=False,
             lifespan="off",
             server_header=False,
-            # Headers of proxies are not believed: nothing here depends on the address of the client.
+            # Headers of proxies are not trusted, and not needed: nothing here depends on the address of the client.
             proxy_headers=False,
             timeout_keep_alive=self._limits.idle,
             timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=self._limits.head_bytes,
         )
         config.load()
-        # uvicorn makes a context of files; this one was made, and its errors were told, before.
+        # uvicorn would make a context of files; this one exists already, and its errors were raised by __init__.
         config.ssl = self._tls
         self._server = server = uvicorn.Server(config)
         # Off the main thread, uvicorn leaves signals alone.
@@ -96,12 +96,12 @@ class Endpoint:
             time.sleep(0.005)
 
     def close(self) -> None:
-        """Stop answering and free the port."""
+        """Stop the server and release the port."""
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(_PATIENCE)
             if self._thread.is_alive():
-                _log.warning("The server did not end within %d s; its thread is left.", _PATIENCE)
+                _log.warning("The server did not stop within %d s; its thread is left running.", _PATIENCE)
         if self._socket is not None:
             self._socket.close()

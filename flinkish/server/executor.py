@@ -1,4 +1,4 @@
-"""Runs programs as `engine.executor` does, and starts the server and the reporters before, if some are configured."""
+"""Runs programs as `engine.executor` does; starts the configured server and reporters first."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ explain = executor.explain
 def execute_async(program: Program) -> EmbeddedJobClient:
     """Start a program and return without waiting for it; see `engine.executor.execute_async`.
 
-    In addition, it raises ConfigurationError for wrong settings of the server and of reporters, and MissingPackageError. In the
-    driver of a session, the job gets the id that the Dispatcher chose, and InvalidProgramError is raised for a second job.
+    In addition, it raises ConfigurationError for invalid settings of the server or of a reporter, and MissingPackageError if a
+    reporter needs a package that is not installed. In the driver of a session, the job gets the id that the Dispatcher chose,
+    and a second job raises InvalidProgramError.
     """
     redaction.remember({**os.environ, **program.configuration.to_dict()})
     ensure_reporters(program.configuration)

@@ -1,4 +1,4 @@
-"""Failures in the form that Flink's command line reads: a Java-serialised SerializedThrowable, written without Java.
+"""Failures in the form that Flink's command line expects: a SerializedThrowable in Java serialization, written without Java.
 
 The layout is that of the Java Object Serialization Specification, version 2; names and ids of the classes are Flink's and Java's.
 """
@@ -18,7 +18,7 @@ _SHORT_LIMIT = 65_536
 
 
 def failure_cause(error: str, text: str) -> FailureCause:
-    """Return a failure with its class name and text, which may have several lines."""
+    """Return a failure with its class name and its text, which may have several lines; secrets in the text are hidden."""
     text = redact(text)
     first = text.partition("\n")[0]
     message = first if first.startswith(error) else f"{error}: {first}"

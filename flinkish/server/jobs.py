@@ -1,4 +1,4 @@
-"""The jobs that a server answers for: those of this process, also some time after their end."""
+"""The jobs that a server serves: those of this process, including some that have ended."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from flinkish.server.views.job_view import JobView, look_at
 
 
 class ServedJob:
-    """One job: its client while it runs, the last look at it afterwards."""
+    """One job: its client while it runs, its last view afterwards."""
 
     def __init__(self, client: EmbeddedJobClient, clock: Clock) -> None:
         self.job_id = str(client.get_job_id())
         self._client: EmbeddedJobClient | None = client
         self._clock = clock
         self._last: JobView | None = None
-        #: When it ended, in monotonic milliseconds.
+        #: When the job ended, in monotonic milliseconds; None = it runs.
         self.ended: int | None = None
 
     @property
     def client(self) -> EmbeddedJobClient | None:
-        """The client of a job that runs; None afterwards."""
+        """The client of a running job; None after its end."""
         return self._client
 
     def view(self) -> JobView:
-        """Look at the job now; of a job that has ended, return the last look."""
+        """Return a view of the job as it is now; after its end, return the last one."""
         client = self._client
         if client is None:
             assert self._last is not None
@@ -35,7 +35,7 @@ class ServedJob:
         return look_at(client.job_master, clock=self._clock)
 
     def end(self) -> None:
-        """Keep the last look instead of the job itself."""
+        """Keep the last view instead of the job itself."""
         if self._client is not None:
             self._last = self.view()
             self.ended = self._clock.monotonic()
@@ -43,9 +43,9 @@ class ServedJob:
 
 
 class ServedJobs:
-    """Jobs by id; may be used from any thread. It is a listener of the process's list of jobs.
+    """The jobs of a server by id; a listener of the process's list of jobs. May be used from any thread.
 
-    A job that has ended is kept for `expiration` milliseconds, and at most `capacity` of them, as in Flink's job store.
+    Jobs that have ended are kept for `expiration` milliseconds, and at most `capacity` of them, as in Flink's job store.
     """
 
     def __init__(self, clock: Clock, *, expiration: int, capacity: int) -> None:
@@ -56,21 +56,21 @@ class ServedJobs:
         self._jobs: dict[str, ServedJob] = {}
 
     def job_started(self, job: EmbeddedJobClient) -> None:
-        """Serve a job; one that is started again under its id replaces the earlier one."""
+        """Serve a job; a job that is started again under the same id replaces the earlier one."""
         served = ServedJob(job, self._clock)
         with self._lock:
             self._jobs.pop(served.job_id, None)
             self._jobs[served.job_id] = served
 
     def job_ended(self, job: EmbeddedJobClient) -> None:
-        """Keep only the last look at a job."""
+        """Keep only the last view of a job."""
         with self._lock:
             served = self._jobs.get(str(job.get_job_id()))
             if served is not None and served.client is job:
                 served.end()
 
     def get(self, job_id: str) -> ServedJob | None:
-        """Return a job; None if it is not known."""
+        """Return the job with this id; None if it is unknown."""
         with self._lock:
             self._forget()
             return self._jobs.get(job_id)

@@ -1,8 +1,7 @@
-"""The logs that a server shows: files that Python's logging of this process writes, files to which its standard output and error
-go, and its last messages in memory.
+"""The logs that a server shows: log files of this process, files that receive its standard output and standard error, and the
+last log messages in memory.
 
-A request names a file of this table, never a path. Secrets are hidden (`common/redaction.py`), and of a long file only the end
-is shown.
+A request names one of these logs, never a path. Secrets are hidden (`common/redaction.py`). Only the end of a long file is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.redaction import redact
 
-#: Maximum number of bytes of a file that are shown, the last ones.
+#: Maximum number of bytes of a file that are shown; the last ones are.
 LONGEST = 1 << 20
 #: Name of the messages that are kept in memory.
 MEMORY_NAME = "flinkish.log"
@@ -26,7 +25,7 @@ _MESSAGES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
-    """A log that can be asked for by its name; `modified` is milliseconds since the epoch."""
+    """A log that clients can request by its name; `size` is bytes, `modified` milliseconds since 1970."""
 
     name: str
     size: int
@@ -36,7 +35,7 @@ class LogFile:
 
 
 class Logs(logging.Handler):
-    """The logs of this process. As a handler of the logger `flinkish` it keeps the last messages of those that are logged."""
+    """The logs of this process. As a handler of the logger `flinkish`, it keeps the last messages in memory."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
@@ -74,7 +73,7 @@ class Logs(logging.Handler):
         return list(found.values())
 
     def output(self) -> str | None:
-        """Return the end of the standard output; None if it goes to no file."""
+        """Return the end of the standard output; None if it does not go to a file."""
         path = _file_behind(1)
         return None if path is None else self.text(path.name)
 
@@ -114,7 +113,7 @@ def _tail(path: Path) -> str:
         file.seek(max(0, size - LONGEST))
         content = file.read(LONGEST)
     if size > LONGEST:
-        # The first line is cut, and what is left of it may be a part of a secret.
+        # The first line is incomplete: it may begin within a secret, which would not be recognized.
         content = content.partition(b"\n")[2]
         return f"(the first {size - len(content)} bytes are not shown)\n{content.decode(errors='replace')}"
     return content.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Metrics of a job by Flink's names, from one look at it: what REST and the reporters show. Pure functions.
+"""Metrics of a job by Flink's names, computed from a view of it, for REST and the reporters. Pure functions.
 
 `flinkish/metrics/catalog.py` says what each metric means.
 """
@@ -24,18 +24,18 @@ from flinkish.program.operators import (
 )
 from flinkish.server.views.job_view import JobView
 
-#: Share of the time above which a task counts as back-pressured, as Flink's page shows it.
+#: Milliseconds per second above which a task counts as back-pressured, as on Flink's page.
 _BACK_PRESSURED = 500.0
 
 
 def shares(view: JobView, vertex: JobVertex, index: int) -> tuple[float, float, float]:
-    """Return the shares of a subtask's time in which it was back-pressured, idle and busy; together 1."""
+    """Return the shares of time in which a subtask was back-pressured, idle and busy; their sum is 1."""
     rates = view.subtask(vertex.id, index).rates
     return round(rates.back_pressured / 1000, 3), round(rates.idle / 1000, 3), round(rates.busy / 1000, 3)
 
 
 def subtask_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]:
-    """Return all metrics of a subtask: those of the task by their names, those of operators behind `operator.`."""
+    """Return all metrics of a subtask: those of the task by their names, those of operators with the prefix `OPERATOR.`."""
     metrics = task_metrics(view, vertex, index)
     found = operator_metrics(view, vertex, index)
     for node in vertex.operators:
@@ -76,7 +76,7 @@ def task_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[str, Any]
 
 
 def operator_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[NodeId, dict[str, Any]]:
-    """Return the metrics of each operator of a subtask's chain; those of users are numbers or mappings of numbers."""
+    """Return the metrics of each operator of a subtask's chain; user metrics are numbers or mappings of numbers."""
     now = view.subtask(vertex.id, index)
     found: dict[NodeId, dict[str, Any]] = {node.id: {} for node in vertex.operators}
     received, emitted = _record_counts(view, vertex, now)
@@ -92,7 +92,7 @@ def operator_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[NodeI
             metrics["numRecordsSend"] = metrics["numRecordsIn"]
         if node.id in watermarks:
             metrics["currentOutputWatermark"] = watermark = watermarks[node.id]
-            # The input of the head is that of the task. A head that assigns watermarks does not pass on those it gets.
+            # The head receives the input of the task. A head that assigns watermarks drops those that it receives.
             if node.id in before:
                 metrics["currentInputWatermark"] = watermarks[before[node.id]]
             elif not isinstance(node.operator, (SourceConfig, TimestampsAndWatermarksConfig)):
@@ -119,10 +119,10 @@ Counted = dict[NodeId, tuple[int, float]]
 
 
 def _record_counts(view: JobView, vertex: JobVertex, now: SubtaskFigures) -> tuple[Counted, Counted]:
-    """Return how many records each operator of a chain got and emitted, and per second, where that is known.
+    """Return the records that each operator of a chain received and emitted, in total and per second, where they are known.
 
-    Records are counted at the ends of a chain only, because counting inside of it would cost time for each record. What lies
-    between is known as long as operators emit one record for each.
+    Records are counted only at the ends of a chain, because counting within it would cost time for each record. The numbers of
+    the operators between are known as long as each emits one record for each input record.
     """
     received: Counted = {vertex.head.id: (now.records_in, now.rates.records_in)}
     emitted: Counted = {}
@@ -180,9 +180,9 @@ def job_metrics(view: JobView) -> dict[str, Any]:
 
 
 def latencies(view: JobView) -> list[tuple[dict[str, str], Histogram]]:
-    """Return the latencies of each operator: the variables of its scope by Flink's names, and the statistics in milliseconds.
+    """Return the latencies of each operator: the variables of its scope by Flink's names, and statistics in milliseconds.
 
-    All operators of a task have the latency of the task; a source has none to itself.
+    All operators of a task have the latency of the task; a source has no latency.
     """
     found = []
     for key, values in view.figures.latencies.items():
@@ -198,7 +198,7 @@ def latencies(view: JobView) -> list[tuple[dict[str, str], Histogram]]:
 
 
 def latency_metrics(view: JobView) -> dict[str, Any]:
-    """Return the latencies by the names that they have among the metrics of a job in REST."""
+    """Return the latencies by the names that they have in the REST API's metrics of a job."""
     found: dict[str, Any] = {}
     for scope, values in latencies(view):
         name = ".".join(["latency", *(part for pair in scope.items() for part in pair), "latency"])
@@ -211,12 +211,12 @@ def latency_metrics(view: JobView) -> dict[str, Any]:
 
 
 def operator_id(node: StreamNode) -> str:
-    """Return the id of an operator: 32 hexadecimal digits, made of its uid; that of a task is its first operator's."""
+    """Return the id of an operator: 32 hexadecimal digits, a hash of its uid. The id of a task is that of its first operator."""
     return hashlib.blake2b(node.uid.encode(), digest_size=16).hexdigest()
 
 
 def expand(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metrics with one value each: of a meter the rate, of a distribution its statistics as further names."""
+    """Return metrics with one value each: the rate of a meter, and one name for each statistic of a distribution."""
     expanded: dict[str, Any] = {}
     for name, value in metrics.items():
         if not isinstance(value, Mapping):
@@ -229,7 +229,7 @@ def expand(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def distribution(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the statistics of a distribution; all but count and sum are missing if it has seen nothing."""
+    """Return the statistics of a distribution; if it has no values, only count and sum."""
     count = value["count"]
     parts = {"count": count, "sum": value["sum"]}
     return {**parts, "min": value["min"], "max": value["max"], "mean": value["sum"] / count} if count else parts
@@ -250,5 +250,5 @@ def aggregate(values: Sequence[float], wanted: Sequence[str]) -> dict[str, float
 
 
 def _operator(name: str) -> str:
-    """Return an operator's name as it stands in names of metrics."""
+    """Return an operator's name in the form that names of metrics use."""
     return "".join("_" if character in " :,." else character for character in name)

@@ -1,4 +1,4 @@
-"""Operations that take long: a request starts one, and later requests ask for its result by the trigger id."""
+"""Long operations, such as savepoints: a request starts one, and later requests ask for its result by the trigger id."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flinkish.server.answers.operations import (
 )
 from flinkish.server.java_throwable import failure_cause
 
-#: How long results are kept after the end of an operation, in milliseconds; Flink's rest.async.store-duration.
+#: How long results are kept after the end of an operation, in milliseconds: the default of Flink's rest.async.store-duration.
 KEPT_MS = 5 * 60_000
-#: Most operations that are kept; the oldest that has ended goes first.
+#: Maximum number of operations that are kept; the oldest ended one is removed first.
 _MOST = 1_000
 
 
@@ -48,7 +48,7 @@ class Operations:
         begin: Callable[[], CompletableFuture[Any]],
         as_info: Callable[[Any], OperationInfo],
     ) -> str:
-        """Begin an operation and return its trigger id; with an id that is known already, begin nothing."""
+        """Start an operation and return its trigger id; if the given id is known already, start nothing."""
         wanted = trigger_id or secrets.token_hex(16)
         key = (kind, wanted)
         with self._lock:
@@ -66,7 +66,7 @@ class Operations:
         return wanted
 
     def result(self, kind: str, trigger_id: str) -> OperationResult | None:
-        """Return the state of an operation; None if it is not known, or was forgotten."""
+        """Return the state of an operation, with its result if it has ended; None if it is unknown or was removed."""
         with self._lock:
             self._forget()
             operation = self._operations.get((kind, trigger_id))
@@ -91,7 +91,7 @@ class Operations:
         return {key: result for key, result in found.items() if result is not None}
 
     def has_unread(self) -> bool:
-        """Tell whether a client has not been given the result of its operation."""
+        """Return whether there is an operation whose result no client has fetched."""
         with self._lock:
             return any(not operation.read for operation in self._operations.values())
 

@@ -1,4 +1,4 @@
-"""What the operating system says about processes of this machine, by the names that Flink gives the figures of its JVMs."""
+"""Figures of processes of this machine from the operating system, under the names of Flink's JVM metrics."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class ProcessFigures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Processes that were looked at: their load is that since the look before.
+        #: Processes that were measured before: their load is the average since then.
         self._known: dict[int, psutil.Process] = {}
 
     def of(self, pids: Iterable[int]) -> dict[str, Any]:
-        """Return the figures of some processes together; nothing if one of them is gone.
+        """Return the summed figures of some processes; an empty dict if one of them does not exist any more.
 
-        The resident memory stands for the heap. The load is the share of all cores since the call before, 0 in the first one.
+        The resident memory is reported as heap. The load is the share of all cores since the previous call; 0 in the first call.
         """
         wanted = sorted(set(pids))
         totals = {"load": 0.0, "time": 0.0, "memory": 0, "threads": 0, "files": 0}

@@ -1,8 +1,8 @@
 """HTTP/1.1 by uvicorn and h11, with limits against clients that are slow on purpose.
 
-uvicorn closes connections that are idle after an answer. It has no deadline for the head of a request, none for the rest of a
-body that nobody reads, and none for a client that does not read its answer. Here each connection has them. Bodies that are read
-have their deadline in `rest/trust.py`.
+uvicorn closes connections that are idle after an answer. It has no deadline for the head of a request, for the rest of a body
+that the server does not read, or for a client that does not read its answer. These deadlines are here. The deadline for a body
+that the server reads is in `rest/trust.py`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from flinkish.server.answers.wire import encode
 class Limits:
     """Limits of connections; durations are seconds."""
 
-    #: Most connections at a time; a browser opens up to six.
+    #: Maximum number of connections at a time; a browser opens up to six.
     connections: int = 512
-    #: From the begin of a connection, or the end of an answer, to the end of the next request's head.
+    #: Time from the start of a connection, or from the end of an answer, to the end of the next request's head.
     head: float = 15.0
-    #: How long a connection may be idle after an answer; pages and the command line ask again within 3 s.
+    #: How long a connection may be idle after an answer; pages and the command line send the next request within 3 s.
     idle: int = 10
-    #: How long a client may not read its answer.
+    #: How long a client may leave its answer unread.
     unread: float = 30.0
-    #: Most bytes of a request's line and headers that have not come whole; the gate has the limits of each.
+    #: Maximum number of bytes of an incomplete request line with its headers; the gate has further limits.
     head_bytes: int = 32_768
 
 
@@ -75,11 +75,11 @@ class GuardedProtocol(H11Protocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or whose head is too long."""
+        """Answer a request that is not HTTP, or whose head is too long."""
         self._refuse(400, "Bad request: the request is not HTTP/1.1, or its line and headers are too long.")
 
     def _await_head(self) -> None:
-        """Give the client `limits.head` seconds for the head of a request, however many bytes come in between."""
+        """Give the client `limits.head` seconds for the head of a request, even if it keeps sending parts of it."""
         _cancel(self._head_timer)
         if not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.limits.head, self._too_slow)
@@ -99,7 +99,7 @@ class GuardedProtocol(H11Protocol):
 
 
 def protocol_class(limits: Limits) -> type[GuardedProtocol]:
-    """Return the class of connections with these limits."""
+    """Return a connection class with these limits."""
     return type("LimitedProtocol", (GuardedProtocol,), {"limits": limits})
 
 

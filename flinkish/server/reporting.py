@@ -1,10 +1,10 @@
-"""Reporters of this process: started with the first job whose configuration has some, ended with the process.
+"""Reporters of this process: started with the first job that configures some, ended with the process.
 
-They show the metrics of all jobs of the process. Reports at intervals have a thread each; Prometheus asks by itself. Nothing is
-measured for them that is not measured anyway, so a job costs the same with and without them.
+They report the metrics of all jobs of the process. Each reporter with an interval has a thread; Prometheus sends requests.
+Nothing is measured only for them, so they add no cost per record.
 
-At its end, a job is reported once more, so that the figures of one that is shorter than the interval are not lost. Its history
-table and the log have that report before clients learn of the end; one that goes to another machine is sent meanwhile.
+A job is reported once more at its end, so that the figures of a job that is shorter than the interval are not lost. Its history
+table and the log have that report before clients learn of the end; a report to another machine is sent in the background.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _reported: tuple[ReporterSettings, ...] | None = None
 
 
 def ensure_reporters(configuration: Configuration) -> None:
-    """Start the reporters that a configuration names, unless this process has some already.
+    """Start the reporters that a configuration names, unless this process has reporters already.
 
-    Raises ConfigurationError for wrong settings, and MissingPackageError if an extra is not installed.
+    Raises ConfigurationError for invalid settings, and MissingPackageError if an extra is not installed.
     """
     settings = reporter_settings(configuration)
     if not settings:
@@ -59,7 +59,10 @@ def ensure_reporters(configuration: Configuration) -> None:
     with _lock:
         if _reported is not None:
             if settings != _reported:
-                _log.warning("A further job has other settings of reporters (metrics.reporter.*), which have no effect.")
+                _log.warning(
+                    "A further job has other settings of reporters (metrics.reporter.*), which have no effect, because the "
+                    "reporters of this process are already running."
+                )
             return
         reporters = Reporters(settings, configuration, SystemClock())
         atexit.register(reporters.close)
@@ -70,13 +73,13 @@ class Reporters:
     """All reporters of a process, from construction to `close`."""
 
     def __init__(self, settings: Sequence[ReporterSettings], configuration: Configuration, clock: Clock) -> None:
-        """Start them; if one cannot be started, the others are ended."""
+        """Start the reporters; if one cannot be started, close the others and raise its error."""
         self._clock = clock
         self._host = socket.gethostname()
         self._closers: list[Endpoint | _Schedule] = []
-        #: Jobs that are reported for the last time, by their ids.
+        #: Jobs that are being reported for the last time, by their ids.
         self._ending: dict[str, JobMaster] = {}
-        #: Where a Prometheus reporter answers, by its name.
+        #: The ports of the Prometheus reporters, by the reporters' names.
         self.ports: dict[str, int] = {}
         try:
             for each in settings:
@@ -87,9 +90,9 @@ class Reporters:
         RUNNING_JOBS.subscribe(self)
 
     def samples(self) -> Sequence[Sample]:
-        """Look at all running jobs; may be called from any thread."""
-        looks = [look_at(job.job_master, clock=self._clock) for job in RUNNING_JOBS.running()]
-        return all_samples(looks, self._host)
+        """Return the metrics of all running jobs; may be called from any thread."""
+        views = [look_at(job.job_master, clock=self._clock) for job in RUNNING_JOBS.running()]
+        return all_samples(views, self._host)
 
     def job_started(self, job: EmbeddedJobClient) -> None:
         """Do nothing: the next report has the job."""
@@ -107,7 +110,7 @@ class Reporters:
             del self._ending[master.setup.job_id]
 
     def close(self) -> None:
-        """Report once more, and end all reporters."""
+        """Report a last time, and close all reporters."""
         RUNNING_JOBS.unsubscribe(self)
         closers, self._closers = self._closers, []
         for closer in closers:
@@ -158,7 +161,7 @@ class Reporters:
         self._closers.append(endpoint)
         endpoint.serve(Gate(_PrometheusPage(PrometheusText(settings, self.samples)), served))
         self.ports[settings.name] = port
-        _log.info("Prometheus finds the metrics at %s://%s:%d/metrics.", served.scheme, served.address, port)
+        _log.info("The metrics for Prometheus are at %s://%s:%d/metrics.", served.scheme, served.address, port)
         notices.tell(f"Metrics: {served.scheme}://{served.address}:{port}/metrics")
 
 
@@ -174,7 +177,7 @@ class _PrometheusPage:
 
         response: ASGIApp
         if scope["method"] != "GET" or scope["path"] not in ("/", "/metrics", "/metrics/"):
-            response = PlainTextResponse("There are metrics at /metrics.\n", 404)
+            response = PlainTextResponse("The metrics are at /metrics.\n", 404)
         else:
             response = Response(await run_in_threadpool(self._text.text), headers={"Content-Type": CONTENT_TYPE})
         await response(scope, receive, send)
@@ -243,10 +246,10 @@ class _Schedule:
         try:
             self.reporter.report(look())
         except Exception as error:
-            # Once, until it works again: a collector may be away for hours.
+            # Only one warning until it works again: a collector may be unreachable for hours.
             if not self._failing:
                 text = str(error) if isinstance(error, FlinkishError) else f"{type(error).__name__}: {error}"
-                _log.warning("The reporter %r failed, and is tried again: %s", self.settings.name, text)
+                _log.warning("The reporter %r failed; it is tried again at its interval: %s", self.settings.name, text)
             self._failing = True
         else:
             self._failing = False

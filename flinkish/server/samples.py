@@ -1,4 +1,4 @@
-"""All metrics of this process as samples, for reporters: pure functions of looks at its jobs."""
+"""All metrics of this process as samples, for reporters: pure functions of views of its jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def job_samples(view: JobView, host: str) -> Iterator[Sample]:
     """Yield the metrics of one job."""
     job = {"host": host, "job_id": view.job_id, "job_name": view.name}
     yield from _samples(Scope.JOB, metrics.job_metrics(view), job)
-    # Latencies are measured for the whole job; they have the label as in Flink.
+    # Latencies are measured for the whole job; the label exists because Flink has it.
     manager = next((each.id for each in view.task_managers), UNASSIGNED)
     for scope, values in metrics.latencies(view):
         yield Sample(scope=Scope.LATENCY, name="latency", value=values, labels={**job, "tm_id": manager, **scope})

@@ -15,10 +15,10 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError
 from flinkish.server.tls import Tls, server_tls
 
-#: The variable of the environment that has the token, so that no command line shows it.
+#: The environment variable with the token; it exists so that no command line has to contain the token.
 TOKEN_VARIABLE = "FLINKISH_REST_TOKEN"
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
-#: What a header can carry without being quoted or encoded.
+#: Characters that a header can contain without quoting or encoding.
 _TOKEN = re.compile(r"[!-~]{16,512}")
 _LOOPBACK_NAMES = ("localhost",)
 
@@ -30,17 +30,17 @@ class ServerSettings:
     #: The address that the server listens on, and the name under which clients reach it.
     bind_address: str
     address: str
-    #: Ports to try, in their order; 0 = any that is free.
+    #: Ports to try, in this order; 0 = any free port.
     ports: tuple[int, ...]
     refresh_interval: int
     cancel_enabled: bool
     expiration: int
     capacity: int
-    #: The token that every request needs; None = none is needed, which only a loopback address allows.
+    #: The token that every request needs; None = no token is needed, which is allowed only on a loopback address.
     token: str | None = field(default=None, repr=False)
     #: None = plain HTTP.
     tls: Tls | None = None
-    #: All settings as text, secrets hidden.
+    #: All settings as text, with secrets hidden.
     shown: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -49,11 +49,11 @@ class ServerSettings:
 
 
 def server_settings(configuration: Configuration, ports: tuple[int, ...] | None = None) -> ServerSettings | None:
-    """Read the settings; None if the configuration names no port, so that there is no server.
+    """Return the settings of the server; None if the configuration names no port, so that there is no server.
 
-    With `ports`, they are those of a further server, such as that of a Prometheus reporter.
+    `ports` replace those of the configuration, for an additional server such as that of a Prometheus reporter.
 
-    Raises ConfigurationError for a malformed value, and for an address that other machines reach without a token.
+    Raises ConfigurationError for a malformed value, and for an address that other machines can reach without a token.
     """
     ports = ports or _ports(configuration)
     if ports is None:
@@ -96,7 +96,7 @@ def server_settings(configuration: Configuration, ports: tuple[int, ...] | None 
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether only this machine reaches an address."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -104,7 +104,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _ports(configuration: Configuration) -> tuple[int, ...] | None:
-    """Return the ports to try, as rest.bind-port lists them, else rest.port."""
+    """Return the ports of rest.bind-port, else that of rest.port; None if neither is set."""
     listed = configuration.get(options.REST_BIND_PORT)
     if listed is None:
         port = configuration.get(options.REST_PORT)

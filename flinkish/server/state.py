@@ -1,4 +1,4 @@
-"""What a server knows: its jobs, its operations, its settings."""
+"""The state of a server: its jobs, its operations, its settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from flinkish.server.settings import ServerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """The parts that handlers work on."""
+    """The parts of a server that its handlers use."""
 
     settings: ServerSettings
     clock: Clock
     jobs: ServedJobs
     operations: Operations
-    #: Returns the id of a job that still needs the savepoint at a root; None = the jobs of this process are asked.
+    #: Returns the id of a job that still needs the savepoint at a root, or None. If it is not set, the jobs of this process are
+    #: checked.
     needing_savepoint: Callable[[PurePath], str | None] | None = None
     #: Host and port under which clients reach the server.
     address: str = ""

@@ -1,4 +1,4 @@
-"""TLS of the server: Flink's keys, with certificates as PEM files, and Python's own choice of ciphers."""
+"""TLS of the server: Flink's keys with PEM files for certificates, and Python's default ciphers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tls:
     private_key: str | None = None
     key_password: str | None = field(default=None, repr=False)
     truststore: str | None = None
-    #: Whether a client needs a certificate of the truststore.
+    #: Whether a client needs a certificate issued by an authority in the truststore.
     authentication: bool = False
     oldest: str = "TLSv1.2"
 
@@ -39,7 +39,7 @@ class Tls:
         if self.private_key is not None:
             _check(options.REST_SSL_PRIVATE_KEY.key, self.private_key)
         try:
-            # An empty password makes a wrong one an error, where OpenSSL would ask at the terminal for a missing one.
+            # Without a password, OpenSSL would ask for one at the terminal; an empty one makes this an error.
             context.load_cert_chain(self.keystore, self.private_key, password=self.key_password or "")
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ConfigurationError(
@@ -56,7 +56,7 @@ class Tls:
 
 
 def server_tls(configuration: Configuration) -> Tls | None:
-    """Read the settings of TLS; None if it is off. Raises ConfigurationError if a file that it needs is not named."""
+    """Return the settings of TLS; None if TLS is off. Raises ConfigurationError if the setting of a required file is missing."""
     if not configuration.get(options.REST_SSL_ENABLED):
         return None
     keystore = configuration.get(options.REST_SSL_KEYSTORE)
@@ -70,7 +70,7 @@ def server_tls(configuration: Configuration) -> Tls | None:
     if authentication and truststore is None:
         raise ConfigurationError(
             f"{options.REST_SSL_AUTHENTICATION_ENABLED.key} is true, but {options.REST_SSL_TRUSTSTORE.key} names no file",
-            hint="name a PEM file with the certificates of the authorities that vouch for clients.",
+            hint="name a PEM file with the certificates of the authorities that issue the clients' certificates.",
         )
     return Tls(
         keystore=keystore,
@@ -83,9 +83,10 @@ def server_tls(configuration: Configuration) -> Tls | None:
 
 
 def client_context(configuration: Configuration) -> ssl.SSLContext | None:
-    """Return how a client checks the server, and shows its own certificate if the server asks for it; None if TLS is off.
+    """Return the TLS context of a client; None if TLS is off.
 
-    A client's own certificate is that of `security.ssl.rest.keystore`, as in Flink.
+    With `security.ssl.rest.authentication-enabled`, the client presents the certificate of `security.ssl.rest.keystore`, as in
+    Flink. Raises ConfigurationError if a file is missing or not PEM.
     """
     if not configuration.get(options.REST_SSL_ENABLED):
         return None
@@ -116,7 +117,7 @@ def trust(context: ssl.SSLContext, truststore: str) -> None:
 
 
 def _check(key: str, path: str) -> None:
-    """Refuse a file that is not PEM, with the command that makes one of a Java keystore."""
+    """Raise ConfigurationError for a file that is not PEM; the hint shows the command that converts a Java keystore."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:

@@ -1,6 +1,6 @@
 """The HTTP application: finds the route of a request, calls its handler, and answers in Flink's form.
 
-Every request passes the same gate first (`trust.py`); there is no way around it, because the gate wraps the whole application.
+Every request passes the gate (`trust.py`) first, because the gate wraps the whole application.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from flinkish.server.web import WebPage, page_files
 _log = logging.getLogger("flinkish.server")
 
 JSON = "application/json; charset=UTF-8"
-#: Longest body in bytes: requests are small JSON objects.
+#: Maximum length of a body in bytes: requests are small JSON objects.
 _LONGEST_BODY = 1_000_000
-#: What pages ask for again and again: lists of jobs, a job, its vertices, their figures. Not /jobs/:jobid/status, which is live.
+#: Paths that open pages request repeatedly. /jobs/:jobid/status is not one of them, so it is always current.
 _REPEATED = frozenset(
     {
         "/overview",
@@ -57,7 +57,7 @@ def make_ungated_app(state: ServerState) -> ASGIApp:
 class _Application:
     def __init__(self, state: ServerState) -> None:
         self._state = state
-        # Methods and errors are answered as Flink does, so of Starlette's routing only the patterns of paths are used.
+        # Wrong methods and errors are answered as in Flink, so only the path patterns of Starlette's routing are used.
         self._routes = [(route, compile_path(starlette_path(route.path))[0]) for route in ROUTES]
         self._recent = RecentAnswers(state.clock, state.settings.refresh_interval)
 
@@ -75,7 +75,7 @@ class _Application:
             route, call = await self._find(request)
             answer = self._call(route, call)
             if isinstance(answer, Text):
-                # Never as a page: a browser must not run what a log contains.
+                # Plain text without sniffing: a browser must not run anything that a log contains.
                 headers = {"X-Content-Type-Options": "nosniff"}
                 response = Response(answer.text, route.status, headers, "text/plain; charset=UTF-8")
             else:
@@ -88,13 +88,13 @@ class _Application:
         except ClientDisconnect:
             return
         except Exception as error:
-            # Its text may name files or values, which are for the log only.
+            # The text of the error may contain paths or values, so it goes only to the log.
             _log.exception("The request %s %s failed.", request.method, request.url.path)
             response = error_response(500, "Internal server error.", f"{type(error).__name__}: see the log of the server.")
         await response(scope, receive, send)
 
     async def _find(self, request: Request) -> tuple[ServerRoute | JobRoute, Call]:
-        """Return the route of a request, and the request as its handler sees it; raises RestError 404."""
+        """Return the route of a request and the call for its handler; raises RestError 404 if there is no route."""
         path = normalised(request.scope["path"])
         for route, pattern in self._routes:
             found = pattern.match(path)
@@ -120,7 +120,7 @@ def error_response(status: int, *messages: str) -> Response:
 
 
 def normalised(path: str) -> str:
-    """Remove the version and a trailing slash."""
+    """Return a path without the version prefix `/v1` and without a trailing slash."""
     if path == "/v1" or path.startswith("/v1/"):
         path = path[3:]
     return path.rstrip("/") or "/"
@@ -131,7 +131,7 @@ def starlette_path(path: str) -> str:
 
 
 async def _body(request: Request) -> bytes:
-    """Read the body, which Flink's command line also sends with GET; raises RestError 413."""
+    """Read the body; raises RestError 413 if it is too long. Flink's command line sends a body with GET, too; it is ignored."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -15,7 +15,7 @@ from flinkish.server.views.job_view import JobView
 
 T = TypeVar("T")
 
-#: What a handler returns: a struct of `answers`, a list or dict of plain data, or a Text.
+#: The result of a handler: a struct of `answers`, a list or dict of plain data, or a Text.
 Answer = Any
 
 
@@ -27,12 +27,12 @@ class Text:
 
 
 _HEX_ID = re.compile(r"[0-9a-f]{32}")
-#: A number of up to nine digits, or an id of up to eighteen.
+#: A whole number of up to 18 digits, which fits into 64 bits.
 _INT = re.compile(r"-?[0-9]{1,18}")
 
 
 class RestError(Exception):
-    """The answer to a request that cannot be served; the body is `{"errors": [...]}`, which Flink's command line needs."""
+    """The error answer to a request: an HTTP status and messages; its body is `{"errors": [...]}`, as Flink's clients expect."""
 
     def __init__(self, status: int, *messages: str) -> None:
         super().__init__(*messages)
@@ -42,7 +42,7 @@ class RestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: the parameters of its path and its query, and its body."""
+    """One request: the parameters of its path and of its query, and its body."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -50,21 +50,21 @@ class Call:
     content_type: str = ""
 
     def id(self, name: str) -> str:
-        """Return a parameter of the path that is an id of 32 hexadecimal digits; raises RestError 400."""
+        """Return a path parameter that must be an id of 32 hexadecimal digits; raises RestError 400 otherwise."""
         value = self.path[name].lower()
         if not _HEX_ID.fullmatch(value):
             raise _unreadable("path", name, "an id of 32 hexadecimal digits", value)
         return value
 
     def number(self, name: str) -> int:
-        """Return a parameter of the path that is a number; raises RestError 400."""
+        """Return a path parameter that must be a whole number; raises RestError 400 otherwise."""
         value = self.path[name]
         if not _INT.fullmatch(value):
             raise _unreadable("path", name, "a number", value)
         return int(value)
 
     def query_number(self, name: str) -> int | None:
-        """Return a parameter of the query that is a number; None if it is absent; raises RestError 400."""
+        """Return a query parameter that must be a whole number, None if it is absent; raises RestError 400 otherwise."""
         value = self.query.get(name)
         if value is None:
             return None
@@ -73,18 +73,18 @@ class Call:
         return int(value)
 
     def query_ids(self, name: str) -> tuple[str, ...]:
-        """Return a parameter of the query that is a list of ids of 32 hexadecimal digits; raises RestError 400."""
+        """Return a query parameter that must be a list of ids of 32 hexadecimal digits; raises RestError 400 otherwise."""
         for word in self.words(name):
             if not _HEX_ID.fullmatch(word.lower()):
                 raise _unreadable("query", name, "a list of ids of 32 hexadecimal digits", word)
         return tuple(word.lower() for word in self.words(name))
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Return the words of a parameter of the query, which commas separate."""
+        """Return the comma-separated words of a query parameter; an empty tuple if it is absent."""
         return tuple(word for word in self.query.get(name, "").split(",") if word)
 
     def read(self, body_type: type[T]) -> T:
-        """Decode the body; an empty one counts as `{}`; raises RestError 400."""
+        """Decode the body from JSON; an empty one counts as `{}`. Raises RestError 400 if it does not have this type."""
         try:
             return msgspec.json.decode(self.body or b"{}", type=body_type)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -105,14 +105,14 @@ class JobCall:
     view: JobView
 
     def vertex(self) -> JobVertex:
-        """Return the vertex that the path names; raises RestError 404."""
+        """Return the vertex that the path names; raises RestError 404 if there is none."""
         vertex = self.view.vertex(self.call.id("vertexid"))
         if vertex is None:
             raise RestError(404, f"JobVertex {self.call.path['vertexid']} not found")
         return vertex
 
     def subtask(self, vertex: JobVertex) -> int:
-        """Return the index of the subtask that the path names; raises RestError 404."""
+        """Return the index of the subtask that the path names; raises RestError 404 if the vertex does not have it."""
         index = self.call.number("subtaskindex")
         if not 0 <= index < vertex.parallelism:
             raise RestError(404, f"Invalid subtask index for vertex {self.call.path['vertexid']}: {index}")

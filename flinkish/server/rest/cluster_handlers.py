@@ -17,7 +17,7 @@ from flinkish.server.state import ServerState
 from flinkish.server.views import jobs
 from flinkish.server.views.job_view import JobView
 
-#: Words of Flink's ApplicationState for the states of a job whose words differ.
+#: Names in Flink's ApplicationState for those states of a job that have another name there.
 _APPLICATION_STATES = {"RESTARTING": "RUNNING", "CANCELLING": "CANCELING", "SUSPENDED": "FINISHED", "RECONCILING": "RUNNING"}
 
 

@@ -41,7 +41,7 @@ def removed_stop(state: ServerState, call: Call) -> Answer:
 
 
 def heartbeat(state: ServerState, call: Call) -> Answer:
-    """Take the sign of life of a client; as in Flink, it matters only to a job that is to end with its client: here none is."""
+    """Accept the heartbeat of a client. In Flink it keeps a job alive that ends with its client; here no job does."""
     call.id("jobid")
     call.read(HeartbeatRequest)
     return {}
@@ -51,7 +51,7 @@ def coordinator(call: JobCall) -> Answer:
     raise RestError(400, "Requests to coordinators of operators are serialised Java objects, which flinkish does not read.")
 
 
-# -- rescaling: a job gets another parallelism by a stop with a savepoint and a new start --------------------------------------
+# -- rescaling: not while a job runs, but by a stop with a savepoint and a new start -------------------------------------------
 
 
 def rescaling(state: ServerState, call: Call) -> Answer:
@@ -116,12 +116,12 @@ def _checkpoint(call: JobCall) -> CheckpointRecord:
 
 
 def on_vertex(view: Callable[[Any, JobVertex], Answer]) -> JobHandler:
-    """Return a handler that shows the vertex which the path names."""
+    """Return a handler that applies `view` to the vertex that the path names."""
     return lambda call: view(call.view, call.vertex())
 
 
 def back_pressure(state: ServerState, call: Call) -> Answer:
-    """Return the back pressure of a vertex; "deprecated" for one that is not known, as in Flink."""
+    """Return the back pressure of a vertex; as in Flink, the status "deprecated" if the vertex is unknown."""
     vertex_id = call.id("vertexid")
     job = state.jobs.get(call.id("jobid"))
     view = None if job is None else job.view()
@@ -213,7 +213,7 @@ def aggregated_subtask_metrics(call: JobCall) -> Answer:
 
 
 def aggregations(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Check the statistics that a query asks for; raises RestError 400."""
+    """Return the requested statistics; raises RestError 400 if one of them does not exist."""
     for word in words:
         if word not in ("min", "max", "avg", "sum", "skew"):
             raise RestError(400, f"Bad request, could not parse parameters: query parameter (agg) is not known: {word[:80]!r}.")
@@ -221,7 +221,7 @@ def aggregations(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _subtasks(words: Sequence[str], parallelism: int) -> list[int]:
-    """Read a list such as `0,2-4`; as in Flink, words that are no numbers name no subtask."""
+    """Return the indexes in a list such as `0,2-4`; as in Flink, words that are not numbers are ignored."""
     found: list[int] = []
     for word in words:
         first, dash, last = word.partition("-")
@@ -231,7 +231,7 @@ def _subtasks(words: Sequence[str], parallelism: int) -> list[int]:
 
 
 def chosen(found: Mapping[str, Any], call: Call) -> Answer:
-    """Return the names of all metrics, or the values of those that the query asks for."""
+    """Return the names of all metrics, or the values of the metrics that the query lists."""
     names = call.words("get")
     if not names:
         return [vertex_answers.Metric(name) for name in sorted(found)]
@@ -239,7 +239,7 @@ def chosen(found: Mapping[str, Any], call: Call) -> Answer:
 
 
 def aggregated(found: Mapping[str, Sequence[float]], call: Call, wanted: Sequence[str]) -> Answer:
-    """Return the names of all metrics, or the wanted statistics of those that the query asks for."""
+    """Return the names of all metrics, or the wanted statistics of the metrics that the query lists."""
     names = call.words("get")
     if not names:
         return [vertex_answers.AggregatedMetric(id=name) for name in sorted(found)]

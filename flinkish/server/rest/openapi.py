@@ -1,6 +1,6 @@
-"""The OpenAPI document of the server, made from the table of routes and the types of the answers.
+"""The OpenAPI document of the server, generated from the table of routes and the types of the answers.
 
-`python -m flinkish.server.rest.openapi` prints it; a server has it at /openapi.json.
+`python -m flinkish.server.rest.openapi` prints it; a server serves it at /openapi.json.
 """
 
 from __future__ import annotations
@@ -20,30 +20,33 @@ from flinkish.server.rest.routes import ROUTES, JobRoute, ServerRoute
 _ID = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 10**18 - 1}
 _TEXT = {"type": "string", "minLength": 1}
-#: Parameters of paths; others are texts.
+#: Schemas of path parameters; other parameters are strings.
 _PATH = {
     **dict.fromkeys(("jobid", "vertexid", "triggerid", "datasetid"), _ID),
     **dict.fromkeys(("subtaskindex", "attempt", "checkpointid"), _NUMBER),
 }
-#: Parameters of queries, with what they are.
+#: Schemas and descriptions of query parameters.
 _QUERY = {
-    "get": ({"type": "string"}, "Names of metrics, separated by commas; without it the answer lists all names."),
+    "get": ({"type": "string"}, "Names of metrics, separated by commas; without it, the answer lists the names of all metrics."),
     "agg": (
         {"type": "string", "pattern": "^((min|max|avg|sum|skew)(,(min|max|avg|sum|skew))*)?$"},
-        "Statistics that are wanted, separated by commas: min, max, avg, sum, skew. Without it, all.",
+        "Statistics to return, separated by commas: min, max, avg, sum, skew. Without it, all of them.",
     ),
     "jobs": ({"type": "string", "pattern": "^([0-9a-f]{32}(,[0-9a-f]{32})*)?$"}, "Ids of jobs, separated by commas."),
     "subtasks": ({"type": "string"}, "Indexes and ranges of subtasks, such as 0,2-4."),
     "taskmanagers": ({"type": "string"}, "Ids of task managers, separated by commas."),
-    "maxExceptions": (_NUMBER, "How many of the last exceptions are wanted."),
-    "mode": ({"type": "string", "enum": ["cancel", "stop"]}, "How the job is ended; Flink has removed stop."),
-    "type": ({"type": "string", "enum": ["full", "on_cpu", "off_cpu"]}, "What the flame graph shows."),
+    "maxExceptions": (_NUMBER, "Maximum number of exceptions to return, the newest first."),
+    "mode": (
+        {"type": "string", "enum": ["cancel", "stop"]},
+        "How to end the job; stop is refused, because Flink has removed it.",
+    ),
+    "type": ({"type": "string", "enum": ["full", "on_cpu", "off_cpu"]}, "Which threads the flame graph shows."),
 }
 _REFERENCE = "#/components/schemas/{name}"
 
 
 def document_of(routes: Sequence[ServerRoute | JobRoute]) -> dict[str, Any]:
-    """Return the document of a table of routes."""
+    """Return the OpenAPI document of a table of routes."""
     types = [kind for route in routes for kind in (route.answer, route.request) if kind not in (None, Text)]
     unique = list(dict.fromkeys([*types, Errors]))
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REFERENCE)

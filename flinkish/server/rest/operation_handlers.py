@@ -1,6 +1,6 @@
-"""Handlers of savepoints, checkpoints and stops: one starts the operation, another gives its result.
+"""Handlers of savepoints, checkpoints and stops: one starts the operation, another one returns its result.
 
-As in Flink, a request about a job that does not run is accepted, and the operation's result is the failure.
+As in Flink, a request for a job that does not run is accepted, and the result of the operation is a failure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flinkish.server.rest.calls import Call, RestError
 from flinkish.server.state import ServerState
 
 _TRIGGER_ID = re.compile(r"[0-9a-f]{32}")
-#: Kinds of operations; a stop is asked for as a savepoint, too.
+#: Kinds of operations. The result of a stop is requested as that of a savepoint.
 _SAVEPOINT, _CHECKPOINT, _DISPOSAL, _DATA_SET = "savepoint", "checkpoint", "savepoint disposal", "data set"
 
 
@@ -39,7 +39,7 @@ def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
         client = _running(state, call)
         future = client.trigger_savepoint(request.target_directory)
         if request.cancel_job:
-            # As in Flink, the job goes on if its savepoint fails.
+            # As in Flink, the job continues if its savepoint fails.
             future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
         return future
 
@@ -75,7 +75,7 @@ def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
 
     def begin() -> CompletableFuture[None]:
         done: CompletableFuture[None] = CompletableFuture()
-        # Of its own thread, because the files may be many and far away.
+        # In a thread of its own, because there may be many files on slow storage.
         threading.Thread(target=_dispose, args=(state, path, done), name="flinkish-disposal", daemon=True).start()
         return done
 
@@ -88,7 +88,7 @@ def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> No
         job_id = _needing(state, root) if state.needing_savepoint is None else state.needing_savepoint(root)
         if job_id is not None:
             raise CheckpointError(
-                f"the savepoint {path!r} is not deleted: job {job_id} was started from it and would start from it again",
+                f"the savepoint {path!r} is not deleted: job {job_id} was started from it and would restart from it",
                 hint="wait for the first checkpoint of that job, or stop it.",
             )
         disposal.dispose(path)
@@ -99,7 +99,7 @@ def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> No
 
 
 def _needing(state: ServerState, root: PurePath) -> str | None:
-    """Return the id of a job of this process that would start from the savepoint at `root` after a failure."""
+    """Return the id of a job of this process that would restart from the savepoint at `root` after a failure, or None."""
     for job in state.jobs.all():
         client = job.client
         needed = None if client is None else client.job_master.checkpoints.restore_point()

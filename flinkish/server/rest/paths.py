@@ -1,7 +1,7 @@
-"""Which paths of requests are looked at. Parameters of paths name jobs, vertices and files; none needs what is refused here.
+"""The rule for paths of requests. Path parameters name jobs, vertices and files, none of which needs what is refused here.
 
-The rule is one for all routes, those of files included, and comes before any of them. A handler that opens a file checks the name
-again with `file_below`.
+One rule applies to all routes, including those of files, before any route is looked up. A handler that opens a file checks the
+name again with `file_below`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
 LONGEST_PATH = 2_048
-#: Longest name of a file on the usual file systems.
+#: Maximum length of a file's name on common file systems, in bytes.
 _LONGEST_NAME = 255
-#: Characters that look like a dot, a slash or a backslash, or become one in some other program.
+#: Characters that look like a dot, a slash or a backslash, or that another program may convert to one.
 _LOOKALIKES = frozenset(
     "\u2024\u2025\u2026\u2044\u2215\u2216\u29f5\u29f8\u29f9\u3002\uff61\ufe52\ufe68\uff0e\uff0f\uff3c\u2571\u2572"
 )
@@ -25,7 +25,7 @@ _COLON_OF_PORT = re.compile(r"(?:[^:]{2,}|\[[0-9A-Fa-f:.]+\]):[0-9]+(?:-[0-9A-Za
 
 
 def refused(raw_path: bytes) -> str | None:
-    """Return why a path, as it stands in the request, is not looked at; None if it is."""
+    """Return why a path, as it is in the request, is refused; None if it is allowed."""
     if len(raw_path) > LONGEST_PATH:
         return f"it is longer than {LONGEST_PATH} bytes"
     try:
@@ -38,7 +38,7 @@ def refused(raw_path: bytes) -> str | None:
     if first or not names:
         return "it does not begin with a slash"
     if names[-1] == "":
-        # One slash behind the path is ignored, as in Flink.
+        # One slash at the end is ignored, as in Flink.
         names.pop()
     for name in names:
         why = refused_name(name)
@@ -48,7 +48,7 @@ def refused(raw_path: bytes) -> str | None:
 
 
 def refused_name(name: str) -> str | None:
-    """Return why a decoded name cannot be that of a file or an id in a path; None if it can."""
+    """Return why a decoded name is refused as the name of a file or as an id in a path; None if it is allowed."""
     if not name:
         return "it has an empty part"
     if len(name.encode(errors="surrogatepass")) > _LONGEST_NAME:
@@ -68,9 +68,9 @@ def refused_name(name: str) -> str | None:
 
 
 def file_below(folder: Path, name: str) -> Path | None:
-    """Return the regular file of this name directly below a folder; None if there is none.
+    """Return the regular file with this name directly in a folder; None if there is none.
 
-    A name that leads elsewhere, also through a symbolic link, names no file.
+    The result is also None for a name that leads out of the folder, and for a symbolic link.
     """
     if refused_name(name) is not None:
         return None

@@ -1,4 +1,4 @@
-"""Handlers of the paths about processes: /jobmanager is this one, a task manager is the processes of a job on one host."""
+"""Handlers of the paths about processes. /jobmanager is this process; a task manager is all processes of a job on one host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def job_environment(state: ServerState, call: Call) -> answers.EnvironmentInfo:
 
 
 def job_manager_config(state: ServerState, call: Call) -> Answer:
-    """Return the settings of a job; of a job that is not known, those of the server, as in Flink."""
+    """Return the settings of a job; if the job is unknown, those of the server, as in Flink."""
     job = state.jobs.get(call.id("jobid"))
     return manager_config(state, call) if job is None else jobs.configuration(job.view())
 
@@ -157,7 +157,7 @@ def _manager(state: ServerState, call: Call) -> tuple[JobView, TaskManager]:
 
 
 def _is_here(manager: TaskManager) -> bool:
-    """Tell whether the slots run in this process."""
+    """Return whether all slots of a task manager run in this process."""
     return manager.host == platform.node() and {process.pid for process in manager.processes.values()} == {os.getpid()}
 
 
@@ -176,7 +176,7 @@ def _others(manager: TaskManager) -> str:
 
 
 def _figures(state: ServerState, manager: TaskManager) -> Mapping[str, Any]:
-    """Return the figures of the processes of a task manager; nothing if they run on another machine."""
+    """Return the figures of the processes of a task manager; an empty mapping if they run on another machine."""
     if manager.host != platform.node():
         return {}
     return state.processes.of(process.pid for process in manager.processes.values())
@@ -206,7 +206,7 @@ def _log(state: ServerState, name: str | None, place: str) -> Text:
 def _output(state: ServerState, place: str) -> Text:
     text = state.logs.output()
     if text is None:
-        raise RestError(404, f"The standard output of the {place} goes to no file.")
+        raise RestError(404, f"The standard output of the {place} does not go to a file.")
     return Text(text)
 
 

@@ -1,7 +1,7 @@
-"""Answers that are given again for a moment while many clients ask.
+"""A cache of recent answers, used only while many clients send requests.
 
-Pages ask for the same paths each few seconds. As in Flink, where answers are up to web.refresh-interval old, one look at a job is
-enough for all of them; unlike there, a few clients always get a new one.
+Pages request the same paths every few seconds. Under load, one view of a job serves all of them, as in Flink, where answers are
+up to web.refresh-interval old. Unlike in Flink, a few clients always get a new answer.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections import OrderedDict
 
 from flinkish.common.clock import Clock
 
-#: From how many requests a second on answers are given again: those of 25 pages.
+#: Requests per second from which on the cache is used: as many as 25 pages send.
 BUSY = 50
-#: Oldest answer that is given again, in milliseconds; at most web.refresh-interval.
+#: Maximum age of an answer from the cache, in milliseconds; it is also limited by web.refresh-interval.
 _OLDEST = 1_000
-#: Most answers that are kept, and the most bytes of one.
+#: Maximum number of answers in the cache, and of bytes in one of them.
 _MOST, _LONGEST = 256, 262_144
 
 
 class RecentAnswers:
-    """Answers by path and query; used by one thread."""
+    """Recent answers by path and query; used by one thread only."""
 
     def __init__(self, clock: Clock, refresh_interval: int) -> None:
         self._clock = clock
         self._oldest = min(_OLDEST, refresh_interval)
         self._kept: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._second = 0
-        #: Requests in this second and the one before.
+        #: Requests in this second, and in the one before.
         self._now = self._before = 0
 
     def find(self, target: str) -> bytes | None:
-        """Return an answer that was given a moment ago; None if it is too old, or few clients ask. Counts the request."""
+        """Return a recent answer; None if there is none, or if there are few requests. Counts the request."""
         now = self._clock.monotonic()
         second = now // 1_000
         if second != self._second:
@@ -43,7 +43,7 @@ class RecentAnswers:
         return content if now - at < self._oldest else None
 
     def keep(self, target: str, content: bytes) -> None:
-        """Keep an answer."""
+        """Add an answer to the cache, unless it is too long."""
         if len(content) <= _LONGEST:
             self._kept[target] = self._clock.monotonic(), content
             self._kept.move_to_end(target)
@@ -51,5 +51,5 @@ class RecentAnswers:
                 self._kept.popitem(last=False)
 
     def forget(self) -> None:
-        """Give no earlier answer again, because something was changed."""
+        """Clear the cache, because a request may have changed something."""
         self._kept.clear()

@@ -1,7 +1,8 @@
-"""All routes in one table: method, path, handler, status of success. The app and the tests read nothing else.
+"""All routes in one table: method, path, handler, status of success. The app and the tests read this table and no other.
 
-Paths are Flink's; parameters have a colon. A handler of the server gets its state and the call, one of a job the job, too. The
-types of answer and request, and the parameters of the query, are what `openapi.py` makes its document of.
+Paths are Flink's; parameters begin with a colon. A handler of a ServerRoute gets the state of the server and the call; a handler
+of a JobRoute gets the call with its job. `openapi.py` generates its document from the types of answers and requests and from the
+names of query parameters.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from flinkish.server.views.job_view import JobView
 class ServerRoute:
     """A path that is not about one job, or that also answers for unknown jobs.
 
-    `answer` is the type of the answer of success, None for a path that always refuses; `request` that of the body, None = it is
-    not read; `query` has the names of the parameters that are read.
+    `answer` is the type of a successful answer; None = the path always refuses. `request` is the type of the body; None = the
+    body is not read. `query` has the names of the query parameters that are read.
     """
 
     method: str
@@ -47,7 +48,7 @@ class ServerRoute:
 
 @dataclass(frozen=True, slots=True)
 class JobRoute:
-    """A path about one job; `unknown` is the status of the answer for a job that is not known."""
+    """A path about one job; `unknown` is the HTTP status of the answer if the job is unknown."""
 
     method: str
     path: str
@@ -63,7 +64,7 @@ def _view(function: Callable[[JobView], Answer]) -> Callable[[JobCall], Answer]:
     return lambda call: function(call.view)
 
 
-#: Metrics of a job that is not known are an empty list, as in Flink.
+#: The metrics of an unknown job are an empty list with status 200, as in Flink.
 _EMPTY = 200
 _METRICS = list[vertex_answers.Metric]
 _AGGREGATED = list[vertex_answers.AggregatedMetric]
@@ -75,7 +76,7 @@ _MANAGER = "/taskmanagers/:taskmanagerid"
 
 def document(state: ServerState, call: Call) -> Answer:
     """Return the OpenAPI document of this table."""
-    # Imported late: it reads the table.
+    # Imported late: that module imports this table.
     from flinkish.server.rest.openapi import document_of
 
     return document_of(ROUTES)

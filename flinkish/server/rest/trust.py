@@ -1,4 +1,4 @@
-"""The gate before the application: who may ask, and in which form. Whatever is not allowed here reaches no handler."""
+"""The gate in front of the application: decides which requests are allowed. A refused request reaches no handler."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from flinkish.server.rest.paths import refused
 from flinkish.server.settings import ServerSettings, is_loopback
 
 _JSON = "application/json; charset=UTF-8"
-#: The only paths that answer without a token besides the page's files, for probes: they say that the server runs, and nothing
-#: else. The gate itself answers, so that no route of any table is an exception.
+#: Paths for probes, which need no token: they say that the server runs, and nothing else. The only others are the page's files.
+#: The gate answers these paths itself, so that no route of any table is an exception.
 OPEN_PATHS = frozenset({"/health", "/v1/health"})
-#: Where a link of another site may lead: the page, which then asks for the rest by itself.
+#: Paths to which a link on another site may lead: the page, which then sends its own requests.
 _LINKED_PATHS = frozenset({"/", "/index.html"})
-#: Most bytes behind the question mark: pages ask for some hundred metrics by name.
+#: Maximum length of a query in bytes: pages request up to some hundred metrics by name.
 _LONGEST_QUERY = 16_384
-#: A browser sends some twenty headers; the longest is a token or a cookie of another server of the machine.
+#: Maximum number of headers, and of bytes in all of them. A browser sends about twenty; the longest ones are tokens and cookies.
 _MOST_HEADERS, _LONGEST_HEADERS = 100, 32_768
-#: How long a body may take: seconds, and bytes a second in addition.
+#: Time for a body: this number of seconds, and one more for each of these numbers of bytes.
 _BODY_SECONDS, _BODY_RATE = 20.0, 65_536
-#: Of every answer, unless it has such a header itself. Pages are files of the server, which set their own policy.
+#: Headers of every answer that does not set them itself. The files of the page set a policy of their own.
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -41,12 +41,12 @@ _HEADERS = {
 
 
 class Gate:
-    """Checks the token, the path, and the headers by which a page of another site could use a browser of this machine.
+    """Checks the token, the path, and the headers that show whether a page of another site sends a request through a browser.
 
-    Without a token, a request must name this machine as its host: a site whose name is made to point to 127.0.0.1 has its own
-    name in the header (DNS rebinding). An Origin must be the host itself. The token comes as `Authorization: Bearer TOKEN`, or as
-    the password of `Basic`, for which browsers ask. The files of the page, `page_paths`, need no token: they are the
-    same in every installation, and a browser cannot send one before it has the page that asks for it.
+    Without a token, a request must name this machine in the header Host: with DNS rebinding, the header contains the name of the
+    other site. An Origin must be the host itself. The token comes as `Authorization: Bearer TOKEN`, or as the password of
+    `Basic`, for which browsers can ask. The files of the page, `page_paths`, need no token: they are the same in every
+    installation, and a browser cannot send a token before it has loaded the page that asks for it.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, *, page_paths: frozenset[str] = frozenset()) -> None:
@@ -56,7 +56,7 @@ class Gate:
         self._names = {"localhost", settings.address.lower(), settings.bind_address.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request that is allowed; answer the others."""
+        """Pass an allowed request to the application; answer any other with an error."""
         if scope["type"] != "http":
             return
         protected = _protected(send)
@@ -68,7 +68,7 @@ class Gate:
                 await self._app(scope, _in_time(receive), protected)
             return
         status, message = refusal
-        # The body of a request that is refused is not read, so the connection ends.
+        # The body of a refused request is not read, so the connection must be closed.
         extra = {"Connection": "close"}
         if status == 401:
             extra["WWW-Authenticate"] = 'Basic realm="flinkish", Bearer'
@@ -76,17 +76,17 @@ class Gate:
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if any(len(headers.getlist(name)) > 1 for name in ("host", "origin", "authorization", "content-length")):
-            return 400, "Bad request: a header that may come once came twice."
+            return 400, "Bad request: a header that is allowed only once was sent twice."
         if "content-length" in headers and "transfer-encoding" in headers:
-            # A proxy before the server may read the other one, and see another request behind the body.
-            return 400, "Bad request: the body has two lengths."
+            # A proxy may use the other header, and take a part of the body for another request (request smuggling).
+            return 400, "Bad request: the request has both Content-Length and Transfer-Encoding."
         if len(headers) > _MOST_HEADERS or sum(map(len, chain(*headers.raw))) > _LONGEST_HEADERS:
             return 431, f"The request has more than {_MOST_HEADERS} headers, or more than {_LONGEST_HEADERS} bytes of them."
         host = _host(headers.get("host", ""))
         if not host or (self._token is None and not (host in self._names or is_loopback(host))):
             return 403, "The header Host does not name this server."
         if _from_other_site(scope, headers):
-            return 403, "Requests of pages of other sites are not answered."
+            return 403, "Requests that pages of other sites send are refused."
         if (
             self._token is not None
             and scope["path"] not in OPEN_PATHS
@@ -96,7 +96,7 @@ class Gate:
             return 401, "This server needs a token: Authorization: Bearer TOKEN."
         why = refused(scope.get("raw_path") or scope["path"].encode())
         if why is not None:
-            return 400, f"Bad request: the path is not looked at: {why}."
+            return 400, f"Bad request: the path is refused: {why}."
         if len(scope["query_string"]) > _LONGEST_QUERY:
             return 414, f"The query is longer than {_LONGEST_QUERY} bytes."
         return None
@@ -111,14 +111,14 @@ class Gate:
 
 
 def _from_other_site(scope: Scope, headers: Headers) -> bool:
-    """Tell whether a browser sends this request for a page of another site."""
+    """Return whether a browser sends this request for a page of another site."""
     origin = headers.get("origin")
     if origin is not None:
         try:
             return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
         except ValueError:
             return True
-    # A GET of an image or a script has no Origin; browsers send this header to servers of this machine and to those with TLS.
+    # A GET of an image or a script has no Origin. Browsers send Sec-Fetch-Site only to this machine and to servers with TLS.
     if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
         return False
     follows_a_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
@@ -146,13 +146,13 @@ def _password(credentials: str) -> str:
 
 
 def _in_time(receive: Receive) -> Receive:
-    """Return a `receive` that raises RestError 408 if the body takes too long."""
+    """Return a `receive` that raises RestError 408 if the body does not arrive in time."""
     seconds, begun, whole = _BODY_SECONDS, None, False
 
     async def within() -> Message:
         nonlocal seconds, begun, whole
         if whole:
-            # What is awaited now is the end of the connection.
+            # The body is complete: this call waits for the end of the connection.
             return await receive()
         begun = begun or asyncio.get_running_loop().time()
         try:
@@ -168,7 +168,7 @@ def _in_time(receive: Receive) -> Receive:
 
 
 def _protected(send: Send) -> Send:
-    """Return a `send` that adds the headers by which browsers protect the answer."""
+    """Return a `send` that adds headers by which browsers protect the answer."""
 
     async def with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
