@@ -121,6 +121,10 @@ check: $(INSTALLED) ## Lint, format, types, import rules, unit tests; under 2 mi
 docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs (ARGS=serve shows it in a browser and follows changes)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict) --config-file docs/mkdocs.yml
 
+.PHONY: pictures
+pictures: $(INSTALLED) ## Make the pictures of the server's page in docs/pages/images again (needs chromium and its driver)
+	@$(BIN)/python -m tests.server.page_pictures
+
 .PHONY: format
 format: $(INSTALLED) ## Format the code and apply ruff's fixes
 	$(BIN)/ruff check $(RUFF_CHECK) --fix $(CODE)

@@ -133,8 +133,11 @@ class Channel:
         return len(self.values)
 
     def last(self) -> Any:
-        """Return the last record of the open run, in a form that tells its size."""
-        return self.values[-1]
+        """Return the last record, in a form that tells its size; there must be one that was not taken."""
+        if self.values:
+            return self.values[-1]
+        run = next(element for element in reversed(self._elements) if isinstance(element, (Records, PackedRows)))
+        return run.values[-1] if isinstance(run, Records) else [column[-1] for column in run.columns]
 
     def control(self, element: Element) -> None:
         """Append a control element after the records so far."""
@@ -195,7 +198,7 @@ class _RowChannel(Channel):
         return len(self.keys)  # type: ignore[arg-type]
 
     def last(self) -> Any:
-        return [column[-1] for column in self.columns]
+        return [column[-1] for column in self.columns] if self.keys else super().last()
 
 
 class EdgeWriter:
@@ -273,9 +276,10 @@ class EdgeWriter:
         """Return the approximate number of bytes emitted in this epoch so far."""
         size = self.bytes
         for channel in self.channels:
-            held = channel.held()
-            if held:
-                size += (channel.records + held) * rough_size(channel.last())
+            # Also those before a watermark or barrier, which ends a run of records.
+            records = channel.records + channel.held()
+            if records:
+                size += records * rough_size(channel.last())
         return size
 
     def _look(self, channel: Channel) -> None:

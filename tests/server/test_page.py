@@ -32,6 +32,22 @@ numbers = env.from_source(NumberSequenceSource(0, 10**12), WatermarkStrategy.no_
 numbers.sink_to(DiscardingSink())
 env.execute(sys.argv[1])
 """
+#: Pixels by which the page is wider than its window, whose scroll bar takes some.
+OVERFLOW = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+#: Answers as if there were 40 jobs with long names, and 90 checkpoints of each job.
+MANY = """
+const real = window.fetch;
+const many = (list, count, change) => Array(count).fill().map((_, index) => ({ ...list[index % list.length], ...change(index) }));
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  if (!/overview$|checkpoints$/.test(path)) return answer;
+  const body = await answer.json();
+  if (body.jobs) body.jobs = many(body.jobs, 40, (index) => ({ jid: `job ${index}`, name: "<b>long</b> ".repeat(40) + index }));
+  const done = body.history?.filter(({ status }) => status === "COMPLETED");
+  if (done?.length) body.history = many(done, 90, (id) => ({ id }));
+  return new Response(JSON.stringify(body), { status: answer.status });
+};
+"""
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
 
 
@@ -246,7 +262,7 @@ def test_a_savepoint_is_asked_for_and_its_path_is_told(browser: Browser, shown: 
 
 @pytest.mark.parametrize(
     "place",
-    ["", "JOB", "JOB/checkpoints", "JOB/exceptions", "JOB/metrics", "JOB/timeline", "JOB/configuration", "server"],
+    ["", "JOB", "JOB/checkpoints", "JOB/exceptions", "JOB/metrics", "JOB/timeline", "JOB/configuration", "server", "logs"],
 )
 def test_every_view_is_readable_by_night_and_in_a_narrow_window(browser: Browser, shown: Shown, place: str) -> None:
     browser.scheme("dark")
@@ -259,6 +275,7 @@ def test_every_view_is_readable_by_night_and_in_a_narrow_window(browser: Browser
     assert browser.run("const [r] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g); return Number(r)") < 60
     assert browser.run(CHECKS) == []
     assert browser.run("return document.documentElement.scrollWidth") <= 360
+    assert browser.run(OVERFLOW) == 0
     browser.scheme("light")
     assert browser.run(CHECKS) == []
     assert "undefined" not in browser.text()
@@ -289,6 +306,76 @@ def test_a_job_is_cancelled_after_a_question(browser: Browser, shown: Shown) -> 
 
     browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'canceled'")
     browser.wait("no buttons", "return !document.querySelector('.heading button')")
+
+
+def test_a_job_is_stopped_with_a_savepoint_after_a_question(browser: Browser, shown: Shown) -> None:
+    shown.start("stopped", running_job)
+    status, file = f"/jobs/{shown.id('stopped')}/status", shown.folder / "a file"
+    file.write_text("")
+    browser.open(shown.job("stopped"))
+    browser.click(".heading button", "Stop")
+    browser.wait_text("Stop this job with a savepoint?", "Drain")
+    browser.click("dialog button", "Go back")
+    browser.wait("no question", "return !document.querySelector('dialog')")
+
+    # The savepoint cannot be written there, so the job goes on.
+    browser.click(".heading button", "Stop")
+    browser.keys(str(file), ENTER)
+    told = browser.wait("the failure", "return document.querySelector('.notice.bad')?.innerText")
+    assert "Stop of flight delays failed." in told
+    assert str(file) in told
+    assert shown.server.get(status) == {"status": "RUNNING"}
+
+    browser.click(".heading button", "Stop")
+    assert browser.run(CHECKS) == []
+    browser.keys(str(shown.folder / "stopped here"))
+    browser.click("#field-drain")
+    browser.click("dialog button", "Stop the job")
+
+    path = browser.wait("the path", "return document.querySelector('.notice.good pre')?.innerText")
+    assert path.startswith(str(shown.folder / "stopped here"))
+    assert Path(path).exists()
+    browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'finished'")
+    browser.wait("no buttons", "return !document.querySelector('.heading button')")
+    browser.open(shown.job("stopped", f"graph/{shown.vertex('stopped', 'worst')}/watermarks"))
+    browser.wait_text("at the end")
+
+
+def test_long_names_and_lists_fit_into_a_narrow_window(browser: Browser, shown: Shown) -> None:
+    script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": MANY})["identifier"]
+    try:
+        browser.resize(360, 780)
+        browser.open(shown.address())
+        browser.wait("the jobs", "return document.querySelectorAll('td .name').length === 40")
+        widths = browser.run("return [...document.querySelectorAll('td .name')].map(name => name.getBoundingClientRect().width)")
+        assert max(widths) < 250
+        assert browser.run("return document.querySelector('td .name').title.length") > 400
+        assert browser.run("return document.querySelectorAll('td .name b').length") == 0
+        assert browser.run(OVERFLOW) == 0
+
+        browser.open(shown.job("running", "checkpoints"))
+        browser.wait("the checkpoints", "return document.querySelectorAll('td a').length === 90")
+        bars = browser.run("return [...document.querySelectorAll('.bars span')].map(bar => bar.getBoundingClientRect().right)")
+        assert len(bars) > 50
+        assert max(bars) < 360
+        assert browser.run(OVERFLOW) == 0
+        assert browser.run(CHECKS) == []
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script})
+
+
+def test_figures_of_any_size_are_short(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.address())
+    browser.wait_text("Jobs")
+    browser.run("import('/js/format.js').then(module => { window.format = module })")
+    browser.wait("the module", "return window.format")
+
+    counts = {0: "0", 9999: "9999", 10_000: "10.0 k", 999_960: "1.00 M", 1_234_567: "1.23 M", 1.234567e12: "1.23 T"}
+    for value, text in counts.items():
+        assert browser.run("return format.count(arguments[0])", value) == text
+    assert browser.run("return format.count(-20000)") == "-20.0 k"
+    assert browser.run("return [675.451, 1024, 1.234567e12].map(format.bytes)") == ["675 B", "1.00 KiB", "1.12 TiB"]
+    assert browser.run("return format.short('🛫'.repeat(200))") == "🛫" * 99 + "…"
 
 
 def test_a_job_that_is_not_known_is_said_to_be_so(browser: Browser, shown: Shown) -> None:
@@ -370,6 +457,8 @@ def test_a_program_is_uploaded_run_and_cancelled_in_a_session(browser: Browser, 
 
         browser.wait("the graph", "return document.querySelector('.vertex') && document.querySelector('h1').innerText")
         assert browser.wait_text("was started", "records/s").count("tiny job running") == 1
+        # A vertex that is a source and a sink.
+        browser.wait("what it reads", "return /[0-9]( [kMG])? in\\s+records/.test(document.querySelector('.vertex').innerText)")
         browser.click(".heading button", "Cancel")
         browser.click("dialog button", "Cancel the job")
         browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'canceled'")

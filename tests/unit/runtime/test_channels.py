@@ -246,6 +246,28 @@ def test_rows_of_any_kind_are_cut_into_frames() -> None:
         assert [value[1] for element in decode(frames) for value in element.values] == [*range(2_500)]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("rows", [False, True])
+def test_what_was_emitted_counts_also_behind_a_watermark(rows: bool) -> None:
+    made, emit_rows = row_writer(lambda row: row.shop)
+    if not rows:
+        made = writer(Partitioning.HASH, key_selector=lambda row: row[0])
+    for number in range(50):
+        if rows:
+            emit_rows.one(Row(shop="a", count=number, price=1.0), None)
+        else:
+            made.emit("a", None)
+    before = made.outflow()
+    made.watermark(7)
+    made.status(True)
+
+    assert before >= 50
+    assert made.outflow() == before
+    made.frames()
+    made.begin_epoch(2)
+    made.watermark(8)
+    assert made.outflow() == 0
+
+
 def test_rows_with_fields_that_only_the_converter_can_check_have_no_way_of_their_own() -> None:
     made = writer(Partitioning.HASH, key_selector=lambda row: row[0])
     assert made.emitting_rows(SHOPS) is None  # it does not own the records

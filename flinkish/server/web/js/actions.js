@@ -2,6 +2,7 @@
 
 import { ApiError, LostServerError, get, patch, post } from "./api.js";
 import { ask, notice } from "./dialogs.js";
+import { short } from "./format.js";
 
 const SLOWEST_POLL = 2_000;
 const TARGET = {
@@ -11,25 +12,25 @@ const TARGET = {
 };
 
 export async function checkpointJob(path, job) {
-  await follow(`Checkpoint of ${job.name}`, `${path}/checkpoints`, {}, `${path}/checkpoints`, (done) => `checkpoint ${done.checkpointId}`);
+  await follow(`Checkpoint of ${short(job.name)}`, `${path}/checkpoints`, {}, `${path}/checkpoints`, (done) => `checkpoint ${done.checkpointId}`);
 }
 
 export async function saveJob(path, job) {
   const answer = await ask({
     title: "Take a savepoint?",
-    text: `${job.name} goes on running. The savepoint stays until you remove it.`,
+    text: `${short(job.name)} goes on running. The savepoint stays until you remove it.`,
     fields: [TARGET],
     yes: "Take the savepoint",
   });
   if (answer === null) return;
   const body = { "target-directory": answer.target || null, "cancel-job": false };
-  await follow(`Savepoint of ${job.name}`, `${path}/savepoints`, body, `${path}/savepoints`, (done) => done.location);
+  await follow(`Savepoint of ${short(job.name)}`, `${path}/savepoints`, body, `${path}/savepoints`, (done) => done.location);
 }
 
 export async function stopJob(path, job, page) {
   const answer = await ask({
     title: "Stop this job with a savepoint?",
-    text: `${job.name} takes a savepoint and ends as finished. It can be started again from there.`,
+    text: `${short(job.name)} takes a savepoint and ends as finished. It can be started again from there.`,
     fields: [
       TARGET,
       {
@@ -44,14 +45,14 @@ export async function stopJob(path, job, page) {
   });
   if (answer === null) return;
   const body = { targetDirectory: answer.target || null, drain: answer.drain };
-  await follow(`Stop of ${job.name}`, `${path}/stop`, body, `${path}/savepoints`, (done) => done.location);
+  await follow(`Stop of ${short(job.name)}`, `${path}/stop`, body, `${path}/savepoints`, (done) => done.location);
   page.reload();
 }
 
 export async function cancelJob(path, job, page) {
   const answer = await ask({
     title: "Cancel this job?",
-    text: `${job.name} ends at once and without a savepoint. What has happened since its last checkpoint is processed again if it is started from there.`,
+    text: `${short(job.name)} ends at once and without a savepoint. What has happened since its last checkpoint is processed again if it is started from there.`,
     yes: "Cancel the job",
     no: "Let it run",
     danger: true,
@@ -59,9 +60,9 @@ export async function cancelJob(path, job, page) {
   if (answer === null) return;
   try {
     await patch(`${path}?mode=cancel`);
-    notice("good", `${job.name} is being cancelled.`);
+    notice("good", `${short(job.name)} is being cancelled.`);
   } catch (error) {
-    notice("bad", `${job.name} was not cancelled.`, error.message);
+    notice("bad", `${short(job.name)} was not cancelled.`, error.message);
   }
   page.reload();
 }

@@ -5,6 +5,9 @@ import { h } from "./dom.js";
 import { bytes, duration, time } from "./format.js";
 import { badge, facts, section, table, tile } from "./widgets.js";
 
+/** Bars that a narrow window has room for. */
+const MOST_BARS = 60;
+
 export function checkpointsTab(path, [chosen], jobId) {
   const id = /^\d{1,18}$/.test(chosen ?? "") ? chosen : null;
   /** One that is complete, or gone, is not asked for again: the history forgets it, the reader may not have read it yet. */
@@ -69,9 +72,12 @@ const history = (list, jobId) => [
   ),
 ];
 
-/** The durations of the history as one line of bars, oldest first. */
+/** The durations of the newest of the history as one line of bars, oldest first. */
 function bars(list) {
-  const done = list.filter(({ end_to_end_duration: took }) => took >= 0).reverse();
+  const done = list
+    .filter(({ status }) => status !== "IN_PROGRESS")
+    .slice(0, MOST_BARS)
+    .reverse();
   const longest = Math.max(1, ...done.map(({ end_to_end_duration: took }) => took));
   return (
     done.length > 1 &&

@@ -1,14 +1,16 @@
 // Numbers, sizes and times as people read them.
 
 const NONE = "–";
+const UNITS = [["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
+const MOST_LETTERS = 100;
 
 /** 1234567 -> "1.23 M". */
 export function count(value) {
   if (!Number.isFinite(value)) return NONE;
   const size = Math.abs(value);
-  if (size >= 1e9) return `${digits(value / 1e9)} G`;
-  if (size >= 1e6) return `${digits(value / 1e6)} M`;
-  if (size >= 1e4) return `${digits(value / 1e3)} k`;
+  // From the value on at which its rounding would show a thousand of the unit before.
+  const unit = UNITS.find(([, amount]) => size >= 0.9995 * amount);
+  if (unit && size >= 9_999.5) return `${digits(value / unit[1])} ${unit[0]}`;
   return Number.isInteger(value) ? String(value) : digits(value);
 }
 
@@ -16,6 +18,12 @@ const digits = (value) => value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(va
 
 /** 1234567 -> "1,234,567". */
 export const whole = (value) => (Number.isFinite(value) ? Math.round(value).toLocaleString("en-US") : NONE);
+
+/** A name that a page has room for; all of it is in the element's title. */
+export const short = (name) => {
+  const letters = [...name];
+  return letters.length > MOST_LETTERS ? `${letters.slice(0, MOST_LETTERS - 1).join("").trimEnd()}…` : name;
+};
 
 /** Bytes in units of 1024. */
 export function bytes(value) {
@@ -26,7 +34,7 @@ export function bytes(value) {
     value /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? value : digits(value)} ${units[unit]}`;
+  return `${unit === 0 ? Math.round(value) : digits(value)} ${units[unit]}`;
 }
 
 /** Milliseconds as the two largest units. */

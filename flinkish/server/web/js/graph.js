@@ -6,7 +6,7 @@ import { layout } from "./layout.js";
 import { loadVertex, vertexPanel } from "./vertex.js";
 import { badge, ENDED, meter, tone } from "./widgets.js";
 
-const BOX = { boxWidth: 236, levelGap: 92, gap: 26 };
+const BOX = { boxWidth: 248, levelGap: 84, gap: 26 };
 /** Height of a box without names, of one whose job has ended, and of one line of names. */
 const [REST_OF_BOX, REST_OF_ENDED, LINE] = [112, 58, 19];
 const MOST_LINES = 3;
@@ -25,9 +25,9 @@ export function graphTab(path, [vertex, part], jobId) {
 
 function drawing({ job, samples }, chosen, jobId) {
   const down = window.innerWidth < 720;
-  const lines = Math.max(...job.plan.nodes.map((node) => Math.min(MOST_LINES, chain(node.description).length)));
+  const room = Math.max(2, ...job.plan.nodes.map((node) => Math.min(MOST_LINES, chain(node.description).length)));
   const ended = ENDED.has(job.state);
-  const boxHeight = (ended ? REST_OF_ENDED : REST_OF_BOX) + LINE * Math.max(2, lines);
+  const boxHeight = (ended ? REST_OF_ENDED : REST_OF_BOX) + LINE * room;
   const nodes = job.plan.nodes.toReversed();
   const { places, routes, width, height } = layout(nodes, { ...BOX, boxHeight, levelGap: down ? 56 : BOX.levelGap, down });
   const vertices = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
@@ -53,6 +53,7 @@ function drawing({ job, samples }, chosen, jobId) {
         return box(node, vertices.get(node.id), samples.get(node.id), {
           place,
           boxHeight,
+          room,
           href: `#/job/${jobId}/graph/${node.id}`,
           chosen: node.id === chosen,
           ended,
@@ -95,7 +96,7 @@ function findBottlenecks(job, samples) {
   return found;
 }
 
-function box(node, vertex, metrics, { place, boxHeight, href, chosen, ended, bottleneck, ends }) {
+function box(node, vertex, metrics, { place, boxHeight, room, href, chosen, ended, bottleneck, ends }) {
   const lines = chain(node.description);
   const busy = most(metrics, "busyTimeMsPerSecond");
   const held = most(metrics, "backPressuredTimeMsPerSecond");
@@ -112,7 +113,10 @@ function box(node, vertex, metrics, { place, boxHeight, href, chosen, ended, bot
     h(
       "span.names",
       { title: lines.map(({ text }) => text).join(" → ") },
-      lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }) => h("span", null, depth ? "→ " : "", text)),
+      // The first name takes the lines that are left.
+      lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }, index) =>
+        h(`span.lines${index === 0 ? Math.max(1, room - lines.length + 1) : 1}`, null, depth ? "→ " : "", text),
+      ),
       lines.length > MOST_LINES && h("span.muted", null, `and ${lines.length - MOST_LINES + 1} more`),
     ),
     h("span.parallel", { title: "Parallelism" }, `× ${node.parallelism}`),
@@ -122,7 +126,7 @@ function box(node, vertex, metrics, { place, boxHeight, href, chosen, ended, bot
       vertex && (vertex.status !== "RUNNING" || ended) && badge(vertex.status),
       bottleneck && !ended && h("span.badge.warn", null, "bottleneck"),
     ),
-    ended ? totals(vertex) : rates(metrics, ends),
+    ended ? totals(vertex, ends) : rates(metrics, ends),
     !ended && [
       h("span.row", null, h("span", null, "busy"), meter("busy", busy, "busy"), h("span.number", null, percent(busy))),
       h("span.row", null, h("span", null, "held back"), meter("held back", held, "held"), h("span.number", null, percent(held))),
@@ -132,14 +136,16 @@ function box(node, vertex, metrics, { place, boxHeight, href, chosen, ended, bot
 
 function rates(metrics, ends) {
   const rate = (name) => count(Math.round(metrics?.get(name)?.sum ?? NaN));
-  const told = [!ends.source && `${rate("numRecordsInPerSecond")} in`, !ends.sink && `${rate("numRecordsOutPerSecond")} out`];
   return [
-    h("span.rates", null, told.filter(Boolean).join(" · "), h("span.unit", null, " records/s")),
+    h("span.rates", null, inAndOut(ends, rate("numRecordsInPerSecond"), rate("numRecordsOutPerSecond")), h("span.unit", null, " records/s")),
     h("span.mark", null, "watermark ", watermark(metrics?.get("watermark")?.min, true)),
   ];
 }
 
-const totals = (vertex) =>
+const totals = (vertex, ends) =>
   vertex && [
-    h("span.rates", null, `${count(vertex.metrics["read-records"])} in · ${count(vertex.metrics["write-records"])} out records`),
+    h("span.rates", null, inAndOut(ends, count(vertex.metrics["read-records"]), count(vertex.metrics["write-records"])), h("span.unit", null, " records")),
   ];
+
+/** What a source reads it also sends, and a sink sends nothing; a vertex that is both only reads. */
+const inAndOut = ({ source, sink }, read, sent) => [(!source || sink) && `${read} in`, !sink && `${sent} out`].filter(Boolean).join(" · ");

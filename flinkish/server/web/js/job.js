@@ -6,7 +6,7 @@ import { checkpointsTab } from "./checkpoints.js";
 import { configurationTab } from "./configuration.js";
 import { h } from "./dom.js";
 import { exceptionsTab } from "./exceptions.js";
-import { duration, time } from "./format.js";
+import { duration, short, time } from "./format.js";
 import { graphTab } from "./graph.js";
 import { metricsTab } from "./metrics.js";
 import { sampleJob } from "./samples.js";
@@ -30,7 +30,7 @@ export function jobView(id, name, rest) {
     kind: "job",
     keep: id,
     shape: [name, ...rest].join("/"),
-    title: (data) => (data ? `${data.job.name}: ${TABS[name][0]}` : TABS[name][0]),
+    title: (data) => (data ? `${short(data.job.name)}: ${TABS[name][0]}` : TABS[name][0]),
     load: async () => {
       const job = await get(path);
       const [samples, inside] = await Promise.all([sampleJob(path, job), tab.load(job)]);
@@ -57,7 +57,7 @@ function heading(path, job, page) {
     h(
       "div",
       null,
-      h("h1", null, job.name, " ", badge(job.state)),
+      h("h1", null, h("span", { title: job.name }, short(job.name)), " ", badge(job.state)),
       h(
         "p.muted",
         null,

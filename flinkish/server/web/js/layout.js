@@ -30,7 +30,8 @@ export function layout(nodes, { boxWidth, boxHeight, levelGap, gap, down }) {
   const longest = Math.max(...lengths, 0);
   const centres = new Map();
   rows.forEach((row, level) => {
-    let at = (longest - lengths[level]) / 2;
+    // Below each other, levels begin at the left: what is in the middle of a wide graph is outside a narrow window.
+    let at = down ? 0 : (longest - lengths[level]) / 2;
     for (const item of row) {
       centres.set(item.id, { level, centre: at + extent(item) / 2, bend: item.bend });
       at += extent(item) + gap;

@@ -33,6 +33,7 @@ function vertexPlots(node, names, page) {
   const own = (name, metric, kind) => line(name, page, node.id, metric, kind);
   const share = ({ name, points: list }) => ({ name, points: list.map(([at, value]) => [at, value / 1000]) });
   const source = (node.inputs ?? []).length === 0;
+  const sink = !job.plan.nodes.some(({ inputs }) => (inputs ?? []).some(({ id }) => id === node.id));
   const marks = own("least", "watermark", "min").points.filter(([, value]) => Math.abs(value) < 8e15);
   const added = chosen(job.jid, node.id);
   const title = chain(node.description).map(({ text }) => text).join(" → ");
@@ -44,9 +45,9 @@ function vertexPlots(node, names, page) {
     h(
       "div.plots",
       null,
-      plot("Records a second", [!source && own("in", "numRecordsInPerSecond", "sum"), own("out", "numRecordsOutPerSecond", "sum")].filter(Boolean), (value) => count(Math.round(value)), redraw, undefined, key("rate")),
-      plot("Time of the busiest subtask", [share(own("busy", "busyTimeMsPerSecond", "max")), share(own("held back", "backPressuredTimeMsPerSecond", "max"))], percent, redraw, 1, key("time")),
-      plot("Bytes out a second", [own("bytes", "numBytesOutPerSecond", "sum")], bytes, redraw, undefined, key("bytes")),
+      plot("Records a second", [(!source || sink) && own("in", "numRecordsInPerSecond", "sum"), !sink && own("out", "numRecordsOutPerSecond", "sum")].filter(Boolean), (value) => count(Math.round(value)), redraw, undefined, key("rate")),
+      plot("Time of the busiest subtask", [{ ...share(own("busy", "busyTimeMsPerSecond", "max")), kind: "busy" }, { ...share(own("held back", "backPressuredTimeMsPerSecond", "max")), kind: "held" }], percent, redraw, 1, key("time")),
+      !sink && plot("Bytes out a second", [own("bytes", "numBytesOutPerSecond", "sum")], bytes, redraw, undefined, key("bytes")),
       marks.length > 0 && plot("Watermark (UTC)", [{ name: "least", points: marks }], watermark, redraw, null, key("mark")),
       added.map((metric) => plot(metric, ["max", "avg", "min"].map((kind) => own(kind, metric, kind)), metric.endsWith("Watermark") ? watermark : count, redraw, undefined, key(metric))),
     ),

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
-import { duration, time } from "./format.js";
+import { duration, short, time } from "./format.js";
 import { badge, ENDED, meter, section, table, tile } from "./widgets.js";
 
 export function overviewView() {
@@ -43,7 +43,7 @@ const jobTable = (caption, jobs, empty) =>
     jobs.map((job) => ({
       key: job.jid,
       cells: [
-        h("a", { href: `#/job/${job.jid}` }, job.name),
+        h("a.name", { href: `#/job/${job.jid}`, title: job.name }, short(job.name)),
         badge(job.state),
         time(job["start-time"]),
         duration(job.duration),

@@ -3,15 +3,16 @@
 import { h, svg } from "./dom.js";
 import { time } from "./format.js";
 
-const [WIDTH, HEIGHT, TOP, BOTTOM] = [320, 108, 15, 16];
+/** The drawing is as wide as there is room; texts are outside it, so that they keep their size. */
+const [WIDTH, HEIGHT, MARGIN] = [320, 80, 2];
 /** Looks that are further apart than this are not connected, in milliseconds. */
 const GAP = 30_000;
 /** Where the pointer is: the plot and the time there. */
 let pointer = null;
 
 /**
- * `lines` are [{name, points: [[time, value], ...]}]; `shown` makes a value a text; the scale ends at `most`, if it is given, and does
- * not begin at 0 if it is null; `key` tells plots with the same title apart.
+ * `lines` are [{name, points: [[time, value], ...], kind}], of which `kind` is a colour with a meaning; `shown` makes a value a text; the
+ * scale ends at `most`, if it is given, and does not begin at 0 if it is null; `key` tells plots with the same title apart.
  */
 export function plot(title, lines, shown, redraw, most, key = title) {
   const all = lines.flatMap(({ points }) => points);
@@ -22,16 +23,18 @@ export function plot(title, lines, shown, redraw, most, key = title) {
   const low = most === null ? Math.min(...values) : Math.min(0, ...values);
   const high = most ?? (Math.max(...values) > low ? Math.max(...values) : low + 1);
   const x = (at) => (WIDTH * (at - begin)) / (end - begin);
-  const y = (value) => TOP + ((HEIGHT - TOP - BOTTOM) * (high - value)) / (high - low);
+  const y = (value) => MARGIN + ((HEIGHT - 2 * MARGIN) * (high - value)) / (high - low);
   const here = pointer?.key === key ? begin + pointer.share * (end - begin) : null;
   return h(
     "figure.plot",
     { "data-key": key },
     h("figcaption", null, title),
+    h("p.scale", null, shown(high)),
     svg(
       "svg",
       {
         viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+        preserveAspectRatio: "none",
         role: "img",
         "aria-label": lines.map(({ name, points }) => `${name}: ${points.length ? shown(points.at(-1)[1]) : "no value"}`).join(", "),
         onpointermove: (event) => {
@@ -45,21 +48,19 @@ export function plot(title, lines, shown, redraw, most, key = title) {
         },
       },
       [low, high].map((value) => svg("line", { "data-key": `line${value}`, x1: 0, x2: WIDTH, y1: y(value), y2: y(value), class: "axis" })),
-      svg("text", { x: 0, y: TOP - 4, class: "scale" }, shown(high)),
-      svg("text", { x: 0, y: HEIGHT - 4, class: "scale" }, time(begin)),
-      svg("text", { x: WIDTH, y: HEIGHT - 4, class: "scale end" }, time(end)),
-      lines.map(({ points }, index) => [
-        points.length === 1 && svg("circle", { cx: x(points[0][0]), cy: y(points[0][1]), r: 2.5, class: `dot${index}` }),
-        svg("path", { "data-key": `path${index}`, d: path(points, x, y), class: `curve curve${index}` }),
+      lines.map(({ points, kind }, index) => [
+        points.length === 1 && svg("circle", { cx: x(points[0][0]), cy: y(points[0][1]), r: 2.5, class: `dot${kind ?? index}` }),
+        svg("path", { "data-key": `path${index}`, d: path(points, x, y), class: `curve curve${kind ?? index}` }),
       ]),
-      here !== null && svg("line", { x1: x(here), x2: x(here), y1: TOP, y2: HEIGHT - BOTTOM, class: "pointer" }),
+      here !== null && svg("line", { x1: x(here), x2: x(here), y1: 0, y2: HEIGHT, class: "pointer" }),
     ),
+    h("p.scale.ends", null, h("span", null, time(begin)), h("span", null, time(end))),
     h(
       "p.legend",
       null,
-      lines.map(({ name, points }, index) => {
+      lines.map(({ name, points, kind }, index) => {
         const point = here === null ? points.at(-1) : nearest(points, here);
-        return h("span", { "data-key": name }, h(`i.dot${index}`, { "aria-hidden": "true" }), `${name} `, h("b", null, point ? shown(point[1]) : "–"));
+        return h("span", { "data-key": name }, h(`i.dot${kind ?? index}`, { "aria-hidden": "true" }), `${name} `, h("b", null, point ? shown(point[1]) : "–"));
       }),
       here !== null && h("span.muted", null, time(here)),
     ),

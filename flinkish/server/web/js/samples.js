@@ -14,6 +14,8 @@ const TASK_METRICS = [
   "pendingRecords",
   "currentInputWatermark",
 ];
+/** What an operator's watermark is called, behind the operator's name. */
+const WATERMARK = ".currentOutputWatermark";
 const JOB_METRICS = ["lastCheckpointDuration", "lastCheckpointSize", "numRestarts"];
 
 const series = new Map();
@@ -38,7 +40,9 @@ const vertexPath = (path, vertex) => `${path}/vertices/${vertex}`;
 export async function metricNames(path, vertex, now = Date.now()) {
   const key = `${path}/${vertex}`;
   const known = names.get(key);
-  if (known && known.found.length && now - known.at < 60_000) return known.found;
+  // A vertex that has just started does not have all of them yet.
+  const complete = known?.found.some((name) => name.endsWith(WATERMARK));
+  if (known && now - known.at < (complete ? 60_000 : 3_000)) return known.found;
   const found = (await get(`${vertexPath(path, vertex)}/subtasks/metrics`)).map(({ id }) => id).sort();
   names.set(key, { at: now, found });
   return found;
@@ -54,7 +58,7 @@ export async function sampleJob(path, job) {
   const found = await Promise.all(
     job.vertices.map(async ({ id }) => {
       const all = await metricNames(path, id);
-      const marks = all.filter((name) => name.endsWith(".currentOutputWatermark"));
+      const marks = all.filter((name) => name.endsWith(WATERMARK));
       const wanted = [...new Set([...TASK_METRICS, ...marks, ...chosen(job.jid, id)])];
       const list = await get(`${vertexPath(path, id)}/subtasks/metrics?get=${wanted.map(encodeURIComponent).join(",")}`);
       const metrics = new Map(list.map(({ id: name, ...values }) => [name, values]));

@@ -52,7 +52,7 @@ function lane(name, timestamps, { begin, end }) {
         h(`span.span.${tone(state)}`, {
           "data-key": state,
           title: `${state.toLowerCase()}: ${time(at)}, ${duration(until - at)}`,
-          style: { left: `${left(at)}%`, width: `${Math.max(0.3, left(until) - left(at))}%` },
+          style: { left: `${Math.min(99.7, left(at))}%`, width: `${Math.max(0.3, left(until) - left(at))}%` },
         }),
       ),
     ),
