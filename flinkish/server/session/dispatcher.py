@@ -46,6 +46,7 @@ from flinkish.server.session.supervision import (
     Start,
     decide,
     expired,
+    must_not_run,
     patience,
 )
 from flinkish.server.session.wire import Report
@@ -226,6 +227,7 @@ class Dispatcher:
                     if ended is None:
                         self._forget(lead, entry)
                         self._remove_unused(lead, entry.program)
+                        self._launch.remove_files(job_id)
                         words = self._launch.last_words(job_id)
                         raise StartError(
                             f"{entry.program.name} ended without starting a job. The end of its log:\n{words}",
@@ -284,8 +286,8 @@ class Dispatcher:
         """Have a job whose driver is not there not started again; raises RegistryError."""
         with self._lock:
             lead = self._leading()
-            current = lead.jobs[entry.job_id]
-            if current.status is None:
+            current = lead.jobs.get(entry.job_id)
+            if current is not None and current.status is None:
                 self._store(lead, changed(current, cancelling=True))
 
     def archive(self, entry: JobEntry) -> Archive | None:
@@ -333,6 +335,8 @@ class Dispatcher:
             if entry.status is not None and report.status is None:
                 return False
             live = lead.live[entry.job_id]
+            if entry.cancelling and must_not_run(live.report, report):
+                return False
             live.report, live.heard = report, self._clock.monotonic()
             if record.pid != report.pid:
                 # With spark-submit, the process that was started is not the driver itself.
@@ -357,10 +361,13 @@ class Dispatcher:
                     continue
                 try:
                     self._look_after(lead, entry, live)
+                    live.error = None
                 except NotLeaderError:
                     return
                 except (FlinkishError, OSError) as error:
-                    _log.warning("Job %s: %s", job_id, error)
+                    if str(error) != live.error:
+                        live.error = str(error)
+                        _log.warning("Job %s: %s", job_id, error)
         self._expire(lead)
 
     def _look_after(self, lead: Lead, entry: JobEntry, live: Live) -> None:
@@ -437,4 +444,5 @@ class Dispatcher:
         if entry.driver is not None:
             for file in (wire.archive_file(entry.job_id, entry.driver.id), wire.end_file(entry.job_id, entry.driver.id)):
                 self._remove_file(file)
+        self._launch.remove_files(entry.job_id)
         self._remove_unused(lead, entry.program)

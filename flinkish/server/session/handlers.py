@@ -243,8 +243,8 @@ def _submission(program: ProgramEntry, request: answers.JarRunRequest) -> Submis
         settings[options.DEFAULT_PARALLELISM.key] = str(request.parallelism)
     if request.savepointPath:
         settings[options.SAVEPOINT_PATH.key] = request.savepointPath
-    if request.allowNonRestoredState:
-        settings[options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key] = "true"
+    if request.allowNonRestoredState is not None:
+        settings[options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key] = str(request.allowNonRestoredState).lower()
     redaction.remember(settings)
     properties = tuple(f"{key}={value}" for key, value in settings.items())
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -99,6 +100,13 @@ class Launch:
             _log.warning("The note of the end of job %s is damaged.", entry.job_id)
             return None
 
+    def remove_files(self, job_id: str) -> None:
+        """Remove the program of a job from this machine; its logs stay."""
+        shutil.rmtree(self._folder(job_id), ignore_errors=True)
+
+    def _folder(self, job_id: str) -> Path:
+        return self._settings.local / "jobs" / job_id
+
     def log_file(self, job_id: str) -> Path:
         """Return the file with the logs of a job's drivers."""
         return self._settings.logs / f"driver-{job_id}.log"
@@ -113,7 +121,7 @@ class Launch:
 
     def _command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
         """Return the command of a driver. No secret is part of the command line, which every user of the machine can read."""
-        folder = self._settings.local / "jobs" / entry.job_id
+        folder = self._folder(entry.job_id)
         script = self._fetch(entry.program, folder)
         properties = (*self._settings.properties, *entry.properties)
         environment = {key: value for key, value in self._environment.items() if key not in _NOT_FOR_DRIVERS}

@@ -40,6 +40,8 @@ class Live:
     heard: int = 0
     #: Whether a client waits for its start, and gets the error if it fails.
     awaited: bool = False
+    #: The last error about it, which is logged once.
+    error: str | None = None
 
 
 @dataclass(slots=True)
@@ -99,6 +101,9 @@ class Leadership:
         lead = self._lead
         if lead is None:
             raise NotLeaderError(self.leader)
+        if lead.lease.is_lost(self._clock.monotonic()):
+            # Another Dispatcher may lead already: reports that were taken here would be missing there.
+            raise NotLeaderError(None)
         return lead
 
     def look(self) -> Lead | None:

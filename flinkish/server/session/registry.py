@@ -98,11 +98,7 @@ class Registry:
         except OSError as error:
             raise self._failed(error) from error
         before = self._files.get(key)
-        try:
-            self._commit({**self._files, key: (path, len(content))})
-        except RegistryError:
-            self._table.delete([path])
-            raise
+        self._commit({**self._files, key: (path, len(content))}, new=path)
         self._delete(before)
 
     def remove(self, key: str) -> None:
@@ -117,7 +113,8 @@ class Registry:
         if file is not None:
             self._table.delete([file[0]])
 
-    def _commit(self, files: Mapping[str, tuple[str, int]]) -> None:
+    def _commit(self, files: Mapping[str, tuple[str, int]], *, new: str | None = None) -> None:
+        """Make `files` those of the table; the file `new` is deleted if it certainly did not become one of them."""
         log = self._log
         assert log is not None, "not claimed"
         own = Transaction(self.generation, CheckpointId(self._sequence))
@@ -141,6 +138,7 @@ class Registry:
                 failed=failure is not None,
             )
         except Exception as error:
+            # The commit may have arrived: a file that was deleted then would be missing in the table.
             raise self._failed(failure or error) from error
         match outcome:
             case Committed():
@@ -149,6 +147,8 @@ class Registry:
             case TakenOver(by=by):
                 raise self._table.taken_over(by, self.generation)
             case _:
+                if new is not None:
+                    self._table.delete([new])
                 raise self._failed(failure or OSError("the commit was refused"))
 
     def _clean(self, log: TableLog) -> None:

@@ -101,17 +101,20 @@ class Service:
 
     def _run(self) -> None:
         said: str | None = None
-        while not self._stopping.wait(_STEP):
-            said = self._step(said)
-        if self._cancel_jobs:
-            self._cancel_all()
         try:
+            while not self._stopping.wait(_STEP):
+                said = self._step(said)
+            if self._cancel_jobs:
+                self._cancel_all()
             self.dispatcher.resign()
         except OSError as error:
             _log.warning("The end of this Dispatcher could not be noted: %s", error)
-        self._endpoint.close()
-        self._reports.close()
-        self._ended.set()
+        except Exception:
+            _log.exception("The Dispatcher failed at its end.")
+        finally:
+            self._endpoint.close()
+            self._reports.close()
+            self._ended.set()
 
     def _step(self, said: str | None) -> str | None:
         """Make a step; return its error, which is logged once."""

@@ -14,6 +14,8 @@ from flinkish.server.session.wire import LEADERS, LeaderRecord, leader_file
 #: Longest files in bytes.
 _LEADER_LIMIT = 1 << 16
 FILE_LIMIT = 1 << 28
+#: How often the leader's record is looked for, if the one that was found is gone when it is read.
+_TRIES = 10
 _LEADER = re.compile(r"[0-9]{12}\.json")
 
 
@@ -50,19 +52,21 @@ class SessionStorage:
 
     def leader(self) -> LeaderRecord | None:
         """Return the record of the leader with the highest generation; None if there was none."""
-        try:
-            names = sorted(name for name in self._files.names(LEADERS) if _LEADER.fullmatch(name))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if not names:
-            return None
-        content = self.read(f"{LEADERS}/{names[-1]}")
-        if content is None:
-            return None
-        try:
-            return msgspec.json.decode(content, type=LeaderRecord)
-        except msgspec.MsgspecError as error:
-            raise OSError(f"the record {LEADERS}/{names[-1]} in {self.root} is damaged: {error}") from error
+        for _ in range(_TRIES):
+            try:
+                names = sorted(name for name in self._files.names(LEADERS) if _LEADER.fullmatch(name))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if not names:
+                return None
+            content = self.read(f"{LEADERS}/{names[-1]}")
+            if content is not None:
+                try:
+                    return msgspec.json.decode(content, type=LeaderRecord)
+                except msgspec.MsgspecError as error:
+                    raise OSError(f"the record {LEADERS}/{names[-1]} in {self.root} is damaged: {error}") from error
+            # A leader with a higher generation has removed it in the meantime.
+        raise OSError(f"the records {LEADERS} in {self.root} are removed faster than they can be read")
 
     def write_leader(self, record: LeaderRecord) -> None:
         """Write the record of a leader."""

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flinkish.server.session.entries import JobEntry
+from flinkish.server.session.wire import FINAL, Report
 
 #: Pauses before the second, third ... start within the window, in milliseconds: they double up to the longest.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1_000, 30_000
 #: How long a driver of which no process is known may take to report, in milliseconds: the Dispatcher was killed as it started it.
 UNKNOWN_PATIENCE = 5_000
+#: States of a job that its driver is ending, or has ended.
+_ENDING = ("CANCELLING", "FAILING", *FINAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,8 @@ def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
     if len(recent) >= limits.max_restarts:
         minutes = limits.restart_window / 60_000
         return Fail(f"its driver was lost {len(recent) + 1} times within {minutes:g} min (session.driver.max-restarts)")
-    if recent and sight.now - recent[-1] < _pause(len(recent)):
+    # The clock may have been put back since the last start.
+    if recent and 0 <= sight.now - recent[-1] < _pause(len(recent)):
         return Keep()
     return Start(kill=sight.alive is True)
 
@@ -93,6 +97,17 @@ def patience(entry: JobEntry, limits: Limits) -> int:
     if entry.driver is None or entry.driver.pid is None:
         return min(limits.heartbeat_timeout, UNKNOWN_PATIENCE)
     return limits.heartbeat_timeout
+
+
+def must_not_run(before: Report | None, report: Report) -> bool:
+    """Tell whether a driver must end because its job was cancelled before it was known to run in this driver.
+
+    `before` is the driver's last report, None = this is the first one that was taken. A job that is known to run is cancelled
+    by its driver.
+    """
+    if before is not None and before.summary is not None:
+        return False
+    return report.status is None and (report.summary is None or report.summary.state not in _ENDING)
 
 
 def expired(jobs: Iterable[JobEntry], now: int, *, capacity: int, expiration: int) -> Sequence[JobEntry]:

@@ -163,6 +163,25 @@ def test_a_program_is_run_with_what_the_request_says(client: Client) -> None:
     assert driver.job_id == "ab" * 16
 
 
+def test_state_that_a_request_does_not_allow_to_be_left_out_is_not_left_out(client: Client) -> None:
+    key = "execution.state-recovery.ignore-unclaimed-state"
+    driver = client.run(allowNonRestoredState=False, flinkConfiguration={key: "true"})
+
+    assert f"{key}=false" in driver.environment["FLINKISH_PROPERTIES"]
+
+
+def test_a_dispatcher_ends_also_when_its_jobs_cannot_be_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(tmp_path, FakeProcesses())
+
+    def fail() -> None:
+        raise KeyError("a job")
+
+    monkeypatch.setattr(client.dispatcher, "jobs", fail)
+    client.service.stop(True)
+
+    assert client.service.wait(10)
+
+
 def test_flinks_page_sends_the_same_in_the_query(client: Client) -> None:
     program = client.upload()[1]["filename"].rpartition("/")[2]
     query = "program-args=x&parallelism=2&allowNonRestoredState=true&savepointPath=/sp"

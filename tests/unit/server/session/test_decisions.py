@@ -121,3 +121,9 @@ def test_a_leader_stops_before_another_one_may_take_over() -> None:
     assert [lease.is_lost(9_999), lease.is_lost(10_000)] == [False, True]
     lease.renewed(9_000)
     assert not lease.is_lost(18_999)
+
+
+def test_a_clock_that_was_put_back_does_not_make_a_pause_longer() -> None:
+    later = (NOW + 3_600_000,)
+
+    assert decide(changed(ENTRY, restarts=later), sight(alive=False), LIMITS) == Start(kill=False)

@@ -17,7 +17,7 @@ from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.storage import SessionStorage
 from tests.kit.s3_server import BUCKET, S3Server
-from tests.unit.server.session.support import SCRIPT, FakeProcesses, Member, other_key
+from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, other_key
 
 
 @pytest.fixture
@@ -428,3 +428,147 @@ def test_a_session_in_s3_is_found_again_and_has_one_leader(s3: S3Server, tmp_pat
     assert archive.find("/x", {}) == b"1"
     # Credentials are in no command line, and those of the Dispatcher are in no driver's properties unless they were given there.
     assert not any(s3.settings["s3.secret-key"] in word for word in driver.command.arguments)
+
+
+def test_an_entry_whose_commit_nobody_confirmed_is_there_for_the_next_dispatcher(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The commit arrives, and then the storage does not answer: deleted, the entry's file would be missing in the table.
+    member.dispatcher.step()
+    log = member.dispatcher._leading().registry._log
+    assert log is not None
+    replace_files, refresh = type(log).replace_files, type(log).refresh
+    answers = {"refresh": True}
+
+    def loses_answer(self: Any, *arguments: Any, **named: Any) -> None:
+        replace_files(self, *arguments, **named)
+        answers["refresh"] = False
+        raise OSError("no answer")
+
+    def refreshes(self: Any) -> None:
+        if not answers["refresh"]:
+            raise OSError("still no answer")
+        refresh(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(log), "replace_files", loses_answer)
+        patch.setattr(type(log), "refresh", refreshes)
+        with pytest.raises(RegistryError, match="no answer"):
+            member.dispatcher.upload("job.py", SCRIPT)
+
+    member.dispatcher.resign()
+    member.dispatcher = member.make(first_id=1_000)
+    member.dispatcher.step()
+    assert [program.name for program in member.dispatcher.programs()] == ["job.py"]
+
+
+def test_a_job_that_is_cancelled_before_its_driver_has_reported_does_not_run(tmp_path: Path) -> None:
+    member = Member(tmp_path)
+    driver = _unreported(member)
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    member.dispatcher.cancel(entry)
+
+    assert not member.dispatcher.report(driver.report(), driver.token)
+    driver.alive = False
+    member.dispatcher.step()
+    assert member.state(driver.job_id) == "CANCELED"
+    assert len(member.processes.started) == 1
+
+
+def test_a_job_that_is_cancelled_between_two_reports_of_its_start_does_not_run(tmp_path: Path) -> None:
+    member = Member(tmp_path)
+    driver = _unreported(member)
+    assert member.dispatcher.report(driver.report(None), driver.token)
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    member.dispatcher.cancel(entry)
+
+    assert not member.dispatcher.report(driver.report(), driver.token)
+
+
+def test_a_driver_that_cancels_its_job_may_end_by_itself(member: Member) -> None:
+    # As at the end of a session, which notes the cancellation before it asks the drivers.
+    driver = member.submit()
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    member.dispatcher.cancel(entry)
+
+    assert member.dispatcher.report(driver.report(), driver.token)
+    assert member.dispatcher.report(driver.report("CANCELLING"), driver.token)
+    # Another Dispatcher that takes over meanwhile leaves it alone, too.
+    member.dispatcher.resign()
+    member.dispatcher = member.make(first_id=1_000)
+    member.dispatcher.step()
+    assert member.dispatcher.report(driver.report("CANCELLING"), driver.token)
+
+
+def _unreported(member: Member) -> FakeProcess:
+    """Start a driver that has not reported yet."""
+    member.dispatcher.submit(_start(member))
+    return member.processes.last
+
+
+def test_a_job_that_is_forgotten_meanwhile_is_not_cancelled(tmp_path: Path) -> None:
+    member = Member(tmp_path, **{"jobstore.max-capacity": 0})
+    driver = member.submit()
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
+    driver.alive = False
+    member.dispatcher.step()
+    assert member.dispatcher.job(driver.job_id) is None
+
+    member.dispatcher.cancel(entry)
+
+
+def test_a_leader_whose_lease_has_ended_takes_no_reports(tmp_path: Path) -> None:
+    # It would keep drivers from the new leader, which would hold them for lost.
+    clock, processes = ManualClock(1_000_000), FakeProcesses()
+    first = Member(tmp_path, clock=clock, processes=processes)
+    second = first.make("http://b:1", first_id=1_000)
+    driver = first.submit()
+    second.step()
+    clock.advance(10_001)
+    second.step()
+    assert second.leads
+
+    with pytest.raises(NotLeaderError):
+        first.dispatcher.report(driver.report(), driver.token)
+    with pytest.raises(NotLeaderError):
+        first.dispatcher.jobs()
+    assert second.report(driver.report(), driver.token)
+
+
+def test_what_drivers_had_on_this_machine_goes_with_their_jobs(member: Member) -> None:
+    driver = member.submit()
+    program = Path(msgspec.json.decode(driver.environment[wire.PROGRAM_VARIABLE], type=wire.Program).file)
+    member.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
+    driver.alive = False
+    member.dispatcher.step()
+    assert program.exists()
+    member.clock.advance(3_600_001)
+    for _ in range(3):
+        member.dispatcher.step()
+
+    assert not program.parent.exists()
+
+
+def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    member.dispatcher.step()
+    earlier = member.dispatcher._leading().record
+    member.storage.write(wire.leader_file(earlier.generation), msgspec.json.encode(earlier))
+    read = member.storage.read
+
+    def read_late(inside: str) -> bytes | None:
+        if inside == wire.leader_file(1):
+            later = msgspec.structs.replace(earlier, generation=2)
+            member.storage.write_leader(later)
+            member.storage.remove(inside)
+        return read(inside)
+
+    monkeypatch.setattr(member.storage, "read", read_late)
+    found = member.storage.leader()
+
+    assert found is not None
+    assert found.generation == 2
