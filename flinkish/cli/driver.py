@@ -13,6 +13,7 @@ import shutil
 import sys
 import traceback
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -21,8 +22,8 @@ from flinkish.cli.script import run_script, without_launcher
 from flinkish.common import notices
 from flinkish.common.errors import FlinkishError, InvalidProgramError
 from flinkish.program.forgotten import forgotten_programs
-from flinkish.server.session.reporter import become_driver
-from flinkish.server.session.wire import PROGRAM_VARIABLE, Program
+from flinkish.server.session.reporter import SessionDriver, become_driver
+from flinkish.server.session.wire import LOG_VARIABLE, PROGRAM_VARIABLE, STDOUT_VARIABLE, Program
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -32,8 +33,21 @@ _LARGEST_PROGRAM = 1 << 30
 
 def main() -> None:
     """Run the program that the environment names; the exit code is 1 if it fails."""
+    _write_to_files(os.environ)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     sys.exit(_main())
+
+
+def _write_to_files(environment: Mapping[str, str]) -> None:
+    """Have standard output and error go to the driver's files: spark-submit gives it a pipe for both, which ends up in the first.
+
+    Processes that are started from now on write there, too.
+    """
+    for descriptor, name in ((1, STDOUT_VARIABLE), (2, LOG_VARIABLE)):
+        if file := environment.get(name):
+            opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(opened, descriptor)
+            os.close(opened)
 
 
 @notices.told_always()
@@ -44,17 +58,17 @@ def _main() -> int:
     except (FlinkishError, KeyError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    code = _run(program)
+    code = _run(program, driver)
     if driver.executed:
         driver.wait()
     return code
 
 
-def _run(program: Program) -> int:
+def _run(program: Program, driver: SessionDriver) -> int:
     path = Path(program.file)
     try:
         if zipfile.is_zipfile(path):
-            _run_zip(path, program)
+            _run_zip(path, program, driver)
         elif program.entry_class:
             raise InvalidProgramError(
                 f"{path.name} is a script, so it has no entry class {program.entry_class!r}", hint="leave the entry class out."
@@ -77,8 +91,9 @@ def _run(program: Program) -> int:
     return 1 if forgotten else 0
 
 
-def _run_zip(path: Path, program: Program) -> None:
+def _run_zip(path: Path, program: Program, driver: SessionDriver) -> None:
     folder = unpacked(path)
+    driver.take_modules(path)
     sys.argv = [str(path), *program.arguments]
     if not program.entry_class:
         runpy.run_path(str(folder), run_name="__main__")

@@ -718,7 +718,8 @@ DRIVER_LAUNCHER = _option(
 DRIVER_SUBMIT_OPTIONS = _unset(
     "session.driver.spark-submit-options",
     LIST,
-    "Options of spark-submit for drivers, such as --master;spark://host:7077. The deploy mode must be client. A key of flinkish.",
+    "Options of spark-submit for drivers, such as --master;spark://host:7077; options and values are entries of their own. The "
+    "deploy mode is client. A key of flinkish.",
 )
 DRIVER_MAX_RESTARTS = _option(
     "session.driver.max-restarts",

@@ -65,6 +65,8 @@ class Program:
     #: Files, folders and zip files that are added to the tasks' sys.path.
     python_files: tuple[str, ...] = ()
     python_archives: tuple[PythonArchive, ...] = ()
+    #: A zip file with the modules of the program itself, which is already on this process's sys.path: a session was sent it.
+    own_modules: str | None = None
     python_requirements: PythonRequirements | None = None
     python_executable: str | None = None
     #: Writes and commits dead letters; see program/dead_letters.py.

@@ -19,7 +19,7 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
@@ -43,6 +43,8 @@ class Dependencies:
     python_files: tuple[str, ...] = ()
     archives: tuple[PythonArchive, ...] = ()
     cached_files: tuple[CachedFile, ...] = ()
+    #: A zip file with modules of the program that this process has on its sys.path; tasks on other machines need them, too.
+    own_modules: str | None = None
     requirements: PythonRequirements | None = None
     #: Folder into which the required packages are installed; every slot must be able to access it.
     packages: str | None = None
@@ -74,6 +76,7 @@ class Dependencies:
                 )
                 for file in cached
             ),
+            own_modules=program.own_modules,
             requirements=_requirements(program.python_requirements),
         )
         for path in result.python_files:
@@ -94,6 +97,11 @@ class Dependencies:
             yield self.packages
 
     @property
+    def files(self) -> Dependencies:
+        """What the driver copies to a folder that all slots can access: all but the program's own modules."""
+        return replace(self, own_modules=None)
+
+    @property
     def needs_working_folder(self) -> bool:
         """Whether tasks need a working folder: there are archives or cached files."""
         return bool(self.archives or self.cached_files)
@@ -107,7 +115,7 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
 
     With `copy`, all files are copied there, because tasks cannot access the driver's files.
     """
-    if dependencies == NO_DEPENDENCIES:
+    if dependencies.files == NO_DEPENDENCIES:
         return None
     root = folder / _FOLDER
     root.mkdir(parents=True)

@@ -1,8 +1,9 @@
-"""A job for sessions, on the local engine: it writes each number with the sum of all so far that are odd, or even, into files.
+"""A job for sessions: it writes each number with the sum of all so far that are odd, or even, into files.
 
 It is slow until a file `go` exists.
 
-Arguments: a folder, and how many numbers.
+Arguments: a folder, how many numbers, and the engine if it is not the local one.
+Tasks use a module `session_marks`, if it was sent with the script.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import FileSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 
+try:
+    import session_marks  # type: ignore[import-not-found]
+except ModuleNotFoundError:
+    session_marks = None
 
-def main(folder: str, count: int) -> None:
+
+def main(folder: str, count: int, engine: str = "local") -> None:
     settings = {
-        "execution.engine": "local",
+        "execution.engine": engine,
         "execution.epoch.target-duration": "50 ms",
-        "execution.epoch.max-records": "20",
+        # An epoch takes longer on Spark.
+        "execution.epoch.max-records": "20" if engine == "local" else "100",
         "execution.checkpointing.interval": "200 ms",
         "execution.checkpointing.dir": f"{folder}/checkpoints",
         "execution.checkpointing.savepoint-dir": f"{folder}/savepoints",
@@ -32,7 +39,7 @@ def main(folder: str, count: int) -> None:
     def slowly(value: int) -> int:
         if not go.exists():
             time.sleep(0.02)
-        return value
+        return value if session_marks is None else session_marks.same(value)
 
     numbers = env.from_source(NumberSequenceSource(1, count), WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     slow = numbers.map(slowly, Types.LONG()).uid("slow")
@@ -45,4 +52,4 @@ def main(folder: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

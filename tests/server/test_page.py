@@ -13,7 +13,7 @@ import pytest
 from flinkish.server.web import page_files
 from tests.server.browser import CHECKS, Browser, need_browser
 from tests.server.page_jobs import failing_job, running_job, slow_job
-from tests.server.test_session import Session
+from tests.server.session_cluster import Session
 from tests.unit.server.support import UNKNOWN, Server, served
 
 TOKEN = "a-token-of-some-length"

@@ -5,125 +5,19 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from tests.kit.http import ask
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
-from tests.recovery.processes import Job
+from tests.server.session_cluster import Session, assert_exact, is_alive
 
 _SCRIPT = Path(__file__).with_name("session_job.py")
 #: How long it may take until a killed part is back, in seconds: other tests run beside this one.
 _BACK = 60.0
-
-
-class Session:
-    """Dispatchers of one storage, one after the other."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._number = 0
-        self.port = 0
-        self.process: Job | None = None
-
-    def start(self) -> None:
-        """Start a Dispatcher and wait until it answers."""
-        self._number += 1
-        settings = {
-            "rest.port": "0",
-            "high-availability.storageDir": str(self.folder / "ha"),
-            "io.tmp.dirs": str(self.folder / "tmp"),
-            "env.log.dir": str(self.folder / "log"),
-            "security.checkpoint.hmac-key-file": str(self.folder / "key"),
-        }
-        (self.folder / "tmp").mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "flinkish.server.session", *(f"-D{key}={value}" for key, value in settings.items())]
-        before = None if self.process is None else self.process.temporary
-        job = Job(command, self.folder / f"dispatcher-{self._number}.out", temporary=before)
-        if self.process is None:
-            self.first = job
-        self.process = job
-        job.wait_until("the Dispatcher", lambda: "Dispatcher: http" in job.output())
-        line = next(line for line in job.output().splitlines() if line.startswith("Dispatcher: http"))
-        self.port = int(line.rpartition(":")[2])
-
-    def kill(self) -> None:
-        """Kill the Dispatcher."""
-        assert self.process is not None
-        self.process.process.kill()
-        self.process.process.wait()
-
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        return ask(self.port, method, path, body, headers)
-
-    def get(self, path: str) -> Any:
-        status, answer = self.ask("GET", path)
-        assert status == 200, (path, status, answer, self.logs())
-        return answer
-
-    def upload(self, script: Path) -> str:
-        form = (
-            b'--x\r\nContent-Disposition: form-data; name="jarfile"; filename="' + script.name.encode() + b'"\r\n'
-            b"Content-Type: application/octet-stream\r\n\r\n" + script.read_bytes() + b"\r\n--x--\r\n"
-        )
-        status, answer = self.ask("POST", "/jars/upload", form, {"Content-Type": "multipart/form-data; boundary=x"})
-        assert (status, answer["status"]) == (200, "success")
-        return str(answer["filename"]).rpartition("/")[2]
-
-    def run(self, program: str, *arguments: str) -> str:
-        status, answer = self.ask("POST", f"/jars/{program}/run", {"programArgsList": arguments})
-        assert status == 200, (answer, self.logs())
-        return str(answer["jobid"])
-
-    def pid(self, job_id: str) -> int:
-        """Return the process of the job's driver, which its thread dump does not say, but its log does."""
-        found = [
-            process.pid
-            for job in (self.first, self.process)
-            if job is not None
-            for process in job.members()
-            if job_id in Path(f"/proc/{process.pid}/environ").read_text(errors="replace") and _is_driver(process.cmdline())
-        ]
-        (pid,) = set(found)
-        return pid
-
-    def completed(self, job_id: str) -> int:
-        status, answer = self.ask("GET", f"/jobs/{job_id}/checkpoints")
-        return int(answer["counts"]["completed"]) if status == 200 else 0
-
-    def await_checkpoints(self, job_id: str, timeout: float = 60.0) -> None:
-        """Wait until the job's present driver has completed two checkpoints."""
-        wait_until("two checkpoints", lambda: self.completed(job_id) >= 2, timeout, report=self.logs)
-
-    def logs(self) -> str:
-        return "\n".join(
-            f"== {file.name}\n{file.read_text(errors='replace')[-3000:]}"
-            for file in sorted([*self.folder.glob("dispatcher-*.out"), *(self.folder / "log").glob("*")])
-        )
-
-    def close(self) -> None:
-        for job in {self.process, self.first}:
-            if job is not None:
-                job.close()
-
-
-def _is_alive(pid: int) -> bool:
-    """A process that has ended is there until its parent, which may not be the Dispatcher any more, takes note of it."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _is_driver(command: list[str]) -> bool:
-    return "flinkish.cli.driver" in command
 
 
 @pytest.fixture
@@ -134,16 +28,6 @@ def session(tmp_path: Path) -> Iterator[Session]:
         yield each
     finally:
         each.close()
-
-
-def _assert_exact(folder: Path, count: int) -> None:
-    """Each number was written once, and the sums in the state have all of them."""
-    parts = [file for file in (folder / "out").rglob("*") if file.is_file() and not file.name.startswith((".", "_"))]
-    written = [tuple(map(int, line.split())) for file in parts for line in file.read_text().splitlines()]
-    assert sorted(number for number, _ in written) == list(range(1, count + 1))
-    for parity in (0, 1):
-        of_key = [(number, total) for number, total in written if number % 2 == parity]
-        assert max(total for _, total in of_key) == sum(number for number, _ in of_key)
 
 
 @pytest.mark.kill
@@ -179,13 +63,13 @@ def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: P
     third = session.pid(job)
     session.kill()
     (tmp_path / "go").touch()
-    wait_until("its end", lambda: not _is_alive(third), 60, report=session.logs)
+    wait_until("its end", lambda: not is_alive(third), 60, report=session.logs)
     session.start()
     wait_until("its end is known", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", _BACK, report=session.logs)
     assert session.get("/overview")["jobs-finished"] == 1
     assert session.get(f"/jobs/{job}")["name"] == "session job"
     assert session.get(f"/jobs/{job}/checkpoints")["counts"]["restored"] == 1
-    _assert_exact(tmp_path, count)
+    assert_exact(tmp_path, count)
 
 
 @pytest.mark.soak
@@ -200,7 +84,7 @@ def test_random_kills_lose_nothing(session: Session, tmp_path: Path) -> None:
         time.sleep(rng.uniform(0.2, 6))
         what = rng.choice(["driver", "dispatcher", "both"])
         print(what)
-        if what != "dispatcher" and any(job in each for each in _environments(session)):
+        if what != "dispatcher" and session.drivers(job):
             os.kill(session.pid(job), signal.SIGKILL)
         if what != "driver":
             session.kill()
@@ -210,13 +94,7 @@ def test_random_kills_lose_nothing(session: Session, tmp_path: Path) -> None:
         wait_until("a checkpoint", lambda: session.completed(job) >= 1, 90, report=session.logs)
     (tmp_path / "go").touch()
     wait_until("the end", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", 120, report=session.logs)
-    _assert_exact(tmp_path, count)
-
-
-def _environments(session: Session) -> list[str]:
-    assert session.process is not None
-    members = {process.pid for job in (session.first, session.process) for process in job.members()}
-    return [Path(f"/proc/{pid}/environ").read_text(errors="replace") for pid in members]
+    assert_exact(tmp_path, count)
 
 
 _ERRORS = {
@@ -269,13 +147,13 @@ def test_scripts_that_are_wrong_and_jobs_that_are_stopped(session: Session, tmp_
     wait_until("the stop", lambda: session.get(result)["status"]["id"] == "COMPLETED", 30, report=session.logs)
     location = session.get(result)["operation"]["location"]
     assert session.get(f"/jobs/{job}/status") == {"status": "FINISHED"}
-    wait_until("the end of the driver", lambda: not _is_alive(pid), 30, report=session.logs)
+    wait_until("the end of the driver", lambda: not is_alive(pid), 30, report=session.logs)
     assert session.get(result)["operation"]["location"] == location
     (tmp_path / "go").touch()
     body = {"programArgsList": [str(tmp_path), "4000"], "savepointPath": location, "parallelism": 2}
     status, answer = session.ask("POST", f"/jars/{program}/run", body)
     assert status == 200, (answer, session.logs())
     wait_until("the end", lambda: session.get(f"/jobs/{answer['jobid']}/status")["status"] == "FINISHED", 60, report=session.logs)
-    _assert_exact(tmp_path, 4_000)
+    assert_exact(tmp_path, 4_000)
     # What it is told to do and with which secrets is on no command line.
     assert session.ask("DELETE", "/cluster")[0] == 200

@@ -82,6 +82,8 @@ class HostConfig:
     slot_values: tuple[int, ...]
     #: The driver's sys.path if workers run on its machine, so that modules in the folder of the job script are found.
     path: tuple[str, ...] = ()
+    #: Name of the folder with the program's own modules in the executors' working folders; None = they are on `path`, if any.
+    own_modules: str | None = None
     #: The interpreter of the hosts; None = that of Spark's workers.
     python: str | None = None
     #: Milliseconds without a call after which a host ends by itself, unless the program file was touched in the meantime, as the
@@ -195,9 +197,12 @@ class _SlotHost:
             _wait_for_end([host], 10_000)
 
     def _start(self) -> ProcessId:
-        # The worker's own path comes first: with spark-submit --py-files, the executor's copies are used.
-        path = [entry for entry in (*sys.path, *self._config.path) if entry]
-        python = self._config.python or sys.executable
+        config = self._config
+        # The program's own modules come first, as on the driver. Then the worker's own path: with spark-submit --py-files, the
+        # executor's copies are used.
+        own = [] if config.own_modules is None else [str(working_folder(self._jvm) / config.own_modules)]
+        path = [entry for entry in (*own, *sys.path, *config.path) if entry]
+        python = config.python or sys.executable
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
         self._unlink_socket()
         try:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SLOT_TASK = "flinkish.runtime.slot:SlotTask"
+#: The folder in an executor's working folder to which Spark unpacks the program's own modules.
+_OWN_MODULES = "flinkish-program"
 #: Seconds between two checks that the query and the JVM are alive, while no event arrives.
 _LOOK_S = 0.5
 _POLL_S = 0.002
@@ -110,6 +112,8 @@ class SparkEngine:
         #: The driver's folder of those that its JVM and the executors have in their working folders, if none is shared.
         self._own_folders: Path | None = None
         self._attempts = 0
+        #: The session whose executors get the program's own modules.
+        self._modules_sent_to: HeldSession | None = None
         self._watchdog: Watchdog | None = None
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
@@ -129,6 +133,7 @@ class SparkEngine:
             if self._own_folders is None:
                 self._own_folders = make_own_folder(hosts.working_folder(held.jvm))
             own = OwnPlace(root=self._own_folders, attempt=self._attempts)
+        self._send_modules(held, program)
         attempt = _Attempt(
             held,
             program,
@@ -192,6 +197,13 @@ class SparkEngine:
                 self._watchdog = Watchdog(self._held.jvm, self._clean_up_after_jvm)
                 self._watchdog.start()
         return self._held
+
+    def _send_modules(self, held: HeldSession, program: TaskProgram) -> None:
+        """Have Spark unpack the program's own modules in the working folder of each executor, also of those that come later."""
+        archive = program.dependencies.own_modules
+        if archive is not None and not settings.is_one_machine(held.master) and self._modules_sent_to is not held:
+            held.session.sparkContext.addArchive(f"{Path(archive).resolve().as_uri()}#{_OWN_MODULES}")
+            self._modules_sent_to = held
 
     def _clean_up_after_jvm(self) -> None:
         with self._lock:
@@ -291,6 +303,7 @@ class _Attempt:
             task=self._task,
             slot_values=slot_values(program.plan.slots),
             path=tuple(sys.path) if one_machine else (),
+            own_modules=None if one_machine or program.dependencies.own_modules is None else _OWN_MODULES,
             python=dependencies.interpreter(program.python_executable, work),
         )
         dumped = pickling.dump_program(program)

@@ -96,7 +96,7 @@ def check_own_folders(program: TaskProgram, *, temporary_checkpoints: bool) -> N
             hint="set it to a folder that all machines mount, or to an object store, such as s3://bucket/folder.",
         )
     needs = []
-    if program.dependencies != NO_DEPENDENCIES:
+    if program.dependencies.files != NO_DEPENDENCIES:
         needs.append("Python files, archives, cached files or requirements")
     if any(node.name == "CacheWrite" for vertex in program.plan.job_graph.vertices.values() for node in vertex.operators):
         needs.append("a cached stream")

@@ -94,7 +94,8 @@ class SystemProcesses:
     def kill(self, pid: int, created: float) -> None:
         if self.is_alive(pid, created):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+                # With spark-submit, the driver that reports is not the process that was started, but is in its group.
+                os.killpg(os.getpgid(pid), signal.SIGKILL)
 
 
 def own_start() -> float:
@@ -108,8 +109,12 @@ def driver_command(python: str = sys.executable) -> list[str]:
 
 
 def submit_command(options: Sequence[str], python: str = sys.executable) -> list[str]:
-    """Return the command of a driver that `spark-submit` starts, with options of `flinkish submit`."""
-    return [python, "-c", "from flinkish.cli.main import main; main()", "submit", *options]
+    """Return the command of a driver that `spark-submit` starts on this machine, with options of `flinkish submit`.
+
+    The deploy mode is named, because Spark's own configuration may have another one.
+    """
+    program = [python, "-c", "from flinkish.cli.main import main; main()"]
+    return [*program, "submit", "--deploy-mode", "client", *options]
 
 
 def _append(path: Path) -> IO[bytes]:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -112,8 +113,13 @@ class SessionDriver:
         self._heard = threading.Event()
         self._superseded = False
         self._created = psutil.Process().create_time()
+        self._modules: str | None = None
 
     # -- the program -------------------------------------------------------------------------------------------------------
+
+    def take_modules(self, archive: Path) -> None:
+        """Send the modules in a zip file, which this process has on its sys.path already, to tasks on other machines."""
+        self._modules = str(archive)
 
     def execute_async(self, program: Program) -> EmbeddedJobClient:
         """Start the program as the job; raises InvalidProgramError if it is the script's second one."""
@@ -135,6 +141,7 @@ class SessionDriver:
         self._heard.wait(_START_PATIENCE)
         self._refuse_superseded()
         job_id = self._assignment.job_id
+        program = replace(program, own_modules=self._modules)
         return executor.execute_async(program, job_id=job_id, retire=self._retire)
 
     @property

@@ -11,14 +11,17 @@ from flinkish.checkpoint import paths
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ConfigurationError
+from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.engine.scratch import temporary_folder
+from flinkish.engine.spark.submission import CommandLine, parse_command_line
 from flinkish.server.session.supervision import Limits
 from flinkish.server.settings import ServerSettings, server_settings
 
 #: The port of a session's server if the configuration names none; Flink's default.
 _PORT = 8081
 _FOLDER = "session"
+#: Stands for the script of a driver, while the options before it are checked.
+_SCRIPT = "driver.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,17 +84,51 @@ def session_settings(configuration: Configuration, properties: tuple[str, ...] =
 
 
 def _submit_options(configuration: Configuration) -> tuple[str, ...] | None:
+    key = options.DRIVER_SUBMIT_OPTIONS.key
     listed = configuration.get(options.DRIVER_SUBMIT_OPTIONS)
-    given = tuple(listed or ())
     if configuration.get(options.DRIVER_LAUNCHER) != "spark-submit":
+        if listed:
+            raise ConfigurationError(
+                f"{key} is set, but {options.DRIVER_LAUNCHER.key} is not spark-submit, so the options would have no effect",
+                hint=f"set {options.DRIVER_LAUNCHER.key}: spark-submit, or leave the options out.",
+            )
         return None
-    text = " ".join(given)
-    if "deploy-mode cluster" in text or "deploy-mode=cluster" in text or "deployMode=cluster" in text:
+    given = tuple(listed or ())
+    try:
+        line = parse_command_line([*given, _SCRIPT])
+    except InvalidArgumentError:
+        # The last option has taken the script for its value.
+        _refuse_pair(key, given[-1])
+        raise ConfigurationError(f"{key}: the option {given[-1]!r} has no value", hint="see spark-submit --help.") from None
+    for name, _ in line.options:
+        _refuse_pair(key, name)
+    if line.job != _SCRIPT or line.arguments:
         raise ConfigurationError(
-            f"{options.DRIVER_SUBMIT_OPTIONS.key}: a session starts its drivers on its own machine, not in the cluster",
+            f"{key}: {line.job!r} is neither an option of spark-submit nor the value of one",
+            hint="leave it out; the session adds the script and its arguments.",
+        )
+    if _deploys_into_cluster(line):
+        raise ConfigurationError(
+            f"{key}: a session starts its drivers on its own machine, not in the cluster",
             hint="leave out --deploy-mode cluster; executors are in the cluster all the same.",
         )
     return given
+
+
+def _refuse_pair(key: str, name: str) -> None:
+    """Refuse the name of an option that has its value in it."""
+    pair = name.split(maxsplit=1)
+    if len(pair) > 1:
+        raise ConfigurationError(
+            f"{key}: {name!r} is an option and its value in one entry of the list",
+            hint=f"make two entries of it: {pair[0]} and {pair[1]}.",
+        )
+
+
+def _deploys_into_cluster(line: CommandLine) -> bool:
+    confs = [conf.partition("=")[::2] for conf in line.values("--conf", "-c")]
+    modes = [*line.values("--deploy-mode"), *(value for key, value in confs if key.strip() == "spark.submit.deployMode")]
+    return "cluster" in (mode.strip() for mode in modes)
 
 
 def _safe(cluster: str) -> str:

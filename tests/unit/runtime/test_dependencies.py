@@ -87,6 +87,11 @@ def test_a_process_that_takes_over_imports_and_opens_what_was_laid_out(tmp_path:
     assert found.stdout == "file folder zip ['data', 'run'] text\n"
 
 
+def test_the_modules_of_the_program_itself_are_not_laid_out_because_the_engine_sends_them(tmp_path: Path) -> None:
+    assert stage(Dependencies(own_modules="/a/program.zip"), tmp_path, copy=True) is None
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_program_that_brings_nothing_along_costs_nothing(tmp_path: Path) -> None:
     assert Dependencies.of(PROGRAM) == NO_DEPENDENCIES
     assert stage(NO_DEPENDENCIES, tmp_path, copy=True) is None

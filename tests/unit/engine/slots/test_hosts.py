@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from flinkish.common.clock import SystemClock
 from flinkish.common.errors import EngineError
 from flinkish.common.ids import AttemptId, Epoch
 from flinkish.engine.processes import ProcessId, parent_jvm
-from flinkish.engine.slots import hosts, slot_host, starting
+from flinkish.engine.slots import hosts, slot_host, starting, template
 from flinkish.engine.slots.hosts import HostConfig
 from flinkish.engine.slots.wire import Call, Reply
 from flinkish.engine.spark.partitioning import slot_values
@@ -486,6 +486,23 @@ def test_executors_without_a_shared_folder_have_program_and_scratch_files_in_the
     with pytest.raises(EngineError, match="Attempt 1 is over: attempt 2 has begun on this executor"):
         _level_zero(first)
     assert _level_zero(second, epoch=1).process["pid"] == other.process["pid"]
+
+
+def test_modules_that_spark_has_unpacked_in_the_working_folder_come_first(
+    make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = folder / "executor"
+    (executor / "program").mkdir(parents=True)
+    monkeypatch.setattr(hosts, "working_folder", lambda jvm: executor)
+    paths = []
+
+    def fork(order: object, jvm: object, python: str, environment: Mapping[str, str]) -> ProcessId:
+        paths.append(environment["PYTHONPATH"].split(os.pathsep))
+        raise template.TemplateError
+
+    monkeypatch.setattr(template, "fork_host", fork)
+    _level_zero(dataclasses.replace(make(), own_modules="program"))
+    assert [path[0] for path in paths] == [str(executor / "program")]
 
 
 def test_a_program_moves_with_all_its_folders(folder: Path) -> None:

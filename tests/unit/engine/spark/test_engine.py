@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ from flinkish.common import pickling
 from flinkish.common.clock import SystemClock
 from flinkish.common.ids import Epoch
 from flinkish.engine.spark import shim
-from flinkish.engine.spark.engine import _Attempt
+from flinkish.engine.spark.engine import SparkEngine, _Attempt
 from flinkish.engine.spark.query import Ready, Rows
+from flinkish.runtime.dependencies import Dependencies
 from flinkish.runtime.protocol import EpochReport
 from tests.spark.toy import ToyLoop, toy_program
 
@@ -26,3 +28,21 @@ def test_the_last_epoch_is_not_followed_by_another_micro_batch(tmp_path: Path) -
     attempt._turnstile.events.put(Rows([(0, shim.REPORT, report) for report in reports]))
     attempt._run_epochs()
     assert len(loop.reports) == 1
+
+
+def test_executors_on_other_machines_get_the_modules_of_the_program_once_for_each_session(tmp_path: Path) -> None:
+    sent: list[tuple[str, str]] = []
+
+    def session(master: str) -> Any:
+        context = SimpleNamespace(addArchive=lambda path: sent.append((master, path)))
+        return SimpleNamespace(master=master, session=SimpleNamespace(sparkContext=context))
+
+    program = toy_program(tmp_path)
+    brought = dataclasses.replace(program, dependencies=Dependencies(own_modules=str(tmp_path / "a job.zip")))
+    engine = SparkEngine()
+    first, second = session("spark://a:7077"), session("spark://b:7077")
+    for held in (session("local[2]"), first, first, second):
+        engine._send_modules(held, program)
+        engine._send_modules(held, brought)
+    uri = f"{tmp_path.as_uri()}/a%20job.zip#flinkish-program"
+    assert sent == [("spark://a:7077", uri), ("spark://b:7077", uri)]

@@ -44,6 +44,9 @@ def test_what_needs_a_shared_folder_is_refused(tmp_path: Path) -> None:
     check_own_folders(program, temporary_checkpoints=False)
     with pytest.raises(EngineError, match=r"(?s)execution\.checkpointing\.dir is not set.*s3://"):
         check_own_folders(program, temporary_checkpoints=True)
+    # Spark sends these.
+    modules = dataclasses.replace(program, dependencies=Dependencies(own_modules="/a/program.zip"))
+    check_own_folders(modules, temporary_checkpoints=False)
     files = dataclasses.replace(program, dependencies=Dependencies(python_files=("/a/module.py",)))
     with pytest.raises(EngineError, match=r"(?s)Python files, archives.*Hint: set io\.tmp\.dirs .*--py-files"):
         check_own_folders(files, temporary_checkpoints=False)

@@ -1,0 +1,69 @@
+"""A session whose drivers are started by spark-submit: one is killed, and its job goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flinkish.cli.programs import packed
+from tests.kit.waiting import wait_until
+from tests.server import session_job
+from tests.server.session_cluster import Session, assert_exact
+
+_SCRIPT = Path(session_job.__file__)
+_SETTINGS = {
+    "session.driver.launcher": "spark-submit",
+    "session.driver.spark-submit-options": "--master;local[2,4];--conf;spark.ui.enabled=false",
+    "session.driver.start-timeout": "5 min",
+}
+_MARKS = "print('of a sent module', flush=True)\n\ndef same(value):\n    return value\n"
+
+
+# Two starts of Spark: half a minute alone, minutes beside other work.
+@pytest.mark.spark
+@pytest.mark.kill
+@pytest.mark.timeout(600)
+def test_a_job_that_spark_submit_has_started_goes_on_when_its_driver_is_killed(tmp_path: Path) -> None:
+    count = 1_500
+    (tmp_path / "session_marks.py").write_text(_MARKS)
+    session = Session(tmp_path, _SETTINGS)
+    try:
+        session.start()
+        with packed(_SCRIPT, [str(tmp_path / "session_marks.py")]) as program:
+            job = session.run(session.upload(program.file), str(tmp_path), str(count), "spark", module=program.module)
+        session.await_checkpoints(job, 300)
+        first = session.pid(job)
+        # The driver, its JVM, and what has started that.
+        group = os.getpgid(first)
+        assert len(_processes(session, group)) >= 3
+
+        os.kill(first, signal.SIGKILL)
+        wait_until("another driver", lambda: session.completed(job) >= 1, 300, report=session.logs)
+        assert session.get(f"/jobs/{job}/checkpoints")["counts"]["restored"] == 1
+        assert session.pid(job) != first
+        wait_until("the end of what was started for the first one", lambda: not _processes(session, group), 60)
+
+        (tmp_path / "go").touch()
+        wait_until("the end", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", 300, report=session.logs)
+        assert_exact(tmp_path, count)
+        # Spark gives its driver one pipe for standard output and error.
+        log, output = ((tmp_path / "log" / f"driver-{job}.{kind}").read_text() for kind in ("log", "out"))
+        assert "of a sent module" in output
+        assert "switched from state RUNNING to FINISHED" in log
+        assert "switched from" not in output
+    finally:
+        session.close()
+
+
+def _processes(session: Session, group: int) -> list[psutil.Process]:
+    found = []
+    for process in session.members():
+        with suppress(ProcessLookupError):
+            if os.getpgid(process.pid) == group:
+                found.append(process)
+    return found
