@@ -85,6 +85,10 @@ class RestClient:
         """Return the answer to a GET."""
         return self._ask("GET", path)
 
+    def text(self, path: str) -> str:
+        """Return the answer to a GET that is a text, such as a log."""
+        return str(self._ask("GET", path, decode=lambda content: content.decode(errors="replace")))
+
     def post(self, path: str, body: Any, *, timeout: float | None = None) -> Any:
         """Send a body as JSON and return the answer; `timeout` is seconds, None = that of the client."""
         return self._ask("POST", path, json.dumps(body).encode(), "application/json", timeout=timeout)
@@ -110,7 +114,14 @@ class RestClient:
         return self._ask("POST", path, body, f"multipart/form-data; boundary={boundary}")
 
     def _ask(
-        self, method: str, path: str, body: bytes | None = None, content_type: str | None = None, *, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        *,
+        timeout: float | None = None,
+        decode: Callable[[bytes], Any] | None = None,
     ) -> Any:
         headers = {"Accept": "application/json"}
         if content_type is not None:
@@ -120,7 +131,7 @@ class RestClient:
         request = urllib.request.Request(f"{self.address.url}/v1{path}", body, headers, method=method)
         try:
             with self._opener.open(request, timeout=timeout or self._timeout) as response:
-                return self._decode(response.read(_LONGEST_ANSWER))
+                return (decode or self._decode)(response.read(_LONGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
                 self._refused(error.code, path, error.read(_LONGEST_ANSWER))

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from flinkish.cli.script import run_script, without_launcher
-from flinkish.common import notices
+from flinkish.common import notices, redaction
 from flinkish.common.errors import FlinkishError, InvalidProgramError
 from flinkish.program.forgotten import forgotten_programs
 from flinkish.server.session.reporter import SessionDriver, become_driver
@@ -35,6 +35,8 @@ def main() -> None:
     """Run the program that the environment names; the exit code is 1 if it fails."""
     _write_to_files(os.environ)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
+    # Clients are shown this log, also after the end of this process, which alone knows the secrets of its job.
+    redaction.protect_log()
     sys.exit(_main())
 
 
@@ -76,19 +78,23 @@ def _run(program: Program, driver: SessionDriver) -> int:
         else:
             run_script(path, program.arguments)
     except FlinkishError as error:
-        traceback.print_exception(without_launcher(error, path))
+        _print_error(error, path)
         return 1
     except SystemExit as end:
         if end.code not in (None, 0):
             print(f"{path.name} ended with exit code {end.code}.", file=sys.stderr)
             return 1
     except BaseException as error:
-        traceback.print_exception(without_launcher(error, path))
+        _print_error(error, path)
         return 1
     forgotten = forgotten_programs()
     for text in forgotten:
         print(f"{path.name}: {text}", file=sys.stderr)
     return 1 if forgotten else 0
+
+
+def _print_error(error: BaseException, path: Path) -> None:
+    print(redaction.redact("".join(traceback.format_exception(without_launcher(error, path)))), end="", file=sys.stderr)
 
 
 def _run_zip(path: Path, program: Program, driver: SessionDriver) -> None:

@@ -87,6 +87,28 @@ def _last_checkpoint(client: RestClient, job: Mapping[str, Any]) -> str:
 
 
 @click.command()
+@click.option("--stdout", "output", is_flag=True, help="Print the standard output of the job's driver instead.")
+@_job_argument
+@with_server
+def logs(connection: Connection, *, job: str, output: bool) -> None:
+    """Print the end of the log of a job's driver, also after the end of the job.
+
+    \b
+    flinkish logs JOB_ID
+    flinkish logs --stdout JOB_ID
+    """
+    client, job_id = connection.client, check_job_id(job)
+    known = {each["name"] for each in client.get("/jobmanager/logs")["logs"]}
+    name = f"driver-{job_id}.{'out' if output else 'log'}"
+    if name not in known and not any(each["id"] == job_id for each in client.get("/jobs")["jobs"]):
+        raise unknown_job(client, job_id)
+    # A server that does not know it by its name is the job's own.
+    click.echo(
+        client.text(f"/jobmanager/logs/{name}" if name in known else f"/jobmanager/{'stdout' if output else 'log'}"), nl=False
+    )
+
+
+@click.command()
 @click.option(
     "-s",
     "--withSavepoint",

@@ -241,6 +241,7 @@ def version() -> None:
 
 for command in (
     job_commands.list_jobs,
+    job_commands.logs,
     job_commands.cancel,
     job_commands.stop,
     job_commands.savepoint,

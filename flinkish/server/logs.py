@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +38,10 @@ class LogFile:
 class Logs(logging.Handler):
     """The logs of this process. As a handler of the logger `flinkish`, it keeps the last messages in memory."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, more: Callable[[], Iterable[Path]] = tuple) -> None:
+        """`more` returns further files, which need not exist."""
         super().__init__()
+        self._more = more
         self._clock = clock or SystemClock()
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
         self._changed = self._clock.wall_time()
@@ -59,7 +62,7 @@ class Logs(logging.Handler):
     def all(self) -> list[LogFile]:
         """Return the logs, the main one first."""
         found: dict[str, LogFile] = {}
-        for path in (*_files_of_logging(), *filter(None, map(_file_behind, (2, 1)))):
+        for path in (*_files_of_logging(), *filter(None, map(_file_behind, (2, 1))), *self._more()):
             try:
                 status = path.stat()
             except OSError:

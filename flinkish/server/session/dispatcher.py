@@ -19,6 +19,7 @@ from typing import assert_never
 
 import msgspec
 
+from flinkish.common import redaction
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
@@ -319,6 +320,18 @@ class Dispatcher:
         """Return the file with the standard output of a job's drivers."""
         return self._launch.stdout_file(job_id)
 
+    def logs_of_drivers(self) -> Sequence[Path]:
+        """Return the files with logs and output of all drivers, those of the newest job first; they need not exist."""
+        try:
+            jobs = sorted(self.jobs(), key=lambda job: -job.submitted)
+        except NotLeaderError:
+            return []
+        for job in jobs:
+            # Those who ask are shown the files: secrets that a former Dispatcher has passed on are hidden in them, too.
+            redaction.remember(dict(each.split("=", 1) for each in job.properties if "=" in each))
+        files = [file for job in jobs for file in (self.log_file(job.job_id), self.stdout_file(job.job_id))]
+        return [part for file in files for part in (file, self._launch.old_log(file))]
+
     # -- drivers -------------------------------------------------------------------------------------------------------------
 
     def report(self, report: Report, token: str) -> bool:
@@ -360,6 +373,7 @@ class Dispatcher:
                 if entry is None or live is None or self._leadership.lead is not lead:
                     continue
                 try:
+                    self._launch.limit_logs(job_id)
                     self._look_after(lead, entry, live)
                     live.error = None
                 except NotLeaderError:

@@ -141,6 +141,12 @@ def manager_metrics(state: SessionState, call: Call) -> Answer:
     return [Metric(name, str(found[name])) for name in names if name in found]
 
 
+def log_url(state: SessionState, call: Call) -> Answer:
+    """Return where the page shows the log of a job's driver, also after the end of the job."""
+    name = state.dispatcher.log_file(call.id("jobid")).name
+    return cluster_answers.LogUrl(url=f"{state.dispatcher.address}/#/logs/server/{name}")
+
+
 def shut_down(state: SessionState, call: Call) -> Answer:
     """End the Dispatcher: `jobs=cancel` (the default) cancels all jobs before, `jobs=keep` leaves them to the next Dispatcher."""
     mode = call.query.get("jobs", "cancel")

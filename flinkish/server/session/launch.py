@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -32,6 +33,8 @@ from flinkish.server.settings import TOKEN_VARIABLE
 
 _log = logging.getLogger("flinkish.server.session")
 
+#: From how many bytes on a file of a driver is begun anew; there are at most two such parts of each file.
+LONGEST_LOG = 64 << 20
 #: How much of a log an error shows, in bytes.
 _TAIL = 2_000
 #: Variables of the Dispatcher that its drivers must not have: the clients' token, and the command line of Flink that started it.
@@ -115,6 +118,27 @@ class Launch:
         """Return the file with the standard output of a job's drivers."""
         return self._settings.logs / f"driver-{job_id}.out"
 
+    def limit_logs(self, job_id: str) -> None:
+        """Begin the files of a job's drivers anew if they have become too long, and keep what they had as `.1`."""
+        for file in (self.log_file(job_id), self.stdout_file(job_id)):
+            try:
+                if file.stat().st_size > LONGEST_LOG:
+                    # The driver has the file open, so it cannot be renamed; it writes each line at the end, wherever that is.
+                    draft = self.old_log(file).with_suffix(".new")
+                    with open(draft, "wb", opener=private) as copy, file.open("rb") as content:
+                        shutil.copyfileobj(content, copy, 1 << 20)
+                    os.truncate(file, 0)
+                    draft.replace(self.old_log(file))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _log.warning("%s has become long, and could not be begun anew: %s", file, error)
+
+    @staticmethod
+    def old_log(file: Path) -> Path:
+        """Return where the earlier part of a file is."""
+        return file.with_name(f"{file.name}.1")
+
     def last_words(self, job_id: str) -> str:
         """Return the end of the log of a job's drivers, else of their standard output."""
         return tail(self.log_file(job_id), _TAIL).strip() or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
@@ -166,6 +190,11 @@ class Launch:
         except OSError as error:
             raise EngineError(f"the program {program.name} could not be copied to {folder}: {error}") from error
         return target
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read."""
+    return os.open(path, flags, 0o600)
 
 
 def _bootstrap(folder: Path) -> Path:

@@ -31,6 +31,8 @@ SESSION_ROUTES: tuple[SessionRoute, ...] = (
     SessionRoute("GET", "/jobs", handlers.job_ids),
     SessionRoute("GET", "/jobs/overview", handlers.job_summaries),
     SessionRoute("GET", "/jobs/metrics", handlers.jobs_metrics),
+    SessionRoute("GET", "/jobs/:jobid/jobmanager/log-url", handlers.log_url),
+    SessionRoute("GET", "/jobs/:jobid/taskmanagers/:taskmanagerid/log-url", handlers.log_url),
     SessionRoute("GET", "/jobmanager/metrics", handlers.manager_metrics),
     SessionRoute("GET", "/taskmanagers/metrics", handlers.managers_metrics),
     SessionRoute("GET", "/taskmanagers", handlers.task_managers),

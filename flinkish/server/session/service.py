@@ -14,6 +14,7 @@ from flinkish.common.errors import FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.jobs import ServedJobs
+from flinkish.server.logs import Logs
 from flinkish.server.operations import Operations
 from flinkish.server.rest.app import make_ungated_app
 from flinkish.server.session.app import make_session_app
@@ -81,6 +82,7 @@ class Service:
             jobs=nothing,
             operations=operations,
             address=f"{name}:{port}",
+            logs=Logs(more=self.dispatcher.logs_of_drivers),
             needing_savepoint=lambda root: job_that_needs(self.dispatcher, root),
         )
         state = SessionState(self.dispatcher, Drivers(), self.stop)

@@ -43,6 +43,23 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
         yield each
 
 
+# -- logs ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_logs_prints_the_log_of_a_job_of_a_session_and_of_a_job_with_a_server_of_its_own(server: FakeServer) -> None:
+    server.answer("GET /jobmanager/logs", {"logs": [{"name": f"driver-{B}.log"}, {"name": f"driver-{B}.out"}]})
+    server.answer("GET /jobs", {"jobs": [{"id": A, "status": "RUNNING"}]})
+    server.answer(f"GET /jobmanager/logs/driver-{B}.log", "the log: ü\n".encode())
+    server.answer(f"GET /jobmanager/logs/driver-{B}.out", b"printed\n")
+    server.answer("GET /jobmanager/log", b"of the driver itself\n")
+
+    assert server.invoke("logs", B).output == "the log: ü\n"
+    assert server.invoke("logs --stdout", B).output == "printed\n"
+    assert server.invoke("logs", A).output == "of the driver itself\n"
+    result = server.invoke("logs", C)
+    assert (result.exit_code, f"job {C}" in result.output) == (1, True), result.output
+
+
 # -- list ----------------------------------------------------------------------------------------------------------------------
 
 

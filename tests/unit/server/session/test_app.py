@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from flinkish.common import redaction
 from flinkish.server.rest.routes import ROUTES
+from flinkish.server.session import launch
 from flinkish.server.session.routes import SESSION_ROUTES
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
@@ -301,6 +303,53 @@ def test_metrics_of_the_task_managers_of_all_drivers_are_combined(tmp_path: Path
     assert found == {"id": "Status.JVM.CPU.Load", "min": 1.0, "max": 6.0, "avg": 3.0, "sum": 9.0, "skew": 66.667}
     assert names == [{"id": "Status.JVM.CPU.Load"}]
     assert chosen == [{"id": "Status.JVM.CPU.Load", "max": 2.0}]
+
+
+def test_the_log_of_a_driver_is_read_after_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path) as client:
+        driver = client.run(flinkConfiguration={"s3.secret-key": "hush-hush-hush"})
+        log = driver.command.log
+        log.write_text("it runs with hush-hush-hush\nTraceback: password=short\n")
+        (log.parent / "other.log").write_text("of somebody else")
+        client.dispatcher.report(driver.report("FAILED", status="FAILED"), driver.token)
+        driver.alive = False
+
+        names = [each["name"] for each in client.get("/jobmanager/logs")["logs"]]
+        assert log.name in names
+        assert "other.log" not in names
+        text = "it runs with ******\nTraceback: password=******\n"
+        assert client.get(f"/jobmanager/logs/{log.name}") == text
+        assert client.ask("GET", "/jobmanager/logs/other.log")[0] == 404
+        address = client.dispatcher.address
+        for place in ("jobmanager", "taskmanagers/here:1-abcdef"):
+            url = client.get(f"/jobs/{driver.job_id}/{place}/log-url")["url"]
+            assert url == f"{address}/#/logs/server/{log.name}"
+
+    # The next Dispatcher knows the secrets from the registry, not from the request.
+    monkeypatch.setattr(redaction, "_values", frozenset())
+    monkeypatch.setattr(redaction, "_known", None)
+    with serving(tmp_path) as again:
+        assert again.get(f"/jobmanager/logs/{log.name}") == text
+
+
+def test_a_log_that_has_become_long_is_begun_anew_and_its_earlier_part_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "LONGEST_LOG", 1_000)
+    with serving(tmp_path) as client:
+        log = client.run().command.log
+        with log.open("a") as written:
+            # As the driver's, which goes on to write to the same file.
+            for part in range(3):
+                written.write(f"part {part} {'x' * 1_000}\n")
+                written.flush()
+                wait_until("a new file", lambda: log.stat().st_size == 0, 10)
+            written.write("the end\n")
+        old = log.with_name(f"{log.name}.1")
+        assert client.get(f"/jobmanager/logs/{log.name}") == "the end\n"
+        assert client.get(f"/jobmanager/logs/{old.name}").startswith("part 2 ")
+        assert sorted(file.name for file in log.parent.iterdir()) == [log.name, old.name]
+        assert old.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_ended_job_is_answered_from_its_archive(client: Client) -> None:
