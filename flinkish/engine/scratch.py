@@ -13,7 +13,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, EngineError
 from flinkish.common.files.schemes import without_user
 from flinkish.common.paths import location
-from flinkish.engine.processes import ProcessId
+from flinkish.engine.processes import ProcessId, this_process
 
 #: Folder below an engine's scratch root with the checkpoints of a job that has no folder for them.
 CHECKPOINTS: Final = "checkpoints"
@@ -26,8 +26,7 @@ def make_folder(parent: Path, prefix: str) -> Path:
 
     Raises OSError.
     """
-    owner = ProcessId.of(os.getpid())
-    assert owner is not None
+    owner = this_process()
     name = f"{_mine(prefix)}{owner.pid}-{int(owner.created)}-{_pid_namespace()}-"
     folder = Path(tempfile.mkdtemp(prefix=name, dir=parent))
     _made[:] = [(pid, made) for pid, made in _made if made.exists()]

@@ -6,9 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import psutil
-
-from flinkish.engine.processes import ProcessId
+from flinkish.engine.processes import ProcessId, boot
 from flinkish.engine.spark import class_archive
 from flinkish.engine.spark.class_archive import ClassArchive
 from flinkish.engine.spark.session import check_java, spark_home
@@ -27,7 +25,7 @@ def test_java_writes_and_reads_the_archive(tmp_path: Path) -> None:
         return subprocess.run([java, *options, *more, *program], capture_output=True, text=True, env=environment, check=False)
 
     run()
-    archive.written_by(ProcessId(pid=os.getpid(), created=psutil.boot_time() + 1))  # no process began at that time
+    archive.written_by(ProcessId(pid=os.getpid(), created=boot() + 0.001))  # no process began at that time
     shown = run("-Xlog:class+load:stdout").stdout
     assert "org.apache.spark.launcher.Main source: shared objects file (top)" in shown
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsa"]

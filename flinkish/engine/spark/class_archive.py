@@ -15,10 +15,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import psutil
-
 from flinkish.common import disk
-from flinkish.engine.processes import ProcessId
+from flinkish.engine.processes import ProcessId, this_process
 
 #: Maximum number of archives (for different versions of Java and Spark) to keep; 170 MB each.
 _KEPT = 2
@@ -104,7 +102,7 @@ class ClassArchive:
                 return ""
             self._unfinished.unlink(missing_ok=True)
             self._remove_old()
-            self._write_note(_this_process(), (before.tries if before else 0) + 1)
+            self._write_note(this_process(), (before.tries if before else 0) + 1)
         except OSError:
             return ""
         self._writes = True
@@ -132,7 +130,7 @@ class ClassArchive:
         After a power failure, any part of the file may be missing, and a JVM would crash; so it is written again.
         """
         before = self._read_note()
-        if before is None or _lives(before) or before.created < psutil.boot_time() or not self._unfinished.exists():
+        if before is None or _lives(before) or not _writer(before).started_since_boot() or not self._unfinished.exists():
             return False
         disk.sync(self._unfinished)
         self._unfinished.rename(self._archive)
@@ -161,11 +159,9 @@ class ClassArchive:
         new.rename(self._note)
 
 
-def _this_process() -> ProcessId:
-    found = ProcessId.of(os.getpid())
-    assert found is not None
-    return found
+def _writer(note: _Try) -> ProcessId:
+    return ProcessId(pid=note.pid, created=note.created)
 
 
-def _lives(writer: _Try) -> bool:
-    return ProcessId(pid=writer.pid, created=writer.created).is_alive()
+def _lives(note: _Try) -> bool:
+    return _writer(note).is_alive()

@@ -11,9 +11,10 @@ import msgspec
 
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, StaleGenerationError
+from flinkish.engine.processes import this_process
 from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
-from flinkish.server.session.processes import HOST, Processes, own_start
+from flinkish.server.session.processes import HOST, Processes
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.settings import SessionSettings
 from flinkish.server.session.storage import SessionStorage
@@ -81,7 +82,7 @@ class Leadership:
         self._address = address
         self._reports = reports
         self._watch = Watch(settings.lease, HOST, processes.is_alive)
-        self._created = own_start()
+        self._created = this_process().created
         self._lead: Lead | None = None
         self._leader: LeaderRecord | None = None
 

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-import psutil
-
 from flinkish.common.errors import EngineError
+from flinkish.engine.processes import ProcessId
 
 #: The name of this machine in records.
 HOST = socket.gethostname()
-#: The longest difference between two readings of a process's start time, in seconds: the system counts in clock ticks.
-_SAME_START = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,33 +71,23 @@ class SystemProcesses:
         except OSError as error:
             raise EngineError(f"the driver could not be started: {error}", hint="see the disk, and env.log.dir.") from error
         self._children[child.pid] = child
-        with contextlib.suppress(psutil.Error):
-            return child.pid, psutil.Process(child.pid).create_time()
-        return child.pid, 0.0
+        found = ProcessId.of(child.pid)
+        return child.pid, 0.0 if found is None else found.created
 
     def is_alive(self, pid: int, created: float) -> bool:
         child = self._children.get(pid)
         if child is not None:
             if child.poll() is None:
                 return True
-            del self._children[pid]
+            self._children.pop(pid, None)
             return False
-        try:
-            process = psutil.Process(pid)
-            return abs(process.create_time() - created) < _SAME_START and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
+        return ProcessId(pid, created).is_alive()
 
     def kill(self, pid: int, created: float) -> None:
         if self.is_alive(pid, created):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 # With spark-submit, the driver that reports is not the process that was started, but is in its group.
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
-
-
-def own_start() -> float:
-    """Return when the system started this process."""
-    return psutil.Process().create_time()
 
 
 def driver_command(python: str = sys.executable) -> list[str]:

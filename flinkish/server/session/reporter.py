@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from flinkish.common import options
 from flinkish.common.clock import SystemClock
@@ -33,6 +32,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.engine import executor
 from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
+from flinkish.engine.processes import this_process
 from flinkish.program.program import Program
 from flinkish.server.application import ensure_server
 from flinkish.server.jobs import ServedJob
@@ -112,7 +112,7 @@ class SessionDriver:
         self._executed = False
         self._heard = threading.Event()
         self._superseded = False
-        self._created = psutil.Process().create_time()
+        self._created = this_process().created
         self._modules: str | None = None
 
     # -- the program -------------------------------------------------------------------------------------------------------

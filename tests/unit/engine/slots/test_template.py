@@ -76,7 +76,9 @@ def _template_of(host: ProcessId) -> ProcessId:
     parent = psutil.Process(host.pid).parent()
     assert parent is not None
     assert template.__name__ in parent.cmdline()
-    return ProcessId(parent.pid, parent.create_time())
+    found = ProcessId.of(parent.pid)
+    assert found is not None
+    return found
 
 
 def test_hosts_have_one_template_and_sessions_and_sockets_of_their_own(folder: Path, jvm: subprocess.Popen[bytes]) -> None:

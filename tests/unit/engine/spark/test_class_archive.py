@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
-from flinkish.engine.processes import ProcessId
+from flinkish.engine.processes import ProcessId, boot
 from flinkish.engine.spark.class_archive import ClassArchive, cache_folder, name_of, usable
 
 SPARK = Path(_find_spark_home())
@@ -73,7 +71,8 @@ def test_an_archive_from_before_the_machine_started_is_written_anew(tmp_path: Pa
     unfinished = _file(archive.java_options())
     archive.written_by(_ended())
     unfinished.write_bytes(b"who knows")
-    monkeypatch.setattr(psutil, "boot_time", lambda: time.time() + 10)
+    later = boot() + 1e9
+    monkeypatch.setattr("flinkish.engine.processes.boot", lambda: later)
     assert "ArchiveClassesAtExit" in ClassArchive(tmp_path, "a").java_options()
     assert not unfinished.exists()
 

@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from flinkish.common.errors import ConfigurationError
+from flinkish.engine.processes import ProcessId
 from flinkish.engine.spark.submission import SparkPlace, parse_command_line, spark_submit
 from flinkish.server.session import wire
 from flinkish.server.session.processes import Command, SystemProcesses, submit_command
@@ -142,8 +142,9 @@ def test_a_driver_below_spark_submit_is_killed_with_all_that_was_started_for_it(
     )
     parent, created = processes.start(command)
     wait_until("the driver", lambda: (tmp_path / "out").read_text().endswith("\n"), 30)
-    driver = psutil.Process(int((tmp_path / "out").read_text()))
+    driver = ProcessId.of(int((tmp_path / "out").read_text()))
+    assert driver is not None
 
-    processes.kill(driver.pid, driver.create_time())
+    processes.kill(driver.pid, driver.created)
     wait_until("spark-submit ends", lambda: not processes.is_alive(parent, created), 30)
-    wait_until("the driver ends", lambda: not processes.is_alive(driver.pid, driver.create_time()), 30)
+    wait_until("the driver ends", lambda: not processes.is_alive(driver.pid, driver.created), 30)
