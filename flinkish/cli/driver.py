@@ -18,12 +18,14 @@ from pathlib import Path
 
 import msgspec
 
+from flinkish.cli.explanation import Explained, PlanningExecutor
 from flinkish.cli.script import run_script, without_launcher
 from flinkish.common import notices, redaction
 from flinkish.common.errors import FlinkishError, InvalidProgramError
+from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
 from flinkish.server.session.reporter import SessionDriver, become_driver
-from flinkish.server.session.wire import LOG_VARIABLE, PROGRAM_VARIABLE, STDOUT_VARIABLE, Program
+from flinkish.server.session.wire import JOB_VARIABLE, LOG_VARIABLE, PLAN_VARIABLE, PROGRAM_VARIABLE, STDOUT_VARIABLE, Program
 
 _log = logging.getLogger("flinkish.server.session")
 
@@ -32,7 +34,7 @@ _LARGEST_PROGRAM = 1 << 30
 
 
 def main() -> None:
-    """Run the program that the environment names; the exit code is 1 if it fails."""
+    """Run the program that the environment names, or write its plan; the exit code is 1 if it fails."""
     _write_to_files(os.environ)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     # Clients are shown this log, also after the end of this process, which alone knows the secrets of its job.
@@ -54,19 +56,23 @@ def _write_to_files(environment: Mapping[str, str]) -> None:
 
 @notices.told_always()
 def _main() -> int:
+    plan = os.environ.pop(PLAN_VARIABLE, None)
     try:
-        driver = become_driver(os.environ)
+        driver = become_driver(os.environ) if plan is None else None
         program = msgspec.json.decode(os.environ.pop(PROGRAM_VARIABLE), type=Program)
     except (FlinkishError, KeyError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    if plan is not None:
+        planning = PlanningExecutor(executor_loader.load_executor(), Path(plan), job_id=os.environ[JOB_VARIABLE])
+        executor_loader.replace_executor(planning)
     code = _run(program, driver)
-    if driver.executed:
+    if driver is not None and driver.executed:
         driver.wait()
     return code
 
 
-def _run(program: Program, driver: SessionDriver) -> int:
+def _run(program: Program, driver: SessionDriver | None) -> int:
     path = Path(program.file)
     try:
         if zipfile.is_zipfile(path):
@@ -77,6 +83,8 @@ def _run(program: Program, driver: SessionDriver) -> int:
             )
         else:
             run_script(path, program.arguments)
+    except Explained:
+        return 0
     except FlinkishError as error:
         _print_error(error, path)
         return 1
@@ -97,9 +105,10 @@ def _print_error(error: BaseException, path: Path) -> None:
     print(redaction.redact("".join(traceback.format_exception(without_launcher(error, path)))), end="", file=sys.stderr)
 
 
-def _run_zip(path: Path, program: Program, driver: SessionDriver) -> None:
+def _run_zip(path: Path, program: Program, driver: SessionDriver | None) -> None:
     folder = unpacked(path)
-    driver.take_modules(path)
+    if driver is not None:
+        driver.take_modules(path)
     sys.argv = [str(path), *program.arguments]
     if not program.entry_class:
         runpy.run_path(str(folder), run_name="__main__")

@@ -91,7 +91,7 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._storage = SessionStorage(settings.root)
         self._leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
-        self._launch = Launch(settings, self._storage, processes, ids, reports=reports, environment=environment)
+        self._launch = Launch(settings, self._storage, processes, clock, ids, reports=reports, environment=environment)
         self._archives: OrderedDict[str, Archive] = OrderedDict()
 
     # -- leading -------------------------------------------------------------------------------------------------------------
@@ -214,6 +214,20 @@ class Dispatcher:
         finally:
             live.awaited = False
         return job_id
+
+    def plan(self, submission: Submission) -> bytes:
+        """Return the plan of a program as JSON, without running it as a job; raises StartError, EngineError, NotLeaderError."""
+        with self._lock:
+            self._leading()
+            entry = JobEntry(
+                job_id=submission.job_id or self._ids(),
+                program=submission.program,
+                entry_class=submission.entry_class,
+                arguments=submission.arguments,
+                properties=submission.properties,
+                submitted=self._clock.wall_time(),
+            )
+        return self._launch.plan(entry, self.settings.start_timeout)
 
     def _await_start(self, lead: Lead, job_id: str, live: Live) -> None:
         deadline = self._clock.monotonic() + self.settings.start_timeout

@@ -18,7 +18,7 @@ from flinkish.common.config_file import check_key, parse_properties
 from flinkish.common.errors import ConfigurationError, FlinkishError
 from flinkish.server.answers import cluster as cluster_answers
 from flinkish.server.answers import programs as answers
-from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobSummaries
+from flinkish.server.answers.jobs import JobIds, JobIdWithStatus, JobPlan, JobSummaries
 from flinkish.server.answers.vertices import Metric
 from flinkish.server.flink_version import FLINK_COMMIT, FLINK_VERSION
 from flinkish.server.rest.calls import Answer, Call, RestError
@@ -190,10 +190,7 @@ def delete(state: SessionState, call: Call) -> Answer:
 
 def run(state: SessionState, call: Call) -> Answer:
     _refuse_if_disabled(state)
-    program_id = _program_id(call)
-    program = state.dispatcher.program(program_id)
-    if program is None:
-        raise RestError(500, f"File {program_id} does not exist in the session: upload it first (POST /jars/upload).")
+    program = _program(state, call)
     request = _request(call)
     try:
         job_id = state.dispatcher.submit(_submission(program, request))
@@ -203,11 +200,23 @@ def run(state: SessionState, call: Call) -> Answer:
 
 
 def plan(state: SessionState, call: Call) -> Answer:
-    raise RestError(
-        501,
-        "A session does not run a script only to show its plan, because the script may do anything before execute(). "
-        "On your machine: flinkish explain --json SCRIPT.",
-    )
+    """Return the plan of a program, in the form of /jobs/:jobid/plan: the program is run up to its execute()."""
+    _refuse_if_disabled(state)
+    submission = _submission(_program(state, call), _request(call))
+    try:
+        return msgspec.json.decode(state.dispatcher.plan(submission), type=JobPlan)
+    except StartError as error:
+        raise RestError(500, str(error)) from error
+    except msgspec.MsgspecError as error:
+        raise RestError(500, f"The plan of {submission.program.name} cannot be read: {error}.") from error
+
+
+def _program(state: SessionState, call: Call) -> ProgramEntry:
+    program_id = _program_id(call)
+    program = state.dispatcher.program(program_id)
+    if program is None:
+        raise RestError(500, f"File {program_id} does not exist in the session: upload it first (POST /jars/upload).")
+    return program
 
 
 def _request(call: Call) -> answers.JarRunRequest:

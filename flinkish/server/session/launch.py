@@ -7,11 +7,13 @@ import logging
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from flinkish.common.clock import Clock
 from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import EngineError, FlinkishError
 from flinkish.common.ids import IdSource
@@ -35,6 +37,8 @@ _log = logging.getLogger("flinkish.server.session")
 
 #: From how many bytes on a file of a driver is begun anew; there are at most two such parts of each file.
 LONGEST_LOG = 64 << 20
+#: How long a process that has written a plan may take to end by itself, in milliseconds.
+_END_PATIENCE = 5_000
 #: How much of a log an error shows, in bytes.
 _TAIL = 2_000
 #: Variables of the Dispatcher that its drivers must not have: the clients' token, and the command line of Flink that started it.
@@ -53,6 +57,7 @@ class Launch:
         settings: SessionSettings,
         storage: SessionStorage,
         processes: Processes,
+        clock: Clock,
         ids: IdSource,
         *,
         reports: str,
@@ -62,13 +67,14 @@ class Launch:
         self._settings = settings
         self._storage = storage
         self._processes = processes
+        self._clock = clock
         self._ids = ids
         self._reports = reports
         self._environment = dict(environment)
 
     def start(self, entry: JobEntry, driver: DriverRecord, token: str) -> DriverRecord:
         """Start a driver and return its record with its process; raises StartError, EngineError."""
-        pid, created = self._processes.start(self._command(entry, driver.id, token))
+        pid, created = self._processes.start(self._driver_command(entry, driver.id, token))
         return msgspec.structs.replace(driver, pid=pid, created=created)
 
     def is_alive(self, driver: DriverRecord | None) -> bool | None:
@@ -143,9 +149,64 @@ class Launch:
         """Return the end of the log of a job's drivers, else of their standard output."""
         return tail(self.log_file(job_id), _TAIL).strip() or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
 
-    def _command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
-        """Return the command of a driver. No secret is part of the command line, which every user of the machine can read."""
-        folder = self._folder(entry.job_id)
+    def plan(self, entry: JobEntry, timeout: int) -> bytes:
+        """Run a program up to its execute(), in a process of its own, and return its plan as JSON.
+
+        Raises StartError if it has none, or not within `timeout` milliseconds; EngineError if the process cannot be started.
+        """
+        folder = self._settings.local / "plans" / self._ids()
+        plan, log, stdout = folder / "plan.json", folder / "plan.log", folder / "plan.out"
+        try:
+            command = self._command(entry, folder, log, stdout, {wire.PLAN_VARIABLE: str(plan), wire.JOB_VARIABLE: entry.job_id})
+            pid, created = self._processes.start(command)
+            try:
+                found = self._await_plan(entry, pid, created, plan, timeout)
+                self._wait_while(lambda: self._processes.is_alive(pid, created), _END_PATIENCE)
+                return found
+            except StartError as error:
+                words = tail(log, _TAIL).strip() or tail(stdout, _TAIL).strip() or "(it is empty)"
+                raise StartError(
+                    f"{error.args[0]} The end of its log:\n{words}",
+                    hint="the script must call execute() when it is run as a script; test it with: flinkish explain SCRIPT.",
+                ) from None
+            finally:
+                # Nothing that the script has started goes on.
+                self._processes.kill(pid, created)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _await_plan(self, entry: JobEntry, pid: int, created: float, plan: Path, timeout: int) -> bytes:
+        ended = self._wait_while(lambda: self._processes.is_alive(pid, created) and not plan.exists(), timeout)
+        if plan.exists():
+            return plan.read_bytes()
+        what = "ended without a job" if ended else f"has not come to its execute() within {timeout} ms"
+        raise StartError(f"{entry.program.name} {what}, so it has no plan.")
+
+    def _wait_while(self, condition: Callable[[], bool], timeout: int) -> bool:
+        """Wait until a condition does not hold, for at most `timeout` milliseconds; return whether that has come."""
+        deadline = self._clock.monotonic() + timeout
+        waiting = threading.Condition()
+        while condition():
+            if self._clock.monotonic() >= deadline:
+                return False
+            with waiting:
+                self._clock.wait(waiting, 20)
+        return True
+
+    def _driver_command(self, entry: JobEntry, driver_id: str, token: str) -> Command:
+        """Return the command of a driver."""
+        variables = {
+            wire.ADDRESS_VARIABLE: self._reports,
+            wire.TOKEN_VARIABLE: token,
+            wire.STORAGE_VARIABLE: str(self._settings.root),
+            wire.DRIVER_VARIABLE: driver_id,
+            wire.JOB_VARIABLE: entry.job_id,
+        }
+        job_id = entry.job_id
+        return self._command(entry, self._folder(job_id), self.log_file(job_id), self.stdout_file(job_id), variables)
+
+    def _command(self, entry: JobEntry, folder: Path, log: Path, stdout: Path, variables: Mapping[str, str]) -> Command:
+        """Return the command that runs a program. No secret is part of it: every user of the machine can read command lines."""
         script = self._fetch(entry.program, folder)
         properties = (*self._settings.properties, *entry.properties)
         environment = {key: value for key, value in self._environment.items() if key not in _NOT_FOR_DRIVERS}
@@ -153,13 +214,9 @@ class Launch:
         environment |= {
             PROPERTIES_VARIABLE: shlex.join([*before, *properties]),
             "PYTHONUNBUFFERED": "1",
-            wire.ADDRESS_VARIABLE: self._reports,
-            wire.TOKEN_VARIABLE: token,
-            wire.STORAGE_VARIABLE: str(self._settings.root),
-            wire.DRIVER_VARIABLE: driver_id,
-            wire.JOB_VARIABLE: entry.job_id,
-            wire.LOG_VARIABLE: str(self.log_file(entry.job_id)),
-            wire.STDOUT_VARIABLE: str(self.stdout_file(entry.job_id)),
+            **variables,
+            wire.LOG_VARIABLE: str(log),
+            wire.STDOUT_VARIABLE: str(stdout),
             wire.PROGRAM_VARIABLE: msgspec.json.encode(
                 wire.Program(file=str(script), entry_class=entry.entry_class, arguments=entry.arguments)
             ).decode(),
@@ -170,8 +227,8 @@ class Launch:
             arguments=arguments,
             environment=environment,
             folder=self._settings.working_folder,
-            log=self.log_file(entry.job_id),
-            stdout=self.stdout_file(entry.job_id),
+            log=log,
+            stdout=stdout,
         )
 
     def _fetch(self, program: ProgramEntry, folder: Path) -> Path:

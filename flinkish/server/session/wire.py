@@ -20,6 +20,9 @@ PROGRAM_VARIABLE = "FLINKISH_PROGRAM"
 LOG_VARIABLE = "FLINKISH_LOG"
 STDOUT_VARIABLE = "FLINKISH_STDOUT"
 
+#: Where a process writes the plan of the program, instead of running it as a job.
+PLAN_VARIABLE = "FLINKISH_PLAN"
+
 #: The path of reports at a Dispatcher.
 REPORT_PATH = "/report"
 _ARCHIVES = "archive"

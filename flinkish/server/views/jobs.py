@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flinkish.common import config_options, options
+from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
 from flinkish.common.redaction import redact
 from flinkish.graph.job_graph import JobGraph, JobVertex
@@ -79,9 +80,14 @@ def timestamps(view: JobView) -> dict[str, int]:
 
 def plan(view: JobView) -> answers.JobPlan:
     """Return /jobs/:jobid/plan: the vertices, sinks first, with the operators of each as a tree."""
-    graph = view.setup.plan.job_graph
+    return plan_of(view.setup.plan.job_graph, view.setup.configuration, view.job_id)
+
+
+def plan_of(graph: JobGraph, configuration: Configuration, job_id: str) -> answers.JobPlan:
+    """Return the plan of a job, which need not run; the configuration has the decided mode."""
     nodes = tuple(_node(graph, vertex) for vertex in reversed(tuple(graph.vertices.values())))
-    return answers.JobPlan(plan=answers.Plan(jid=view.job_id, name=view.name, type=job_type(view), nodes=nodes))
+    kind = "BATCH" if is_batch(configuration) else "STREAMING"
+    return answers.JobPlan(plan=answers.Plan(jid=job_id, name=graph.job_name, type=kind, nodes=nodes))
 
 
 def status(view: JobView) -> answers.JobStatusInfo:

@@ -18,6 +18,7 @@ import pytest
 from flinkish.common import redaction
 from flinkish.server.rest.routes import ROUTES
 from flinkish.server.session import launch
+from flinkish.server.session.processes import Command, SystemProcesses
 from flinkish.server.session.routes import SESSION_ROUTES
 from flinkish.server.session.service import Service
 from flinkish.server.session.storage import SessionStorage
@@ -40,7 +41,7 @@ _TYPE = {"Content-Type": "multipart/form-data; boundary=x"}
 class Client:
     """A service of fake drivers, and requests to it."""
 
-    def __init__(self, folder: Path, processes: FakeProcesses, token: str | None = None, **changes: str) -> None:
+    def __init__(self, folder: Path, processes: Any, token: str | None = None, **changes: str) -> None:
         settings = settings_of(folder, **changes)
         self.processes = processes
         self.service = Service(replace(settings, server=replace(settings.server, token=token)), processes=processes, ids=Ids())
@@ -228,9 +229,74 @@ def test_a_zip_file_is_run_by_its_module(client: Client) -> None:
     assert json.loads(client.processes.last.environment[PROGRAM_VARIABLE])["entry_class"] == "jobs.main"
 
 
-def test_plans_and_java_graphs_are_refused_with_a_way_out(client: Client) -> None:
-    status, answer = client.ask("GET", f"/jars/{'a' * 32}_job.py/plan")
-    assert (status, "flinkish explain" in answer["errors"][0]) == (501, True)
+_JOB = b"""
+import sys
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream.connectors.discard import DiscardingSink
+from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+
+env = StreamExecutionEnvironment.get_execution_environment()
+numbers = env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), sys.argv[1]).set_parallelism(1)
+numbers.rebalance().sink_to(DiscardingSink()).name("out")
+env.execute("planned")
+open("ran", "w").close()
+"""
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_the_plan_of_a_program_is_shown_without_running_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    client = Client(tmp_path, SystemProcesses(), **{"session.driver.start-timeout": "60 s"})
+    try:
+        program = client.upload("job.py", _JOB)[1]["filename"].rpartition("/")[2]
+        query, body = "?program-args=ones&parallelism=3", {"programArgsList": ["ones"], "parallelism": 3}
+        status, answer = client.ask(method, f"/jars/{program}/plan{query if method == 'GET' else ''}", body)
+        assert status == 200, answer
+        assert client.get("/jobs") == {"jobs": []}
+    finally:
+        client.service.stop(False)
+        assert client.service.wait(20)
+    plan = answer["plan"]
+    assert (plan["name"], plan["type"], len(plan["jid"])) == ("planned", "STREAMING", 32)
+    sink, source = plan["nodes"]
+    assert (source["description"], source["parallelism"]) == ("Source: ones<br/>", 1)
+    assert (sink["parallelism"], sink["inputs"]) == (
+        3, [{"id": source["id"], "num": 0, "exchange": "pipelined_bounded", "ship_strategy": "REBALANCE"}]
+    )  # fmt: skip
+    # Neither the rest of the script nor anything that the process wrote.
+    assert not (tmp_path / "ran").exists()
+    assert list(client.dispatcher.settings.local.glob("plans/*")) == []
+
+
+def test_a_program_without_a_plan_is_told_of_and_its_process_ended(client: Client) -> None:
+    program = client.upload()[1]["filename"].rpartition("/")[2]
+    path = f"/jars/{program}/plan"
+    # The process lives, and the time limit is 0.
+    status, answer = client.ask("POST", path)
+    assert (status, "job.py has not come to its execute() within 0 ms" in answer["errors"][0]) == (500, True), answer
+    assert not client.processes.last.alive
+
+    start = client.processes.start
+
+    def end_at_once(command: Command) -> tuple[int, float]:
+        command.log.write_text("ValueError: password=hush\n")
+        found = start(command)
+        client.processes.last.alive = False
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.processes, "start", end_at_once)
+        status, answer = client.ask("POST", path)
+    assert status == 500
+    assert (
+        "job.py ended without a job, so it has no plan. The end of its log:\nValueError: password=******" in answer["errors"][0]
+    )
+    assert [client.ask("GET", f"/jars/{each}/plan")[0] for each in (f"{'a' * 32}_job.py", "..%2fx.py")] == [500, 400]
+    assert client.ask("POST", path, {"parallelism": 0})[0] == 400
+
+
+def test_java_graphs_are_refused_with_a_way_out(client: Client) -> None:
     status, answer = client.ask("POST", "/jobs", b"")
     assert (status, "serialised Java graph" in answer["errors"][0]) == (501, True)
 
