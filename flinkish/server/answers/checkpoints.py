@@ -60,7 +60,7 @@ class VertexCheckpoint(Wire, frozen=True, kw_only=True):
 
 
 class Checkpoint(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """Flink's CheckpointStatistics in its three forms, which `className` tells apart."""
+    """Flink's CheckpointStatistics in its three forms, which `className` distinguishes."""
 
     className: Literal["completed", "failed", "in_progress"]
     id: int

@@ -9,7 +9,7 @@ from flinkish.server.answers.wire import Kebab, Wire
 
 
 class Features(Kebab, frozen=True, kw_only=True):
-    """What the web page may offer."""
+    """The optional functions of the web page that are enabled."""
 
     web_submit: bool
     web_cancel: bool
@@ -70,7 +70,7 @@ class ApplicationDetails(Kebab, frozen=True, kw_only=True):
     start_time: int
     end_time: int
     duration: int
-    #: When each status was entered, 0 = never.
+    #: When each status was entered, in milliseconds since the epoch; 0 = never.
     timestamps: dict[str, int]
     jobs: tuple[JobSummary, ...]
 

@@ -1,4 +1,4 @@
-"""Answers about a job: /jobs, /jobs/overview, /jobs/:jobid and what is below it except vertices and checkpoints."""
+"""Answers about a job: /jobs, /jobs/overview, /jobs/:jobid and the paths below it, except for vertices and checkpoints."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class PlanInput(Wire, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlanNode(Wire, frozen=True, kw_only=True, omit_defaults=True):
-    """A vertex of the plan; `operator` and `operator_strategy` must be there for Flink's page."""
+    """A vertex of the plan; Flink's page requires `operator` and `operator_strategy`."""
 
     id: str
     operator: str | None = None
@@ -156,7 +156,7 @@ class JobInfo(
     duration: int
     maxParallelism: int
     now: int
-    #: When each state was entered last, 0 = never.
+    #: When each state was last entered, in milliseconds since the epoch; 0 = never.
     timestamps: dict[str, int]
     vertices: tuple[VertexSummary, ...]
     #: Number of vertices in each state.
@@ -166,7 +166,7 @@ class JobInfo(
 
 
 class ExecutionConfigInfo(Kebab, frozen=True, kw_only=True):
-    """What the program has configured."""
+    """The settings of the program."""
 
     restart_strategy: str
     job_parallelism: int

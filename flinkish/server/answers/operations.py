@@ -1,4 +1,4 @@
-"""Requests that take long, and their results."""
+"""Requests that start long operations, and the results of these operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flinkish.server.answers.wire import Kebab, Wire
 
 
 class FailureCause(Kebab, frozen=True, kw_only=True):
-    """Why an operation failed; the Java form is what Flink's command line reads."""
+    """Why an operation failed; Flink's command line reads the Java form."""
 
     class_: str = msgspec.field(name="class")
     stack_trace: str
@@ -18,7 +18,7 @@ class FailureCause(Kebab, frozen=True, kw_only=True):
 
 
 class QueueStatus(Wire, frozen=True, kw_only=True):
-    """Flink knows two states: a failed operation is completed."""
+    """The state of an operation: IN_PROGRESS or COMPLETED; as in Flink, a failed operation is COMPLETED."""
 
     id: Literal["IN_PROGRESS", "COMPLETED"]
 
@@ -37,7 +37,7 @@ class OperationInfo(
     omit_defaults=True,
     rename={"failure_cause": "failure-cause"},
 ):
-    """The result of an operation: the savepoint's path, the checkpoint's id, nothing at all, or the failure."""
+    """The result of an operation: the path of a savepoint, the id of a checkpoint, an empty object, or the failure."""
 
     location: str | None = None
     checkpointId: int | None = None

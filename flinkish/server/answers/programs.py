@@ -1,4 +1,4 @@
-"""Answers about uploaded programs: /jars and what is below it. Flink's names say jars; here they are scripts and zip files."""
+"""Answers about uploaded programs: /jars and the paths below it. Flink's names say jars; here they are scripts and zip files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class JarRunRequest(Wire, frozen=True, kw_only=True):
     """Flink's JarRunRequestBody."""
 
     entryClass: str | None = None
-    #: Arguments as one text, quoted as for a shell; an older form of programArgsList.
+    #: Arguments as one string, quoted as for a shell; an older form of programArgsList.
     programArgs: str | None = None
     programArgsList: tuple[str, ...] | None = None
     parallelism: int | None = None

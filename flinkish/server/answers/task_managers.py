@@ -8,7 +8,7 @@ from flinkish.server.answers.wire import Wire
 
 
 class ResourceProfile(Wire, frozen=True, kw_only=True):
-    """Flink's ResourceProfileInfo: a core per slot; slots have no memory of their own."""
+    """Flink's ResourceProfileInfo: one core for each slot; slots have no memory of their own."""
 
     cpuCores: float
     taskHeapMemory: int = 0
@@ -28,7 +28,7 @@ class Hardware(Wire, frozen=True, kw_only=True):
 
 
 class MemoryConfiguration(Wire, frozen=True, kw_only=True):
-    """Flink's TaskExecutorMemoryConfiguration: no part of a process's memory is set apart, so all is 0."""
+    """Flink's TaskExecutorMemoryConfiguration: no part of a process's memory is reserved, so all sizes are 0."""
 
     frameworkHeap: int = 0
     taskHeap: int = 0
@@ -47,10 +47,10 @@ class TaskManagerInfo(Wire, frozen=True, kw_only=True):
 
     id: str
     path: str
-    #: There is no such port.
+    #: Always the default: the processes have no such port.
     dataPort: int = 0
     jmxPort: int = -1
-    #: When it has reported last, in milliseconds since the epoch, as in Flink in spite of the name.
+    #: When it last reported, in milliseconds since the epoch; the name is Flink's, although this is a time.
     timeSinceLastHeartbeat: int
     slotsNumber: int
     freeSlots: int
@@ -76,7 +76,7 @@ class AllocatedSlot(Wire, frozen=True, kw_only=True):
 
 
 class GarbageCollector(Wire, frozen=True, kw_only=True):
-    """Collections so far, and their milliseconds."""
+    """The number of garbage collections, and their duration in milliseconds."""
 
     name: str
     count: int
@@ -84,7 +84,7 @@ class GarbageCollector(Wire, frozen=True, kw_only=True):
 
 
 class TaskManagerMetrics(Wire, frozen=True, kw_only=True):
-    """Flink's TaskManagerMetricsInfo: of Python processes only the resident memory is known, shown as heap."""
+    """Flink's TaskManagerMetricsInfo: only the resident memory of Python processes is known; it is shown as heap."""
 
     heapUsed: int = 0
     heapCommitted: int = 0

@@ -37,7 +37,7 @@ class SubtaskInfo(
     duration: int
     metrics: IoMetrics
     taskmanager_id: str
-    #: Milliseconds in each state.
+    #: Time in each state, in milliseconds.
     status_duration: dict[str, int]
     start_time: int
 
@@ -55,7 +55,7 @@ class VertexInfo(Wire, frozen=True, kw_only=True):
 
 
 class SubtaskTime(Wire, frozen=True, kw_only=True):
-    """When a subtask entered each state, 0 = never."""
+    """When a subtask entered each state, in milliseconds since the epoch; 0 = never."""
 
     subtask: int
     endpoint: str
@@ -96,7 +96,7 @@ class VertexTaskManagers(Wire, frozen=True, kw_only=True):
 
 
 class SubtaskBackPressure(msgspec.Struct, frozen=True, kw_only=True, rename={"level": "backpressure-level"}):
-    """The ratios of a subtask's time, 0 to 1."""
+    """The shares of a subtask's time, from 0 to 1."""
 
     subtask: int
     backpressureLevel: str
@@ -164,20 +164,20 @@ class AttemptAccumulators(Kebab, frozen=True, kw_only=True):
 
 
 class Metric(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A metric's name, and its value as text if it was asked for."""
+    """The name of a metric, and its value as text if the request lists the metric."""
 
     id: str
     value: str | None = None
 
 
 class FlameGraph(Wire, frozen=True, kw_only=True):
-    """Flink's answer where flame graphs are off."""
+    """Flink's answer if flame graphs are disabled."""
 
     endTimestamp: int = -2
 
 
 class AggregatedMetric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Statistics of one metric over subtasks, jobs or task managers: those that were asked for."""
+    """The requested statistics of one metric over subtasks, jobs or task managers."""
 
     id: str
     min: float | None = None

@@ -14,11 +14,11 @@ class Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class Nothing(Wire, frozen=True, kw_only=True):
-    """The answer `{}`, by which clients know that a request without a result has succeeded."""
+    """The answer `{}` to a successful request without a result."""
 
 
 class Errors(Wire, frozen=True, kw_only=True):
-    """Every error: exactly this field, by which Flink's command line knows it."""
+    """The body of every error; Flink's command line recognizes an error by exactly this field."""
 
     errors: tuple[str, ...]
 

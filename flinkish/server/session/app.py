@@ -1,4 +1,4 @@
-"""The HTTP application of a Dispatcher: its own routes, and all paths about a job, which the job's driver or archive answers."""
+"""The HTTP application of a Dispatcher: its own routes, and all paths about a job, which the job's driver or archive serves."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _END_PATIENCE = 15.0
 
 
 def make_session_app(state: SessionState, settings: ServerSettings, inner: ASGIApp) -> ASGIApp:
-    """Return the application; `inner` answers what is about neither the session nor a job that is known."""
+    """Return the application; `inner` answers requests that are neither about the session nor about a known job."""
     return Gate(WebPage(_Application(state, inner)), settings, page_paths=frozenset(page_files()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A request as it is passed on."""
+    """A request to forward."""
 
     method: str
     path: str
@@ -127,7 +127,7 @@ class _Application:
         return await anyio.to_thread.run_sync(call, limiter=self._limiter)
 
     def _of_job(self, entry: JobEntry, target: _Target) -> Response | None:
-        """Ask the job's driver, else its archive; None = answer as for a job that is not known."""
+        """Return the answer of the job's driver, else that of its archive; None = answer as for an unknown job."""
         dispatcher = self._state.dispatcher
         deadline = time.monotonic() + _END_PATIENCE
         while True:
@@ -143,7 +143,7 @@ class _Application:
                     break
                 if current.status is None:
                     raise RestError(503, f"The driver of job {entry.job_id} does not answer: {error}. Try again.") from error
-                # It has closed its server and adds the results of operations to the archive.
+                # The driver has closed its server and is adding the results of operations to the archive.
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.05)

@@ -18,9 +18,9 @@ from flinkish.server.views.job_view import JobView, rest_id
 
 _log = logging.getLogger("flinkish.server.session")
 
-#: Paths whose answers are lists of metrics: the query says whether names or values are asked for.
+#: End of the paths whose answers are lists of metrics: their query selects names or values.
 _METRICS = "/metrics"
-#: Paths that do something, though they are asked by GET.
+#: Ends of the paths that have an effect although their method is GET.
 _ACTIONS = ("/yarn-cancel", "/yarn-stop")
 _AGGREGATED = "/subtasks/metrics"
 _AGGREGATIONS = "min,max,avg,sum,skew"
@@ -43,7 +43,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _chosen(body: bytes, query: Mapping[str, str]) -> bytes:
-    """Return the names of metrics, or the values of those that the query asks for."""
+    """Return the names of all metrics, or the values of the metrics that the query lists."""
     values = msgspec.json.decode(body)
     wanted = [name for name in query.get("get", "").split(",") if name]
     if not wanted:
@@ -54,7 +54,7 @@ def _chosen(body: bytes, query: Mapping[str, str]) -> bytes:
 
 
 def make_archive(state: ServerState, job: ServedJob) -> Archive:
-    """Ask all paths about a job."""
+    """Return an archive with the answers to all paths about a job."""
     view = job.view()
     answers: dict[str, msgspec.Raw] = {}
     for route in ROUTES:
@@ -90,7 +90,7 @@ def _answer(
 
 
 def _parameters(path: str, view: JobView) -> Iterator[dict[str, str]]:
-    """Yield the values of a path's parameters for everything that a job has; nothing for a parameter that is not known."""
+    """Yield the values of a path's parameters for all parts of a job; nothing if a parameter is unknown."""
     names = [part[1:] for part in path.split("/") if part.startswith(":")]
     vertices = {rest_id(vertex): vertex for vertex in view.vertices.values()}
     choices: list[Sequence[str]] = []
@@ -115,7 +115,7 @@ def _parameters(path: str, view: JobView) -> Iterator[dict[str, str]]:
 
 
 def decode_archive(content: bytes) -> Archive:
-    """Read an archive; raises ValueError if it is none."""
+    """Decode an archive; raises ValueError if it is damaged."""
     try:
         return msgspec.json.decode(content, type=Archive)
     except msgspec.MsgspecError as error:

@@ -27,7 +27,7 @@ def ask(
     headers: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> Reply:
-    """Send a request to `host:port`; raises OSError if nobody answers, or not in HTTP."""
+    """Send a request to `host:port`; raises OSError if there is no answer within `timeout` seconds, or if it is not HTTP."""
     place = urlsplit(f"//{address}")
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
     try:

@@ -1,4 +1,4 @@
-"""The Dispatcher: which jobs and programs a session has, and what becomes of them.
+"""The Dispatcher: manages the jobs and the programs of a session.
 
 `step` is called again and again by one thread (`service.py`): it takes the lead when nobody has it, renews the lease, and looks
 after the drivers. Everything that clients and drivers ask is answered under one lock, from memory. What is decided is stored in
@@ -54,13 +54,13 @@ from flinkish.server.session.wire import Report
 
 _log = logging.getLogger("flinkish.server.session")
 
-#: Archives that are kept in memory.
+#: Maximum number of archives that are kept in memory.
 _ARCHIVES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What to run."""
+    """A program to run, with its arguments and settings."""
 
     program: ProgramEntry
     entry_class: str | None = None
@@ -97,19 +97,19 @@ class Dispatcher:
     # -- leading -------------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Make the folders. Raises ConfigurationError for local ones, OSError for the session's."""
+        """Create the folders. Raises ConfigurationError if a local one cannot be used, OSError if the session's cannot."""
         make_private(self.settings.local)
         make_private(self.settings.logs)
         self._storage.make()
 
     def step(self) -> None:
-        """Do what is due; errors of the storage are raised as OSError or RegistryError, and the next step tries again."""
+        """Do one step. Raises OSError or RegistryError if the storage fails; the next step tries again."""
         lead = self._leadership.look()
         if lead is not None:
             self._supervise(lead)
 
     def resign(self) -> None:
-        """Stop leading, so that another Dispatcher can take over at once; drivers and jobs go on."""
+        """Stop leading, so that another Dispatcher can take over immediately; drivers and jobs continue."""
         self._leadership.resign()
 
     @property
@@ -118,7 +118,7 @@ class Dispatcher:
 
     @property
     def leader(self) -> str | None:
-        """The address of the leader, if another Dispatcher is."""
+        """The address of the leader, if it is another Dispatcher."""
         return self._leadership.leader
 
     def _leading(self) -> Lead:
@@ -133,7 +133,7 @@ class Dispatcher:
     # -- programs ------------------------------------------------------------------------------------------------------------
 
     def upload(self, name: str, content: bytes) -> ProgramEntry:
-        """Keep a program; raises RegistryError if there is no space."""
+        """Store a program; raises RegistryError if it cannot be stored, NotLeaderError if this Dispatcher does not lead."""
         with self._lock:
             lead = self._leading()
             entry = ProgramEntry(
@@ -160,7 +160,7 @@ class Dispatcher:
             return self._leading().programs.get(program_id)
 
     def delete_program(self, program_id: str) -> bool:
-        """Forget a program; return whether it was known. Jobs that were started from it go on, and can be started again."""
+        """Remove a program; return whether it was known. Jobs that were started from it continue, and can be started again."""
         with self._lock:
             lead = self._leading()
             entry = lead.programs.get(program_id)
@@ -191,7 +191,7 @@ class Dispatcher:
             lead = self._leading()
             job_id = submission.job_id or self._ids()
             if job_id in lead.jobs:
-                raise StartError(f"there is a job {job_id} already", hint="leave the job id out.")
+                raise StartError(f"there is a job {job_id} already", hint="choose another jobId, or leave it out.")
             entry = JobEntry(
                 job_id=job_id,
                 program=submission.program,
@@ -253,12 +253,12 @@ class Dispatcher:
                 self._clock.wait(waiting, 50)
 
     def job(self, job_id: str) -> JobEntry | None:
-        """Return a job; None if it is not known."""
+        """Return a job; None if it is unknown."""
         with self._lock:
             return self._leading().jobs.get(job_id)
 
     def job_with_prefix(self, digits: str) -> JobEntry | None:
-        """Return the job whose id begins so and that has not ended; None if there is none, or several."""
+        """Return the running job whose id begins with these digits; None if there is none, or more than one."""
         with self._lock:
             found = [job for job in self._leading().jobs.values() if job.status is None and job.job_id.startswith(digits)]
             return found[0] if len(found) == 1 else None
@@ -282,13 +282,13 @@ class Dispatcher:
         return 0 if entry.status is not None or live is None or live.report is None else live.report.slots
 
     def driver(self, entry: JobEntry) -> Report | None:
-        """Return the last report of a driver that may answer about its job; None if the job has not started in any."""
+        """Return the last report of the driver that can answer about a job; None if the job has not started in any driver."""
         with self._lock:
             live = self._leading().live.get(entry.job_id)
             return None if live is None or live.report is None or live.report.summary is None else live.report
 
     def is_lost(self, entry: JobEntry) -> bool:
-        """Look whether the process of a job's driver is gone, and note it."""
+        """Return whether the process of a job's driver is gone; if it is, drop its last report."""
         with self._lock:
             live = self._leading().live.get(entry.job_id)
             if live is None or live.report is None:
@@ -298,7 +298,7 @@ class Dispatcher:
             return live.report is None
 
     def cancel(self, entry: JobEntry) -> None:
-        """Have a job whose driver is not there not started again; raises RegistryError."""
+        """Cancel a job without a driver, so that it is not started again; raises RegistryError."""
         with self._lock:
             lead = self._leading()
             current = lead.jobs.get(entry.job_id)
@@ -306,7 +306,7 @@ class Dispatcher:
                 self._store(lead, changed(current, cancelling=True))
 
     def archive(self, entry: JobEntry) -> Archive | None:
-        """Return the answers about a job that has ended; None if there are none. Raises RegistryError if they cannot be read."""
+        """Return the archive of a job that has ended; None if there is none. Raises RegistryError if it cannot be read."""
         if entry.archive is None:
             return None
         final = self.driver(entry) is None
@@ -349,7 +349,7 @@ class Dispatcher:
     # -- drivers -------------------------------------------------------------------------------------------------------------
 
     def report(self, report: Report, token: str) -> bool:
-        """Take a driver's report; return False if the driver must end, because it is not that of the job any more.
+        """Process a driver's report; return False if the driver must end, because another one has replaced it.
 
         Raises NotLeaderError, RegistryError.
         """
@@ -373,7 +373,7 @@ class Dispatcher:
             if report.summary is not None:
                 entry = lead.jobs[entry.job_id] = changed(entry, summary=report.summary)
                 if first and report.status is None:
-                    # The name is known from now on, also after the Dispatcher was killed.
+                    # Store the job's name, so that it is known even if the Dispatcher is killed.
                     self._store(lead, entry)
             if report.status is not None and entry.status is None:
                 self._close(lead, entry, report.status)
@@ -439,12 +439,12 @@ class Dispatcher:
         before = entry.driver
         if before is not None:
             entry = changed(entry, restarts=(*entry.restarts, self._clock.wall_time())[-100:])
-            _log.warning("Job %s: its driver is gone; another one is started (%d.).", entry.job_id, len(entry.restarts))
+            _log.warning("Job %s: its driver is gone; another one is started (restart %d).", entry.job_id, len(entry.restarts))
         live.report = None
         self._start(lead, entry)
 
     def _start(self, lead: Lead, entry: JobEntry) -> None:
-        """Start a driver; the entry is stored before, and again with the process's id."""
+        """Start a driver; the entry is stored before the start, and again with the id of the process."""
         token, driver_id = self._ids() + self._ids(), self._ids()
         record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=self._clock.wall_time(), host=HOST)
         entry = changed(entry, driver=record)
@@ -456,7 +456,7 @@ class Dispatcher:
     # -- jobs that have ended --------------------------------------------------------------------------------------------------
 
     def _expire(self, lead: Lead) -> None:
-        """Forget jobs that ended long ago, or are too many."""
+        """Remove ended jobs that are too old or too many."""
         server = self.settings.server
         now = self._clock.wall_time()
         with self._lock:
@@ -464,7 +464,7 @@ class Dispatcher:
                 try:
                     self._forget(lead, entry)
                 except (RegistryError, NotLeaderError) as error:
-                    _log.warning("Job %s could not be forgotten: %s", entry.job_id, error)
+                    _log.warning("Job %s, which has ended, could not be removed from the registry: %s", entry.job_id, error)
                     return
                 self._remove_traces(lead, entry)
 

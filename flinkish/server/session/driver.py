@@ -1,4 +1,4 @@
-"""Whether this process is the driver of a session: the one fact that programs without a server have to know of sessions."""
+"""Whether this process is the driver of a session: all that programs without a server need to know of sessions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _driver: Driver | None = None
 
 
 def become(driver: Driver) -> None:
-    """Run the programs of this process by a driver from now on."""
+    """Let this driver run the programs of this process from now on."""
     global _driver
     _driver = driver
 
 
 def session_driver() -> Driver | None:
-    """Return the driver that this process is; None = it runs jobs of its own."""
+    """Return the driver of this process; None = the process does not belong to a session."""
     return _driver

@@ -1,4 +1,4 @@
-"""Asks the drivers: forwards requests about one job to its driver, and combines the answers of all."""
+"""Requests to the drivers: forwards requests about one job to its driver, and collects the answers of all drivers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from flinkish.server.session.wire import Report
 
 _log = logging.getLogger("flinkish.server.session")
 
-#: How long a driver may take for an answer, in seconds.
+#: How long a driver may take to answer, in seconds.
 _TIMEOUT = 20.0
-#: How long one of several drivers may take whose answers are combined.
+#: How long a driver may take if the answers of several are combined, in seconds.
 _SHORT_TIMEOUT = 3.0
 _MOST_AT_ONCE = 16
 
@@ -24,23 +24,23 @@ Ask = Callable[..., Reply]
 
 
 def forward(report: Report, method: str, path: str, query: Mapping[str, str], body: bytes, timeout: float = _TIMEOUT) -> Reply:
-    """Pass a request on to a driver; raises OSError if it does not answer."""
+    """Forward a request to a driver; raises OSError if the driver does not answer within `timeout` seconds."""
     target = quote(path, safe="/:") + (f"?{urlencode(query)}" if query else "")
     return ask(f"{report.host}:{report.port}", method, target, token=report.token, body=body, timeout=timeout)
 
 
 class Drivers:
-    """All drivers at once."""
+    """Sends requests to several drivers at the same time."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="flinkish-drivers")
 
     def ask_all(self, reports: Sequence[Report], path: Callable[[Report], str], query: Mapping[str, str]) -> list[object]:
-        """Return what the drivers answer to a GET; those that do not answer in time, or with an error, are left out."""
+        """Return the drivers' answers to a GET; drivers that do not answer in time, or with an error, are left out."""
         return [answer for _, answer in self.ask_each([(report, path(report)) for report in reports], query)]
 
     def ask_each(self, questions: Sequence[tuple[Report, str]], query: Mapping[str, str]) -> list[tuple[Report, object]]:
-        """Return what each driver answers to a GET of a path, with its report; as in `ask_all`, some may be left out."""
+        """Return each driver's answer to a GET of its path, with its report; as in `ask_all`, some may be left out."""
 
         def one(question: tuple[Report, str]) -> object | None:
             report, path = question

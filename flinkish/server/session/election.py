@@ -1,8 +1,8 @@
-"""Decides which Dispatcher leads. The leader writes a record to the session's folder again and again.
+"""Decides which Dispatcher leads. The leader regularly writes a record to the session's folder.
 
-Clocks of two machines are never compared. A Dispatcher that waits takes over when it has seen the same record for the length of
-the lease by its own clock; a leader that could not write for that long by its own clock stops before. Whoever takes over claims
-the registry, which fences the earlier leader even if it has not noticed.
+Clocks of two machines are never compared. A waiting Dispatcher takes over when it has seen the same record for longer than the
+lease by its own clock; a leader that could not write for the length of the lease by its own clock stops leading. The new leader
+claims the registry, which fences the earlier leader even if that has not noticed the change.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from flinkish.server.session.wire import LeaderRecord
 
 
 class Watch:
-    """What a waiting Dispatcher has seen of the leader; times are monotonic milliseconds."""
+    """A waiting Dispatcher's view of the leader; times are monotonic milliseconds."""
 
     def __init__(self, lease: int, host: str, is_alive: Callable[[int, float], bool]) -> None:
-        """Watch with a lease; `is_alive` tells whether a process of this host, with its start time, lives."""
+        """Watch the leader; `is_alive` returns whether a process of this host runs, given its id and its start time."""
         self._lease = lease
         self._host = host
         self._is_alive = is_alive
@@ -24,7 +24,7 @@ class Watch:
         self._since = 0
 
     def is_free(self, record: LeaderRecord | None, now: int) -> bool:
-        """Tell whether nobody leads any more."""
+        """Return whether there is no leader any more, so that this Dispatcher may take over."""
         if record is None or record.ended:
             return True
         if record.host == self._host and not self._is_alive(record.pid, record.created):
@@ -43,13 +43,13 @@ class Lease:
         self._renewed = now
 
     def is_due(self, now: int) -> bool:
-        """Tell whether the record is to be written again."""
+        """Return whether it is time to write the record again."""
         return now - self._renewed >= self._lease // 5
 
     def renewed(self, began: int) -> None:
-        """Note a write that was begun at this time and has succeeded."""
+        """Record a successful write that began at this time."""
         self._renewed = began
 
     def is_lost(self, now: int) -> bool:
-        """Tell whether another Dispatcher may lead already."""
+        """Return whether the lease has expired, so that another Dispatcher may already lead."""
         return now - self._renewed >= self._lease

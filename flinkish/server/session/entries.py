@@ -1,4 +1,4 @@
-"""The records of the registry: the programs that were uploaded, and the jobs that were started from them."""
+"""The entries of the registry: uploaded programs, and the jobs that were started from them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One process that runs a job."""
 
     id: str
-    #: SHA-256 of the token with which it reports.
+    #: SHA-256 of the token that its reports contain.
     token_hash: str
     #: When it was started, in milliseconds since the epoch.
     started: int
     host: str
-    #: The process, with the time at which the system started it; None = it was not noted before the Dispatcher was killed.
+    #: The process id and the start time of the process; None = the Dispatcher was killed before it stored them.
     pid: int | None = None
     created: float | None = None
 
@@ -49,18 +49,18 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     properties: tuple[str, ...] = ()
     submitted: int
     driver: DriverRecord | None = None
-    #: When it was started again.
+    #: When its driver was started again, in milliseconds since the epoch.
     restarts: tuple[int, ...] = ()
-    #: Whether it is to be cancelled, and must not be started again.
+    #: Whether the job was cancelled and must not be started again.
     cancelling: bool = False
     #: The last known summary; None = no driver has reported yet.
     summary: JobSummary | None = None
-    #: The final state: FINISHED, CANCELED or FAILED; None while it is to run.
+    #: The final state: FINISHED, CANCELED or FAILED; None = the job has not ended.
     status: str | None = None
     ended: int | None = None
-    #: The file with its answers below the session's folder; None = there is none.
+    #: The file with the archive of its answers, below the session's folder; None = there is no archive.
     archive: str | None = None
-    #: Why it failed, if it was no failure of the job itself.
+    #: Why the job failed, if its drivers were lost rather than its program failed.
     failure: str | None = None
 
     def shown(self, now: int) -> JobSummary:
@@ -93,10 +93,10 @@ def key_of(entry: Entry) -> str:
 
 
 def hash_of(secret: str) -> str:
-    """Return what is stored of a token."""
+    """Return the SHA-256 of a token, which is stored instead of it."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def changed(entry: JobEntry, **changes: Any) -> JobEntry:
-    """Return an entry with other values."""
+    """Return a copy of an entry with other values."""
     return msgspec.structs.replace(entry, **changes)

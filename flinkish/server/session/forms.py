@@ -1,4 +1,4 @@
-"""Reads the file of a multipart form, as browsers and Flink's clients send it."""
+"""Reads the file in a multipart form, as browsers and Flink's clients send it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BOUNDARY = re.compile(r"[A-Za-z0-9'()+_,./:=? -]{1,70}")
 
 
 def read_file(content_type: str, body: bytes) -> tuple[str, bytes]:
-    """Return name and content of the one file in a form; raises RestError 400."""
+    """Return the name and the content of the one file in a form; raises RestError 400 if the form is malformed."""
     message = Message()
     message["Content-Type"] = content_type
     boundary = message.get_param("boundary")
@@ -32,7 +32,7 @@ def read_file(content_type: str, body: bytes) -> tuple[str, bytes]:
 
 
 def _file_name(head: bytes) -> str | None:
-    """Return the name in the headers of a part as it was sent; None if the part is no file."""
+    """Return the file name in the headers of a part, as it was sent; None if the part is not a file."""
     for line in head.decode("utf-8", "replace").split("\r\n"):
         key, _, value = line.partition(":")
         if key.strip().lower() == "content-disposition":

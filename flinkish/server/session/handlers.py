@@ -1,4 +1,4 @@
-"""Handlers of the paths that a Dispatcher answers itself: the cluster, the list of jobs, uploaded programs."""
+"""Handlers of the paths that a Dispatcher serves itself: the cluster, the list of jobs, uploaded programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from flinkish.server.session.forms import read_file
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.wire import Report
 
-#: Longest uploaded program in bytes.
+#: Maximum size of an uploaded program in bytes.
 LONGEST_PROGRAM = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.(?:py|zip)")
 _PROGRAM_ID = re.compile(r"[0-9a-f]{32}_" + _NAME.pattern)
@@ -41,11 +41,11 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The parts that handlers work on."""
+    """The parts of a session that its handlers use."""
 
     dispatcher: Dispatcher
     drivers: Drivers
-    #: Ends the Dispatcher; called after the answer was decided.
+    #: Ends the Dispatcher in the background, so that the request is still answered.
     shut_down: Any
 
 
@@ -148,7 +148,7 @@ def log_url(state: SessionState, call: Call) -> Answer:
 
 
 def shut_down(state: SessionState, call: Call) -> Answer:
-    """End the Dispatcher: `jobs=cancel` (the default) cancels all jobs before, `jobs=keep` leaves them to the next Dispatcher."""
+    """End the Dispatcher: `jobs=cancel` (the default) cancels all jobs first, `jobs=keep` leaves them to the next Dispatcher."""
     mode = call.query.get("jobs", "cancel")
     if mode not in ("cancel", "keep"):
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (jobs) is not known: {mode[:80]!r}.")
@@ -174,7 +174,7 @@ def upload(state: SessionState, call: Call) -> Answer:
     name, content = read_file(call.content_type, call.body)
     if refused_name(name) is not None or not _NAME.fullmatch(name):
         raise RestError(
-            400, f"Only .py and .zip files are run; their names have letters, digits, '.', '_' and '-': got {name[:80]!r}."
+            400, f"Only .py and .zip files are run, with names of letters, digits, '.', '_' and '-'; got {name[:80]!r}."
         )
     _check_program(name, content)
     entry = state.dispatcher.upload(name, content)
@@ -220,7 +220,7 @@ def _program(state: SessionState, call: Call) -> ProgramEntry:
 
 
 def _request(call: Call) -> answers.JarRunRequest:
-    """Read the body, or the query, which Flink's page uses."""
+    """Return the request of the body, completed by the query, which Flink's page uses instead."""
     request = call.read(answers.JarRunRequest)
     query = call.query
     names = {"entry-class": "entryClass", "program-args": "programArgs", "savepointPath": "savepointPath"}
@@ -291,7 +291,7 @@ def _check_program(name: str, content: bytes) -> None:
     try:
         compile(content, name, "exec", dont_inherit=True)
     except (RecursionError, MemoryError):
-        raise RestError(400, f"The script is nested too deeply to be compiled: {name}.") from None
+        raise RestError(400, f"The script cannot be compiled, because it is nested too deeply: {name}.") from None
     except (SyntaxError, ValueError) as error:
         where = f" line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         text = error.msg if isinstance(error, SyntaxError) else str(error)

@@ -1,4 +1,4 @@
-"""Starts drivers of jobs, and looks what has become of them: their processes, and what they wrote at their jobs' ends."""
+"""Starts drivers of jobs and observes them: their processes, and the final states that they write."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from flinkish.server.settings import TOKEN_VARIABLE
 
 _log = logging.getLogger("flinkish.server.session")
 
-#: From how many bytes on a file of a driver is begun anew; there are at most two such parts of each file.
+#: Size in bytes at which a driver's file is closed and a new one is begun; at most two such parts of each file are kept.
 LONGEST_LOG = 64 << 20
 #: How long a process that has written a plan may take to end by itself, in milliseconds.
 _END_PATIENCE = 5_000
@@ -63,7 +63,7 @@ class Launch:
         reports: str,
         environment: Mapping[str, str],
     ) -> None:
-        """Start drivers that report at `reports` (host and port); they have the variables of `environment`."""
+        """Prepare to start drivers that report to `reports` (host and port); they get the variables of `environment`."""
         self._settings = settings
         self._storage = storage
         self._processes = processes
@@ -78,7 +78,7 @@ class Launch:
         return msgspec.structs.replace(driver, pid=pid, created=created)
 
     def is_alive(self, driver: DriverRecord | None) -> bool | None:
-        """Tell whether a driver's process lives; None = it cannot be seen from here."""
+        """Return whether a driver's process is running; None = unknown, because it is on another machine or was not stored."""
         if driver is None or driver.pid is None or driver.created is None or driver.host != HOST:
             return None
         return self._processes.is_alive(driver.pid, driver.created)
@@ -91,7 +91,7 @@ class Launch:
             self._processes.kill(driver.pid, driver.created)
 
     def ended(self, entry: JobEntry) -> str | None:
-        """Return the final state that a job's driver wrote down; None if there is none. Raises OSError."""
+        """Return the final state that a job's driver wrote; None if it wrote none. Raises OSError if the storage fails."""
         if entry.driver is None:
             return None
         content = self._storage.read(wire.archive_file(entry.job_id, entry.driver.id))

@@ -34,10 +34,10 @@ class NotLeaderError(FlinkishError, RuntimeError):
 
 @dataclass(slots=True)
 class Live:
-    """What is known of a job beside its entry, since this Dispatcher leads."""
+    """What the leader knows of a job in addition to its entry, since it leads."""
 
     report: Report | None = None
-    #: When the driver has reported, or could first have, in monotonic milliseconds.
+    #: When the driver last reported, or could first have reported, in monotonic milliseconds.
     heard: int = 0
     #: Whether a client waits for its start, and gets the error if it fails.
     awaited: bool = False
@@ -47,7 +47,7 @@ class Live:
 
 @dataclass(slots=True)
 class Lead:
-    """What a leader has."""
+    """The state of a leader."""
 
     registry: Registry
     record: LeaderRecord
@@ -88,17 +88,17 @@ class Leadership:
 
     @property
     def lead(self) -> Lead | None:
-        """What this member has if it leads."""
+        """The state of this member as the leader; None = it does not lead."""
         return self._lead
 
     @property
     def leader(self) -> str | None:
-        """The address of the leader, if another Dispatcher is."""
+        """The address of the leader, if it is another Dispatcher."""
         record = self._leader
         return None if record is None or record.ended else record.address
 
     def leading(self) -> Lead:
-        """Return what the leader has; raises NotLeaderError."""
+        """Return the state of the leader; raises NotLeaderError if this member does not lead."""
         lead = self._lead
         if lead is None:
             raise NotLeaderError(self.leader)
@@ -116,7 +116,7 @@ class Leadership:
         lead = self._lead
         if lead is None:
             self._leader = self._storage.leader()
-            # A record of its own is left if it has lost its lease and nobody has taken it.
+            # The newest record is this member's own if it has lost its lease and no other member has taken over.
             if self._is_own(self._leader) or self._watch.is_free(self._leader, now):
                 self._take()
             return None
@@ -128,7 +128,7 @@ class Leadership:
         return lead if self._lead is lead else None
 
     def resign(self) -> None:
-        """Stop leading, so that another Dispatcher can take over at once; drivers and jobs go on. Raises OSError."""
+        """Stop leading, so that another Dispatcher can take over immediately; drivers and jobs continue. Raises OSError."""
         with self._lock:
             lead, self._lead = self._lead, None
         if lead is not None:
@@ -144,7 +144,7 @@ class Leadership:
         _take_over(lead, entry)
 
     def forget(self, lead: Lead, entry: Entry) -> None:
-        """Remove an entry; raises as `store` does."""
+        """Remove an entry; raises the same errors as `store`."""
         try:
             lead.registry.remove(key_of(entry))
         except StaleGenerationError as error:

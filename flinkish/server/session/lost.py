@@ -1,4 +1,4 @@
-"""Answers about a job that has no driver to ask: it is started again, or it ended without an archive."""
+"""Answers about a job without a driver: its driver is being started again, or the job ended without an archive."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _OUTCOMES = {"FINISHED": "SUCCEEDED", "CANCELED": "CANCELED", "FAILED": "FAILED"
 def answer_without_driver(
     dispatcher: Dispatcher, entry: JobEntry, method: str, path: str, query: Mapping[str, str]
 ) -> Response | None:
-    """Return the answer; None = answer as for a job that is not known. Raises RestError."""
+    """Return the answer; None = answer as for an unknown job. Raises RestError 503 while the driver is being started again."""
     job = f"/jobs/{entry.job_id}"
     if path in (job, f"{job}/yarn-cancel", f"/applications/{entry.job_id}/cancel") and (method != "GET" or path != job):
         return _cancel(dispatcher, entry, query)
     if method != "GET":
-        # As for a job that is not known: the operation is accepted, and its result is the failure.
+        # As for an unknown job: the operation is accepted, and its result is a failure.
         return None
     answers = _answers(dispatcher, entry)
     found = answers.get(path.removeprefix(job))

@@ -1,4 +1,4 @@
-"""Starts drivers as processes of this machine and looks after them; other implementations are for tests."""
+"""Starts, observes and kills drivers as processes of this machine; other implementations are for tests."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Processes(Protocol):
         ...
 
     def is_alive(self, pid: int, created: float) -> bool:
-        """Tell whether a process lives that had this id and start time."""
+        """Return whether the process with this id and this start time (seconds since the epoch) is running."""
         ...
 
     def kill(self, pid: int, created: float) -> None:
-        """Kill a process with its group, if it lives."""
+        """Kill a process and its process group, if it is running."""
         ...
 
 
@@ -54,7 +54,7 @@ class SystemProcesses:
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self, command: Command) -> tuple[int, float]:
-        # Those of which nobody asks any more, such as the spark-submit of a driver that was killed, are reaped here.
+        # Reap children that nobody checks any more, such as the spark-submit of a driver that was killed.
         for earlier in list(self._children.values()):
             earlier.poll()
         try:
@@ -69,7 +69,9 @@ class SystemProcesses:
                     start_new_session=True,  # a driver outlives the Dispatcher
                 )
         except OSError as error:
-            raise EngineError(f"the driver could not be started: {error}", hint="see the disk, and env.log.dir.") from error
+            raise EngineError(
+                f"the driver could not be started: {error}", hint="check the free space, and the folder of env.log.dir."
+            ) from error
         self._children[child.pid] = child
         found = ProcessId.of(child.pid)
         return child.pid, 0.0 if found is None else found.created
@@ -91,14 +93,14 @@ class SystemProcesses:
 
 
 def driver_command(python: str = sys.executable) -> list[str]:
-    """Return the command of a driver that is a process of its own."""
+    """Return the command that starts a driver directly."""
     return [python, "-m", "flinkish.cli.driver"]
 
 
 def submit_command(options: Sequence[str], python: str = sys.executable) -> list[str]:
-    """Return the command of a driver that `spark-submit` starts on this machine, with options of `flinkish submit`.
+    """Return the command that starts a driver on this machine with `spark-submit`; `options` are those of `flinkish submit`.
 
-    The deploy mode is named, because Spark's own configuration may have another one.
+    It sets the deploy mode, because Spark's own configuration may have another one.
     """
     program = [python, "-c", "from flinkish.cli.main import main; main()"]
     return [*program, "submit", "--deploy-mode", "client", *options]

@@ -1,7 +1,7 @@
 """The registry: a Delta table of programs and jobs, one small signed file for each entry, which only the leader may change.
 
-A commit has the transaction `generation * 10^9 + sequence`, as those of checkpoints: a Dispatcher that takes over commits a
-higher generation, and commits of every earlier one fail from then on (`checkpoint/fencing.py`).
+As for checkpoints, each commit has the transaction number `generation * 10^9 + sequence`: a Dispatcher that takes over commits a
+higher generation, and from then on the commits of all earlier ones fail (`checkpoint/fencing.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOLDER = "registry"
 _ENTRIES = "entries"
 #: The application of the table's transactions.
 _APPLICATION = "session"
-#: Longest file of an entry in bytes.
+#: Maximum size of an entry's file in bytes.
 _LIMIT = 16 << 20
 _ROWS = 2
 
@@ -58,10 +58,10 @@ class Registry:
         self.generation = Generation(0)
 
     def claim(self) -> dict[str, Entry]:
-        """Take over the registry from any other Dispatcher and read it.
+        """Take over the registry from any other Dispatcher, and return its entries by key.
 
-        Raises RegistryError if the storage does not work, CorruptCheckpointError if an entry is damaged, ForeignCheckpointError
-        if one was signed by another key.
+        Raises RegistryError if the table cannot be written, CorruptCheckpointError if an entry is damaged, ForeignCheckpointError
+        if an entry was signed by another key.
         """
         for _ in range(fencing.CLAIM_TRIES):
             log = self._table.open_or_create(Generation(0), time=self._clock.wall_time(), sync=True)
@@ -85,7 +85,7 @@ class Registry:
         return found
 
     def put(self, entry: Entry) -> None:
-        """Store an entry. Raises StaleGenerationError if another Dispatcher leads, RegistryError if it could not be stored."""
+        """Store an entry. Raises StaleGenerationError if another Dispatcher leads, RegistryError if it cannot be stored."""
         key = key_of(entry)
         self._sequence += 1
         path = f"{_ENTRIES}/{key}-{self.generation}-{self._sequence}.parquet"
@@ -102,7 +102,7 @@ class Registry:
         self._delete(before)
 
     def remove(self, key: str) -> None:
-        """Forget an entry; raises as `put` does."""
+        """Remove an entry; raises the same errors as `put`."""
         if key in self._files:
             self._sequence += 1
             before = self._files[key]
@@ -177,7 +177,7 @@ class Registry:
         if not self._key.verify(data, signature):
             raise ForeignCheckpointError(
                 f"{where} was not signed by our key ({self._key.path})",
-                hint="all Dispatchers of a session need the same file in security.checkpoint.hmac-key-file; if they have it, the "
+                hint="all Dispatchers of a session need the same key in security.checkpoint.hmac-key-file; if they have it, the "
                 "storage was tampered with.",
             )
         try:
@@ -187,7 +187,7 @@ class Registry:
 
 
 def _rows(entry: Entry, key: SigningKey) -> bytes:
-    """Return a Parquet file with an entry, its signature, and what people may read of it with SQL."""
+    """Return a Parquet file with an entry, its signature, and a part of it that is readable with SQL."""
     data = msgspec.json.encode(entry)
     signature = key.sign(data)
     name = key_of(entry)
@@ -216,7 +216,7 @@ def _rows(entry: Entry, key: SigningKey) -> bytes:
 
 
 def _readable(entry: Entry) -> str:
-    """Return what is shown of an entry: no arguments and properties, which may hold secrets."""
+    """Return the readable part of an entry, without arguments and properties, which may contain secrets."""
     if isinstance(entry, ProgramEntry):
         return msgspec.json.encode({"program": entry.name, "uploaded": entry.uploaded}).decode()
     shown = {"program": entry.program.name, "submitted": entry.submitted, "status": entry.status, "ended": entry.ended}

@@ -1,8 +1,8 @@
 """The driver's side of session mode: runs one job under the id that the Dispatcher chose, and reports to the Dispatcher.
 
-Reports are the only messages. Each has everything that a Dispatcher needs to know of the driver, so that one that has just
-started finds the driver by its next report. If nobody takes a report, the driver looks in the session's folder for the leader;
-the job goes on meanwhile.
+Reports are the only messages. Each contains everything that a Dispatcher needs to know about the driver, so that a Dispatcher
+that has just started finds the driver by its next report. If no Dispatcher accepts a report, the driver looks up the leader in
+the session's folder; the job continues in the meantime.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ _log = logging.getLogger("flinkish.server.session")
 
 #: How long one report may take, in seconds.
 _REPORT_TIMEOUT = 5.0
-#: Shortest time between two looks for the leader, in milliseconds.
+#: Minimum time between two searches for the leader, in milliseconds.
 _LOOK_INTERVAL = 500
-#: How long a driver looks for a Dispatcher before it starts its job without one, in seconds.
+#: How long a driver tries to reach a Dispatcher before it starts its job without one, in seconds.
 _START_PATIENCE = 10.0
-#: How often and how far apart the archive of a job is written, if the storage refuses it: 5 tries in 15 s.
+#: Waiting times before the attempts to write the archive of a job, in seconds: 5 attempts in 15 s.
 _ARCHIVE_WAITS = (0.0, 1.0, 2.0, 4.0, 8.0)
-#: Settings of servers, which are not those of a driver's own.
+#: Settings of the Dispatcher's server, which do not apply to the driver's own server.
 _SERVER_PREFIXES = ("rest.", "security.ssl.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a Dispatcher has told a driver."""
+    """The job that a Dispatcher has assigned to a driver, and how to report."""
 
     job_id: str
     driver_id: str
@@ -73,7 +73,10 @@ class Assignment:
 
 
 def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
-    """Return what the environment says, and remove the token from it; None = this is no driver of a session."""
+    """Return the assignment in the environment, and remove the token from it; None = this process is not a driver of a session.
+
+    Raises ConfigurationError if a variable is missing.
+    """
     token = environment.pop(wire.TOKEN_VARIABLE, None)
     if token is None:
         return None
@@ -131,7 +134,7 @@ class SessionDriver:
                 )
             self._executed = True
         store_settings.use(program.configuration, alone=not RUNNING_JOBS.running())
-        # Called in reverse order: this one after the server has waited for clients and ended.
+        # Exit functions are called in reverse order: this one after the server has waited for clients and closed.
         atexit.register(self._add_operations)
         self._server = driver_settings(program.configuration)
         self._state = ensure_server(program.configuration, self._server)
@@ -164,12 +167,12 @@ class SessionDriver:
     # -- JobListener ---------------------------------------------------------------------------------------------------------
 
     def job_started(self, job: EmbeddedJobClient) -> None:
-        """Report the start at once, so that clients see the job."""
+        """Report the start immediately, so that clients see the job."""
         self._job = job
         self._wake.set()
 
     def job_ended(self, job: EmbeddedJobClient) -> None:
-        """Write the archive and report the end, before clients learn of it."""
+        """Write the archive and report the end, before clients are notified of it."""
         if not self._ends_for_good(job):
             return
         state, served = self._state, self._served()
@@ -181,12 +184,12 @@ class SessionDriver:
             self._report()
 
     def _ends_for_good(self, job: EmbeddedJobClient) -> bool:
-        """Tell whether a job has reached a final state, and was not only stopped with its process."""
+        """Return whether a job has reached a final state, rather than been suspended with its process."""
         status = job.job_master.status
         return status.is_globally_terminal_state() and not self._superseded
 
     def _retire(self, job_id: str) -> None:
-        """Note that the job has ended for good; called before its checkpoints are deleted, because it cannot be started again."""
+        """Write that the job has ended for good. Called before its checkpoints, without which it cannot restart, are deleted."""
         job = self._job
         status = JobStatus.FINISHED if job is None else job.job_master.status
         final = {"CANCELLING": "CANCELED", "FAILING": "FAILED"}.get(status.name, status.name)
@@ -204,7 +207,7 @@ class SessionDriver:
         return False
 
     def _add_operations(self) -> None:
-        """Add the results of savepoints and stops to the archive, which became known after the job's end."""
+        """Add the results of savepoints and stops to the archive: they become known only after the end of the job."""
         state, served = self._state, self._served()
         if state is None or served is None or self._status is None:
             return
@@ -253,7 +256,7 @@ class SessionDriver:
             except OSError as error:
                 _log.warning("The session's leader could not be read: %s", error)
                 return
-            # Reports have tokens, and the storage may have been written by others: they never leave this machine.
+            # Reports contain tokens, and others may have written to the storage: reports never leave this machine.
             if leader is not None and leader.reports != self._reports and is_loopback(leader.reports.rpartition(":")[0]):
                 self._reports = leader.reports
                 self._send(body)
@@ -308,7 +311,9 @@ def become_driver(environment: MutableMapping[str, str]) -> SessionDriver:
     """Make this process the driver of a session's job; raises ConfigurationError if no Dispatcher has started it."""
     assignment = take_assignment(environment)
     if assignment is None:
-        raise ConfigurationError("only the Dispatcher of a session starts this", hint="flinkish cluster start")
+        raise ConfigurationError(
+            "only the Dispatcher of a session starts this module", hint="start a session with: flinkish cluster start"
+        )
     made = SessionDriver(assignment)
     driver.become(made)
     return made

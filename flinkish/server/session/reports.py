@@ -1,4 +1,4 @@
-"""The server that drivers report to: a port of its own on 127.0.0.1, and a token for each driver."""
+"""The server that receives the drivers' reports: a port of its own on 127.0.0.1, and a token for each driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST = 100_000
 
 
 class ReportsApp:
-    """200: taken; 409: the driver must end; 503: ask another Dispatcher; 500: try again."""
+    """Answers reports by status: 200 = accepted, 409 = the driver must end, 503 = ask another Dispatcher, 500 = try again."""
 
     def __init__(self) -> None:
         #: Set before the first driver is started.
@@ -38,7 +38,7 @@ class ReportsApp:
         except ClientDisconnect:
             return
         except Exception:
-            _log.exception("A report could not be taken.")
+            _log.exception("A driver's report could not be processed.")
             status = 500
         await Response(b"", status)(scope, receive, send)
 
@@ -57,7 +57,7 @@ class ReportsApp:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return 400
         if not is_loopback(report.host) or not 0 < report.port < 65_536:
-            # Requests of clients are passed on to this address, with the driver's token.
+            # Clients' requests are forwarded to this address with the driver's token, so it must be on this machine.
             _log.warning("A report of job %s names a driver that is not on this machine.", report.job_id)
             return 400
         try:

@@ -1,4 +1,4 @@
-"""The routes that a Dispatcher answers itself, in one table. All other paths about a job are passed on to its driver."""
+"""The routes that a Dispatcher serves itself, in one table. All other paths about a job are forwarded to its driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_BODY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SessionRoute:
-    """A path of the session; `longest` is the limit of the body in bytes."""
+    """A path of the session; `longest` is the maximum size of the body in bytes."""
 
     method: str
     path: str

@@ -93,12 +93,12 @@ class Service:
         return address
 
     def stop(self, cancel_jobs: bool) -> None:
-        """Begin to end: with or without cancelling all jobs before."""
+        """Start to shut down; with `cancel_jobs`, all jobs are cancelled first."""
         self._cancel_jobs = self._cancel_jobs or cancel_jobs
         self._stopping.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; return whether it has come."""
+        """Wait for the end for at most `timeout` seconds (None = no limit); return whether it has been reached."""
         return self._ended.wait(timeout)
 
     def _run(self) -> None:
@@ -110,29 +110,29 @@ class Service:
                 self._cancel_all()
             self.dispatcher.resign()
         except OSError as error:
-            _log.warning("The end of this Dispatcher could not be noted: %s", error)
+            _log.warning("This Dispatcher ends, but could not write that to the session's folder: %s", error)
         except Exception:
-            _log.exception("The Dispatcher failed at its end.")
+            _log.exception("The Dispatcher failed while it was ending.")
         finally:
             self._endpoint.close()
             self._reports.close()
             self._ended.set()
 
     def _step(self, said: str | None) -> str | None:
-        """Make a step; return its error, which is logged once."""
+        """Do one step of the Dispatcher; return its error, which is logged only once."""
         try:
             self.dispatcher.step()
         except (OSError, FlinkishError) as error:
             text = f"{type(error).__name__}: {error}"
             if text != said:
-                _log.warning("The storage %s does not work: %s", self._settings.root, text)
+                _log.warning("The session's storage %s does not work; the Dispatcher tries again: %s", self._settings.root, text)
             return text
         except Exception:
-            _log.exception("The Dispatcher failed; it goes on.")
+            _log.exception("A step of the Dispatcher failed; it continues with the next one.")
         return None
 
     def _cancel_all(self) -> None:
-        """Cancel all jobs and wait for their ends, so that none is left without a Dispatcher."""
+        """Cancel all jobs and wait until they have ended, so that none is left without a Dispatcher."""
         deadline = self._clock.monotonic() + int(1000 * _CANCEL_PATIENCE)
         try:
             for job in self.dispatcher.jobs():
@@ -156,5 +156,5 @@ def _quietly(call: Callable[[], object]) -> None:
 
 
 def _local(settings: ServerSettings) -> ServerSettings:
-    """Return settings for a port that only this machine reaches, without TLS."""
+    """Return settings for a free port that only this machine can reach, without TLS."""
     return replace(settings, bind_address="127.0.0.1", address="127.0.0.1", ports=(0,), tls=None)

@@ -1,4 +1,4 @@
-"""The folder of a session below high-availability.storageDir: leaders, programs and archives beside the registry."""
+"""The folder of a session below high-availability.storageDir: leaders, programs and archives, next to the registry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from flinkish.common.files.schemes import files_at, root_of
 from flinkish.server.session.wire import LEADERS, LeaderRecord, leader_file
 
-#: Longest files in bytes.
+#: Maximum sizes of files in bytes.
 _LEADER_LIMIT = 1 << 16
 FILE_LIMIT = 1 << 28
 #: How often the leader's record is looked for, if the one that was found is gone when it is read.
@@ -20,14 +20,14 @@ _LEADER = re.compile(r"[0-9]{12}\.json")
 
 
 class SessionStorage:
-    """Reads and writes files; all methods raise OSError. A missing file is None."""
+    """Reads and writes files of the session's folder; all methods raise OSError if the storage fails."""
 
     def __init__(self, root: PurePath | str) -> None:
         self.root = root_of(root) if isinstance(root, str) else root
         self._files = files_at(self.root)
 
     def make(self) -> None:
-        """Make the folder, which only its owner can read."""
+        """Create the folder; a local one is readable only by its owner."""
         self._files.make_root(sync=True)
         if isinstance(self.root, Path):
             self.root.chmod(0o700)
@@ -40,13 +40,13 @@ class SessionStorage:
             return None
 
     def write(self, inside: str, content: bytes) -> None:
-        """Write a file in one step."""
+        """Write a file atomically."""
         folder, _, _ = inside.rpartition("/")
         self._files.make_folders(folder)
         self._files.replace(inside, content, sync=True)
 
     def remove(self, inside: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             self._files.remove(inside)
 

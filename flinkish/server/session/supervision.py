@@ -1,7 +1,7 @@
-"""Decides what becomes of a job whose driver may be gone, and which ended jobs are forgotten; reads and starts nothing.
+"""Decides what to do about a job whose driver may be gone, and which ended jobs to remove. Pure decisions, without I/O.
 
-The decision depends on: whether the driver's process lives, how long it has been silent, whether the job has ended for good (the
-driver wrote that to the session's folder), whether it was cancelled, and how often it was started again.
+The decision depends on: whether the driver's process is running, how long the driver has been silent, whether the job has ended
+for good (the driver wrote that to the session's folder), whether it was cancelled, and how often it was started again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.wire import FINAL, Report
 
-#: Pauses before the second, third ... start within the window, in milliseconds: they double up to the longest.
+#: Pauses before the second, third, ... start within the window, in milliseconds: they double up to the maximum.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1_000, 30_000
-#: How long a driver of which no process is known may take to report, in milliseconds: the Dispatcher was killed as it started it.
+#: How long a driver without a known process may take to report, in milliseconds: the Dispatcher was killed while starting it.
 UNKNOWN_PATIENCE = 5_000
 #: States of a job that its driver is ending, or has ended.
 _ENDING = ("CANCELLING", "FAILING", *FINAL)
@@ -31,15 +31,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is seen of a driver; times are milliseconds."""
+    """The observed state of a driver; times are milliseconds."""
 
-    #: Whether its process lives; None = it cannot be seen, because it is on another machine, or was not noted.
+    #: Whether its process is running; None = unknown, because it is on another machine or its id was not stored.
     alive: bool | None
-    #: How long it has not reported; if it never did, how long one could have heard of it.
+    #: Time since its last report; if it has never reported, time since it could have done so.
     silent: int
-    #: The final state that it wrote down; None = none.
+    #: The final state that the driver wrote to the session's folder; None = it wrote none.
     ended: str | None
-    #: The current time, since the epoch.
+    #: The current time since the epoch.
     now: int
 
 
@@ -50,7 +50,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a driver, after killing the one that is still there if it does not answer."""
+    """Start a driver; `kill` = first kill the old one, which is running but silent."""
 
     kill: bool
 
@@ -73,7 +73,7 @@ Decision = Keep | Start | Close | Fail
 
 
 def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
-    """Return what to do about a job that has not ended."""
+    """Return the decision about a job that has not ended."""
     if entry.driver is not None and sight.alive is not False and sight.silent <= patience(entry, limits):
         return Keep()
     if sight.ended is not None:
@@ -117,5 +117,5 @@ def expired(jobs: Iterable[JobEntry], now: int, *, capacity: int, expiration: in
 
 
 def _pause(restarts: int) -> int:
-    """Return the least time between the start after this many restarts and the next one."""
+    """Return the minimum time before the next start after this number of restarts, in milliseconds."""
     return int(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (restarts - 1)))

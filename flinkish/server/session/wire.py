@@ -1,4 +1,4 @@
-"""What a driver and its Dispatcher say to each other: names of variables and files, and the form of a report."""
+"""The protocol between a driver and its Dispatcher: names of variables and files, and the form of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from flinkish.server.answers.jobs import JobSummary
 
-#: Variables of a driver's environment: where to report, the token for it, where to look for another Dispatcher, and what to run.
+#: Variables in a driver's environment: the address and the token for reports, the session's folder, the driver and its job.
 ADDRESS_VARIABLE = "FLINKISH_DISPATCHER"
 TOKEN_VARIABLE = "FLINKISH_DISPATCHER_TOKEN"
 STORAGE_VARIABLE = "FLINKISH_DISPATCHER_STORAGE"
@@ -30,7 +30,7 @@ LEADERS = "leader"
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver runs: a script, or a zip file of Python modules."""
+    """The program of a driver: a script, or a zip file of Python modules."""
 
     file: str
     entry_class: str | None = None
@@ -38,37 +38,37 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver reports at its start, at its job's end, and every heartbeat.interval in between."""
+    """A driver's report, sent when it starts, when its job ends, and every heartbeat.interval in between."""
 
     job_id: str
     driver_id: str
     pid: int
     #: When the system started the process.
     created: float
-    #: The driver's own server, and the token that it wants.
+    #: The address of the driver's own server, and the token that it requires.
     host: str
     port: int
     token: str
     #: None = the job has not started yet.
     summary: JobSummary | None = None
     slots: int = 0
-    #: The final state, once the archive was written.
+    #: The final state; set after the archive was written.
     status: str | None = None
 
 
 class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leading Dispatcher writes to a file of its generation, again and again."""
+    """The record that the leading Dispatcher regularly writes to the file of its generation."""
 
     generation: int
-    #: Where clients reach it, and where drivers report.
+    #: The addresses for clients and for the drivers' reports.
     address: str
     reports: str
     host: str
     pid: int
     created: float
-    #: Counts the writes: a record that does not change is that of a Dispatcher that is gone.
+    #: Number of writes: if it does not change any more, the Dispatcher is gone.
     beat: int = 0
-    #: Whether it has ended properly.
+    #: Whether the Dispatcher has resigned, so that another one may take over immediately.
     ended: bool = False
 
 
@@ -92,11 +92,11 @@ def leader_file(generation: int) -> str:
     return f"{LEADERS}/{generation:012}.json"
 
 
-#: Final states of jobs, in Flink's words.
+#: Final states of jobs, by Flink's names.
 FINAL = ("FINISHED", "CANCELED", "FAILED")
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver notes when its job has ended for good."""
+    """The note that a driver writes when its job has ended for good."""
 
     status: Literal["FINISHED", "CANCELED", "FAILED"]

@@ -1,1 +1,1 @@
-"""Pure functions from a look at a job to the REST answers about it."""
+"""Pure functions from a view of a job to the REST answers about it."""

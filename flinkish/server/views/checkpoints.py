@@ -64,7 +64,7 @@ def checkpoints(view: JobView) -> answers.Checkpoints:
 
 
 def find(view: JobView, checkpoint_id: int) -> CheckpointRecord | None:
-    """Return a checkpoint of the history, or one of the latest; None if it is not known any more."""
+    """Return a checkpoint from the history or from the latest ones; None if it is not known any more."""
     figures = view.checkpoints
     known = (*figures.history, figures.latest_completed, figures.latest_failed, figures.latest_savepoint)
     return next((record for record in known if record is not None and record.checkpoint_id == checkpoint_id), None)
@@ -225,7 +225,7 @@ def _took(record: CheckpointRecord, done: SubtaskRecord) -> int:
 
 
 def _start_delay(record: CheckpointRecord, done: SubtaskRecord) -> int:
-    """Return how long the first barrier took to arrive: the rest of the time, besides alignment and snapshot."""
+    """Return how long the first barrier took to arrive: all time except that of alignment and snapshot; in milliseconds."""
     return max(0, _took(record, done) - round(done.alignment_ms) - round(done.snapshot_ms))
 
 
@@ -234,7 +234,7 @@ def _duration(record: CheckpointRecord, now: int) -> int:
 
 
 def _discarded(view: JobView, record: CheckpointRecord) -> bool:
-    """Tell whether a completed checkpoint was removed since, because newer ones have replaced it."""
+    """Return whether a completed checkpoint has been removed, because newer ones have replaced it."""
     if record.kind.is_savepoint:
         return False
     newer = [

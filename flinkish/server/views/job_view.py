@@ -1,4 +1,4 @@
-"""A look at one job at one moment: all that the answers about it are made of.
+"""A view of one job at one time, from which all answers about the job are computed.
 
 A task manager in these answers is the processes of one job on one host. A subtask's endpoint is the host and the process that
 runs it, where Flink has a port; no port is open there.
@@ -26,7 +26,7 @@ UNASSIGNED = "(unassigned)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskManager:
-    """The processes of a job on one host, by slot."""
+    """The processes of a job on one host; by slot."""
 
     id: str
     host: str
@@ -41,13 +41,13 @@ class JobView:
     details: JobDetails
     figures: JobFigures
     checkpoints: CheckpointFigures
-    #: The figures of each subtask, by vertex and index.
+    #: The figures of each subtask, by vertex and subtask index.
     subtasks: Mapping[tuple[VertexId, int], SubtaskFigures]
-    #: The last failures, newest first, and the number of all.
+    #: The last failures, newest first, and the number of all failures.
     failures: tuple[FailureRecord, ...]
     failure_count: int
     now: int
-    #: Milliseconds since the slots have reported last; None if they have not yet.
+    #: Milliseconds since the slots last reported; None = they have not reported yet.
     silent: int | None = None
 
     @property
@@ -68,7 +68,7 @@ class JobView:
 
     @property
     def ended_at(self) -> int:
-        """When the job reached its last state; -1 while it runs."""
+        """When the job reached its final state, in milliseconds since the epoch; -1 while it runs."""
         return self.details.timestamps[self.status] if self.status.is_terminal_state() else -1
 
     @property
@@ -98,16 +98,16 @@ class JobView:
         return next((manager.id for manager in self.task_managers if slot in manager.processes), UNASSIGNED)
 
     def id_of_host(self, host: str) -> str:
-        """Return the id of the task manager on a host, also of one that is gone."""
+        """Return the id of the task manager on a host, even if it is gone."""
         return next((manager.id for manager in self.task_managers if manager.host == host), f"{host}:0-{self.job_id[:6]}")
 
     def _task_manager_id(self, processes: Mapping[int, SlotProcess]) -> str:
-        """Return an id in the form of Flink's: host, number, and digits that tell it from others."""
+        """Return an id in Flink's form: host, number, and digits that make it unique."""
         first = processes[min(processes)]
         return f"{first.host}:{first.pid}-{self.job_id[:6]}"
 
     def vertex(self, vertex_id: str) -> JobVertex | None:
-        """Return the vertex with this id in REST; None if there is none."""
+        """Return the vertex with this REST id; None if there is none."""
         return next((vertex for vertex in self.vertices.values() if rest_id(vertex) == vertex_id), None)
 
     def executions(self, vertex: VertexId) -> tuple[Execution, ...]:
@@ -125,7 +125,7 @@ def endpoint_of(process: SlotProcess | None) -> str:
 
 
 def look_at(master: JobMaster, *, clock: Clock) -> JobView:
-    """Look at a job; may be called from any thread, also after the job has ended."""
+    """Return a view of a job; may be called from any thread, even after the job has ended."""
     failures, count = master.exceptions.records()
     figures = master.figures()
     return JobView(
@@ -155,16 +155,16 @@ def group_id(name: str) -> str:
 
 
 def started_at(execution: Execution) -> int:
-    """Return when a subtask was deployed; -1 if it was not yet."""
+    """Return when a subtask was deployed, in milliseconds since the epoch; -1 = it has not been deployed."""
     return execution.timestamps.get(ExecutionState.DEPLOYING, -1)
 
 
 def ended_at(execution: Execution) -> int:
-    """Return when a subtask reached its last state; -1 if it has not yet."""
+    """Return when a subtask reached its final state, in milliseconds since the epoch; -1 = it has not reached one."""
     return execution.timestamps[execution.state] if execution.state.is_terminal else -1
 
 
 def duration(execution: Execution, now: int) -> int:
-    """Return how long a subtask has been deployed; -1 if it was not yet."""
+    """Return how long a subtask has been deployed, in milliseconds; -1 = it has not been deployed."""
     begin, end = started_at(execution), ended_at(execution)
     return -1 if begin < 0 else (now if end < 0 else end) - begin

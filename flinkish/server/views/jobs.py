@@ -73,7 +73,7 @@ def info(view: JobView) -> answers.JobInfo:
 
 
 def timestamps(view: JobView) -> dict[str, int]:
-    """Return when each status was entered last, 0 = never."""
+    """Return when each status was last entered, in milliseconds since the epoch; 0 = never."""
     entered = {status.name: at for status, at in view.details.timestamps.items()}
     return {state: entered.get(state, 0) for state in JOB_STATES} | {"INITIALIZING": view.started_at}
 
@@ -116,7 +116,7 @@ def config(view: JobView) -> answers.JobConfigInfo:
 
 
 def configuration(view: JobView) -> list[ConfigurationEntry]:
-    """Return /jobs/:jobid/jobmanager/config: all settings, secrets hidden."""
+    """Return /jobs/:jobid/jobmanager/config: all settings, with secrets hidden."""
     return [ConfigurationEntry(key=key, value=value) for key, value in view.setup.configuration.shown()]
 
 
@@ -131,7 +131,7 @@ def exceptions(view: JobView, limit: int | None) -> answers.JobExceptions:
 
 
 def accumulators(view: JobView) -> answers.JobAccumulators:
-    """Return /jobs/:jobid/accumulators: the user metrics of all subtasks together."""
+    """Return /jobs/:jobid/accumulators: the user metrics, combined over all subtasks."""
     return answers.JobAccumulators(
         serialized_user_task_accumulators={},
         user_task_accumulators=tuple(
@@ -167,7 +167,7 @@ def execution_result(view: JobView) -> JobExecutionResultInfo:
 
 
 def count(states: Iterable[str]) -> dict[str, int]:
-    """Count states; all states of Flink are there."""
+    """Return the number of occurrences of each of Flink's states, including 0."""
     counts = Counter(states)
     return {state: counts[state] for state in EXECUTION_STATES}
 
@@ -190,7 +190,7 @@ def aggregate_state(states: Sequence[ExecutionState]) -> str:
 
 
 def io_metrics(subtasks: Iterable[SubtaskFigures]) -> answers.IoMetrics:
-    """Return the figures of subtasks together. What sources read from outside is counted in records only, as in Flink."""
+    """Return the summed figures of subtasks. Input that sources read is counted only in records, as in Flink."""
     figures = list(subtasks)
     return answers.IoMetrics(
         read_bytes=sum(each.bytes_in for each in figures),
@@ -275,7 +275,7 @@ def _chain_text(vertex: JobVertex) -> str:
 
 
 def _exception(view: JobView, failure: FailureRecord) -> answers.ExceptionInfo:
-    """Return a failure; the one that ended the job is a failure of the job, with that of the task beside it, as in Flink."""
+    """Return a failure. As in Flink, the one that ended the job is a failure of the job that contains that of the task."""
     on_task = failure.task is not None
     own = answers.ExceptionInfo(
         exceptionName=failure.error,

@@ -124,7 +124,7 @@ def _task_manager(view: JobView, vertex: JobVertex, manager: str, executions: Se
 
 
 def watermarks(view: JobView, vertex: JobVertex) -> list[answers.Metric]:
-    """Return /jobs/:jobid/vertices/:vertexid/watermarks: the input watermark of each subtask; nothing for a source."""
+    """Return /jobs/:jobid/vertices/:vertexid/watermarks: the input watermark of each subtask; an empty list for a source."""
     if not view.setup.plan.job_graph.inputs(vertex.id):
         return []
     return [
@@ -154,7 +154,7 @@ def level(ratio: float) -> str:
 
 
 def accumulators(view: JobView, vertex: JobVertex) -> answers.VertexAccumulators:
-    """Return /jobs/:jobid/vertices/:vertexid/accumulators: the user metrics of all subtasks together."""
+    """Return /jobs/:jobid/vertices/:vertexid/accumulators: the user metrics, combined over all subtasks."""
     names = {f"{'.'.join(view.setup.plan.job_graph.metric_scope(node))}." for node in vertex.operators}
     own = {name: value for name, value in view.figures.user.items() if name.startswith(tuple(names))}
     return answers.VertexAccumulators(id=rest_id(vertex), user_accumulators=_accumulators(own))
@@ -197,7 +197,7 @@ def _input_watermark(view: JobView, vertex: JobVertex, index: int) -> int:
 
 
 def state_durations(execution: Execution, now: int) -> dict[str, int]:
-    """Return how long each state up to RUNNING lasted; -1 for one that was not entered, as in Flink."""
+    """Return the duration of each state up to RUNNING in milliseconds; -1 for a state that was not entered, as in Flink."""
     order = list(ExecutionState)
     durations = {}
     for state in _LASTING:
