@@ -18,6 +18,8 @@ from flinkish.common.files.schemes import files_at
 _KEY = "execution.checkpointing.dir"
 #: The event of a job's end; its message is the last status.
 ENDED = "job ended"
+#: The event of a metrics reporter; its message says how many there are.
+METRICS = "metrics"
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,17 +99,18 @@ def _checkpoint(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _list_tables(directory: str) -> None:
-    from flinkish.checkpoint.history_reader import ENDED, jobs_with_history, read_history
+    from flinkish.checkpoint.history_reader import ENDED, METRICS, jobs_with_history, read_history
 
     rows = []
     for job_id in jobs_with_history(directory):
         events = read_history(directory, job_id)
         if not events:
             continue
-        ends = [event for event in events if event.event == ENDED]
         completed = [event.checkpoint_id for event in events if event.event == "checkpoint completed"]
         failures = sum(event.event == "attempt failed" for event in events)
-        last = ends[-1].message if ends and ends[-1] is events[-1] else "-"
+        # The metrics of a job that has ended are noted after its end.
+        last_event = next((event for event in reversed(events) if event.event != METRICS), None)
+        last = last_event.message if last_event is not None and last_event.event == ENDED else "-"
         rows.append(
             [job_id, last, time_text(events[0].time), time_text(events[-1].time), str(completed[-1]) if completed else "-",
              str(failures)]

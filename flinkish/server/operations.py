@@ -1,4 +1,8 @@
-"""Long operations, such as savepoints: a request starts one, and later requests ask for its result by the trigger id."""
+"""Long operations, such as savepoints: a request starts one, and later requests ask for its result by the trigger id.
+
+A client may choose the trigger id, so that a repeated request starts nothing. As in Flink, it is that of one job: the same id may
+belong to operations of other jobs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common.clock import Clock
 from flinkish.common.completable_future import CompletableFuture
@@ -24,6 +28,14 @@ KEPT_MS = 5 * 60_000
 _MOST = 1_000
 
 
+class OperationKey(NamedTuple):
+    """What identifies an operation; `job_id` is None if it is not about a job."""
+
+    kind: str
+    job_id: str | None
+    trigger_id: str
+
+
 @dataclass(slots=True)
 class _Operation:
     future: CompletableFuture[Any]
@@ -34,23 +46,24 @@ class _Operation:
 
 
 class Operations:
-    """The operations of a server, by kind and trigger id; may be used from any thread."""
+    """The operations of a server by their keys; may be used from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._operations: OrderedDict[tuple[str, str], _Operation] = OrderedDict()
+        self._operations: OrderedDict[OperationKey, _Operation] = OrderedDict()
 
     def start(
         self,
         kind: str,
+        job_id: str | None,
         trigger_id: str | None,
         begin: Callable[[], CompletableFuture[Any]],
         as_info: Callable[[Any], OperationInfo],
     ) -> str:
         """Start an operation and return its trigger id; if the given id is known already, start nothing."""
         wanted = trigger_id or secrets.token_hex(16)
-        key = (kind, wanted)
+        key = OperationKey(kind, job_id, wanted)
         with self._lock:
             self._forget()
             if key in self._operations:
@@ -65,11 +78,11 @@ class Operations:
         future.add_done_callback(lambda done: _pass_on(done, placeholder))
         return wanted
 
-    def result(self, kind: str, trigger_id: str) -> OperationResult | None:
+    def result(self, key: OperationKey) -> OperationResult | None:
         """Return the state of an operation, with its result if it has ended; None if it is unknown or was removed."""
         with self._lock:
             self._forget()
-            operation = self._operations.get((kind, trigger_id))
+            operation = self._operations.get(key)
             if operation is None:
                 return None
             if not operation.future.done():
@@ -83,11 +96,11 @@ class Operations:
             info = OperationInfo(failure_cause=failure_cause(type(error).__name__, f"{type(error).__name__}: {error}"))
         return OperationResult(status=QueueStatus(id="COMPLETED"), operation=info)
 
-    def results(self) -> dict[tuple[str, str], OperationResult]:
-        """Return the results of all operations that have ended, by kind and trigger id."""
+    def results(self) -> dict[OperationKey, OperationResult]:
+        """Return the results of all operations that have ended."""
         with self._lock:
             ended = [key for key, operation in self._operations.items() if operation.future.done()]
-        found = {key: self.result(*key) for key in ended}
+        found = {key: self.result(key) for key in ended}
         return {key: result for key, result in found.items() if result is not None}
 
     def has_unread(self) -> bool:

@@ -24,6 +24,7 @@ from flinkish.server.answers.operations import (
     StopRequest,
     Triggered,
 )
+from flinkish.server.operations import OperationKey
 from flinkish.server.rest.calls import Call, RestError
 from flinkish.server.state import ServerState
 
@@ -43,7 +44,7 @@ def trigger_savepoint(state: ServerState, call: Call) -> Triggered:
             future.add_done_callback(lambda done: client.job_master.cancel() if done.exception() is None else None)
         return future
 
-    return _start(state, _SAVEPOINT, request.triggerId, begin, lambda path: OperationInfo(location=path))
+    return _start(state, _SAVEPOINT, call, request.triggerId, begin, lambda path: OperationInfo(location=path))
 
 
 def stop(state: ServerState, call: Call) -> Triggered:
@@ -51,6 +52,7 @@ def stop(state: ServerState, call: Call) -> Triggered:
     return _start(
         state,
         _SAVEPOINT,
+        call,
         request.triggerId,
         lambda: _running(state, call).stop_with_savepoint(request.drain, request.targetDirectory),
         lambda path: OperationInfo(location=path),
@@ -62,6 +64,7 @@ def trigger_checkpoint(state: ServerState, call: Call) -> Triggered:
     return _start(
         state,
         _CHECKPOINT,
+        call,
         request.triggerId,
         lambda: _running(state, call).trigger_checkpoint(),
         lambda checkpoint_id: OperationInfo(checkpointId=checkpoint_id),
@@ -79,7 +82,7 @@ def dispose_savepoint(state: ServerState, call: Call) -> Triggered:
         threading.Thread(target=_dispose, args=(state, path, done), name="flinkish-disposal", daemon=True).start()
         return done
 
-    return _start(state, _DISPOSAL, None, begin, lambda _: OperationInfo())
+    return _start(state, _DISPOSAL, call, None, begin, lambda _: OperationInfo())
 
 
 def _dispose(state: ServerState, path: str, done: CompletableFuture[None]) -> None:
@@ -118,7 +121,7 @@ def delete_data_set(state: ServerState, call: Call) -> Triggered:
     def begin() -> CompletableFuture[Any]:
         raise InvalidArgumentError(f"there is no data set {data_set} in the cluster: cached streams belong to their programs")
 
-    return _start(state, _DATA_SET, None, begin, lambda _: OperationInfo())
+    return _start(state, _DATA_SET, call, None, begin, lambda _: OperationInfo())
 
 
 def data_set_result(state: ServerState, call: Call) -> OperationResult:
@@ -134,10 +137,8 @@ def checkpoint_result(state: ServerState, call: Call) -> OperationResult:
 
 
 def _result(state: ServerState, kind: str, call: Call) -> OperationResult:
-    if "jobid" in call.path:
-        call.id("jobid")
-    trigger_id = call.id("triggerid")
-    found = state.operations.result(kind, trigger_id)
+    job_id, trigger_id = _job_id(call), call.id("triggerid")
+    found = state.operations.result(OperationKey(kind, job_id, trigger_id))
     if found is None:
         raise RestError(404, f"There is no {kind} operation with triggerId={trigger_id}.")
     return found
@@ -146,13 +147,18 @@ def _result(state: ServerState, kind: str, call: Call) -> OperationResult:
 def _start(
     state: ServerState,
     kind: str,
+    call: Call,
     trigger_id: str | None,
     begin: Callable[[], CompletableFuture[Any]],
     as_info: Callable[[Any], OperationInfo],
 ) -> Triggered:
     if trigger_id is not None and not _TRIGGER_ID.fullmatch(trigger_id):
         raise RestError(400, f"triggerId must be 32 hexadecimal digits; got {trigger_id[:80]!r}.")
-    return Triggered(request_id=state.operations.start(kind, trigger_id, begin, as_info))
+    return Triggered(request_id=state.operations.start(kind, _job_id(call), trigger_id, begin, as_info))
+
+
+def _job_id(call: Call) -> str | None:
+    return call.id("jobid") if "jobid" in call.path else None
 
 
 def _running(state: ServerState, call: Call) -> EmbeddedJobClient:

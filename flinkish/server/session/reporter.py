@@ -214,7 +214,7 @@ class SessionDriver:
         results = state.operations.results()
         if not results:
             return
-        paths = {f"/jobs/{served.job_id}/{kind}s/{trigger}": result for (kind, trigger), result in results.items()}
+        paths = {f"/jobs/{served.job_id}/{key.kind}s/{key.trigger_id}": result for key, result in results.items()}
         archive = add_answers(make_archive(state, served), paths)
         self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive))
 

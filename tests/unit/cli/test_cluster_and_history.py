@@ -192,6 +192,17 @@ def test_history_is_read_from_tables_without_a_server(tmp_path: Path) -> None:
     assert f"JobNotFoundError: job {C} has no history below {tmp_path}" in unknown.stderr
 
 
+def test_a_job_whose_metrics_were_noted_after_its_end_has_ended(tmp_path: Path) -> None:
+    notes = JobHistory(tmp_path, A, generation=Generation(1), clock=ManualClock(5_000))
+    notes.note("job ended", "FAILED")
+    notes.note("metrics", "53 metrics")
+    notes.flush()
+
+    listed = CliRunner().invoke(cli, ["history", "--dir", str(tmp_path)])
+
+    assert listed.stdout.splitlines()[1].split()[:2] == [A, "FAILED"]
+
+
 def test_a_folder_of_checkpoints_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there is no folder"):
         jobs_with_history(str(tmp_path / "none"))

@@ -64,6 +64,16 @@ def test_metrics_of_an_unknown_job_are_an_empty_list(server: Server, path: str) 
     assert server.get(f"/jobs/{UNKNOWN}/{path}") == []
 
 
+def test_a_trigger_id_is_that_of_one_job(server: Server) -> None:
+    first, second, trigger = "1" * 32, "2" * 32, "cd" * 16
+    server.ask("POST", f"/jobs/{first}/savepoints", {"triggerId": trigger})
+
+    assert server.ask("GET", f"/jobs/{second}/savepoints/{trigger}")[0] == 404
+    server.ask("POST", f"/jobs/{second}/savepoints", {"triggerId": trigger})
+    causes = [server.get(f"/jobs/{job}/savepoints/{trigger}")["operation"]["failure-cause"] for job in (first, second)]
+    assert [job in cause["stack-trace"] for job, cause in zip((first, second), causes, strict=True)] == [True, True]
+
+
 @pytest.mark.parametrize("body", ["{bad", '{"formatType":"XX"}', '{"cancel-job":3}', "[]", '{"triggerId":"../../x"}'])
 @pytest.mark.parametrize("path", ["savepoints"])
 def test_a_body_that_does_not_fit_is_refused(server: Server, path: str, body: str) -> None:
