@@ -5,6 +5,7 @@ Arguments: the table to write, the number of records, a folder for marker files.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -23,8 +24,16 @@ KEYS, OTHER_KEYS = 13, 5
 ROW = Types.ROW_NAMED(["v", "n", "m"], [Types.LONG(), Types.LONG(), Types.LONG()])
 
 
+#: Seconds after which a task that lingers gives up.
+LONGEST = 600.0
+
+
 class Count(KeyedProcessFunction):
-    """Adds the number of the record among those of its key. Lingers where a marker file `<name>.wanted` asks for it, once."""
+    """Adds the number of the record among those of its key.
+
+    One task lingers at the moment that a marker file `<name>-<moment>.wanted` names, as long as this file is there. It writes the
+    name of its machine to the file `<name>-<moment>`.
+    """
 
     def __init__(self, name: str, markers: str) -> None:
         self.name = name
@@ -32,9 +41,18 @@ class Count(KeyedProcessFunction):
 
     def _linger(self, moment: str) -> None:
         marker = Path(self.markers, f"{self.name}-{moment}")
-        if Path(f"{marker}.wanted").exists() and not marker.exists():
-            marker.touch()
-            time.sleep(20)
+        wanted = Path(f"{marker}.wanted")
+        if not wanted.exists() or marker.exists():
+            return
+        own = marker.with_suffix(f".{os.getpid()}")
+        own.write_text(Path(os.environ["HOME"]).parent.name)
+        try:
+            os.link(own, marker)
+        except FileExistsError:
+            return
+        deadline = time.monotonic() + LONGEST
+        while wanted.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))

@@ -84,7 +84,8 @@ class Machine:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "128m",
-            "SPARK_DAEMON_JAVA_OPTS": _SMALL_JVM,
+            # The port of the REST server is fixed; other clusters may run.
+            "SPARK_DAEMON_JAVA_OPTS": f"{_SMALL_JVM} -Dspark.master.rest.enabled=false",
             "SPARK_NO_DAEMONIZE": "1",
             **more,
         }

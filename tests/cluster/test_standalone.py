@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,7 +20,7 @@ from deltalake import DeltaTable
 
 from flinkish.common.files import store_settings
 from tests.cluster import levels_job
-from tests.cluster.standalone import Cluster, Job, running
+from tests.cluster.standalone import Cluster, Job, Worker, running
 from tests.kit.s3_server import BUCKET, S3Server
 from tests.kit.waiting import wait_until
 
@@ -80,19 +81,28 @@ class Levels:
         """Wait until the table has at least this number of rows."""
         self.job.wait_until(f"{number} rows", lambda: len(self.rows()) >= number)
 
-    def linger_at(self, moment: str) -> None:
-        """Have a task linger at a moment of the job, and wait until it does."""
-        self.ask_for(moment)
-        self.wait_for(moment)
+    @contextlib.contextmanager
+    def lingering(self, moment: str) -> Iterator[Worker]:
+        """Have a task linger at a moment of the job until the end of the block, and wait until it does; yield its worker."""
+        with self.asked_for(moment):
+            yield self.wait_for(moment)
 
-    def ask_for(self, moment: str) -> None:
-        """Have a task linger at a moment of the job, once."""
+    @contextlib.contextmanager
+    def asked_for(self, moment: str) -> Iterator[None]:
+        """Have a task linger at a moment of the job until the end of the block, if the moment comes."""
         (self.markers / moment).unlink(missing_ok=True)
-        (self.markers / f"{moment}.wanted").touch()
+        wanted = self.markers / f"{moment}.wanted"
+        wanted.touch()
+        try:
+            yield
+        finally:
+            wanted.unlink()
 
-    def wait_for(self, moment: str) -> None:
-        """Wait until a moment has come."""
+    def wait_for(self, moment: str) -> Worker:
+        """Wait until a task lingers at a moment, and return its worker."""
         self.job.wait_until(moment, (self.markers / moment).exists)
+        name = (self.markers / moment).read_text()
+        return next(worker for worker in self.cluster.workers if worker.machine.name == name)
 
     def wait_for_progress(self) -> None:
         """Wait until the table has more rows than now."""
@@ -115,17 +125,19 @@ class Levels:
 
 def test_an_executor_killed_in_the_last_level_of_an_epoch_leaves_results_exact(s3: S3Server, tmp_path: Path) -> None:
     with running(tmp_path) as cluster:
-        levels = Levels(cluster, s3, tmp_path, records=1_000)
+        levels = Levels(cluster, s3, tmp_path, records=500)
         levels.job.start("run", "-p", "2", **{"spark.cores.max": "2"})
-        # Level 2 has begun, so what level 1 sent is on both executors: one part of it is gone.
-        levels.linger_at("second-record")
-        first, second = cluster.executors()
-        first.kill()
+        # A task of level 2 runs, and has to run again: a part of what level 1 sent to it is gone with the executor.
+        with levels.lingering("second-record") as worker:
+            (lost,) = worker.executors()
+            (other,) = (executor for executor in cluster.executors() if executor != lost)
+            lost.kill()
         levels.job.assert_finished()
         levels.assert_exact()
         assert "It starts again in" in levels.job.output()
+        assert re.search("indeterminate output|executor was lost", levels.job.output(), re.IGNORECASE)
         # The folders in the working folders of driver and living executor are gone.
-        assert not second.is_running()
+        assert not other.is_running()
         assert [*cluster.folder.glob("*/cwd/.flinkish*")] == []
 
 
@@ -159,7 +171,7 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
             rng.choice(cluster.executors()).kill()
 
         # An executor in its first checkpoint.
-        levels.wait_for("executor-P8")
+        levels.job.wait_until("a checkpoint", (markers / "executor-P8").exists)
         kill_an_executor()
         # The driver in a checkpoint, and in the restore that follows.
         levels.restart_when_killed("run")
@@ -169,19 +181,19 @@ def test_whatever_is_killed_results_are_exact(s3: S3Server, tmp_path: Path, pack
         levels.wait_for_progress()
 
         def executor_in_mid_epoch() -> None:
-            levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
-            kill_an_executor()
+            with levels.lingering(f"{rng.choice(['first', 'second'])}-record"):
+                kill_an_executor()
 
         def executor_in_a_restore() -> None:
             moment = f"{rng.choice(['first', 'second'])}-restore"
-            levels.ask_for(moment)
-            kill_an_executor()
-            levels.wait_for(moment)
-            kill_an_executor()
+            with levels.asked_for(moment):
+                kill_an_executor()
+                levels.wait_for(moment)
+                kill_an_executor()
 
         def driver_in_mid_epoch() -> None:
-            levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
-            levels.job.kill()
+            with levels.lingering(f"{rng.choice(['first', 'second'])}-record"):
+                levels.job.kill()
             levels.restart_when_killed("run")
 
         def worker_whose_slots_move() -> None:
