@@ -1,4 +1,4 @@
-"""A client of the REST API of a server of jobs: a job's own, a session cluster, or Flink's JobManager."""
+"""A client of Flink's REST API, as a job's own server, a session cluster, or a JobManager of Flink serve it."""
 
 from __future__ import annotations
 
@@ -25,26 +25,27 @@ from flinkish.server.tls import client_context
 DEFAULT_PORT = 8081
 #: How long one request may take, in seconds.
 _REQUEST_TIMEOUT = 30.0
-#: Longest answer that is read, in bytes.
+#: Maximum length of an answer in bytes; the rest is not read.
 _LONGEST_ANSWER = 64 << 20
-#: Gaps between two looks at an operation, in seconds: they double, as those of Flink's command line do.
+#: The first and the longest pause between two requests about an operation, in seconds: pauses double, as in Flink's command line.
 _FIRST_GAP, _LONGEST_GAP = 0.03, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server is, without a slash at the end, the token it wants, and how its certificate is checked."""
+    """The address of a server, the token that it needs, and how to verify its certificate."""
 
+    #: Without a slash at the end.
     url: str
     token: str | None = field(default=None, repr=False)
-    #: None = as Python does by default.
+    #: None = verify certificates as Python does by default.
     tls: ssl.SSLContext | None = None
 
 
 def find_address(given: str | None, configuration: Configuration, environment: Mapping[str, str] = os.environ) -> Address:
-    """Return the address of the server: `host:port` or a URL as given, else rest.address and rest.port of the configuration.
+    """Return the address of the server: the given `host:port` or URL, else rest.address and rest.port of the configuration.
 
-    Raises InvalidArgumentError for a text that is no address.
+    Raises InvalidArgumentError if `given` is not an address.
     """
     tls = client_context(configuration)
     scheme = "http" if tls is None else "https"
@@ -52,7 +53,7 @@ def find_address(given: str | None, configuration: Configuration, environment: M
     if given is None:
         host = configuration.get(options.REST_ADDRESS) or "localhost"
         port = configuration.get(options.REST_PORT)
-        # Port 0 means any free one, of which only the server's own message tells which it is.
+        # Port 0 means any free port, which only the server's own message names; so the default port is used.
         given = f"{host}:{port or DEFAULT_PORT}"
     parts = urlsplit(given if "://" in given else f"{scheme}://{given}")
     try:
@@ -90,7 +91,7 @@ class RestClient:
         return str(self._ask("GET", path, decode=lambda content: content.decode(errors="replace")))
 
     def post(self, path: str, body: Any, *, timeout: float | None = None) -> Any:
-        """Send a body as JSON and return the answer; `timeout` is seconds, None = that of the client."""
+        """Send a body as JSON and return the answer; `timeout` is in seconds, None = that of the client."""
         return self._ask("POST", path, json.dumps(body).encode(), "application/json", timeout=timeout)
 
     def patch(self, path: str) -> Any:
@@ -102,7 +103,7 @@ class RestClient:
         return self._ask("DELETE", path)
 
     def upload(self, path: str, file: Path, name: str) -> Any:
-        """Send a file under a name, as a form does. Raises InvalidArgumentError if it cannot be read."""
+        """Upload a file as a multipart form under this name. Raises InvalidArgumentError if the file cannot be read."""
         try:
             content = file.read_bytes()
         except OSError as error:
@@ -187,7 +188,7 @@ class UnreachableError(ServerError):
 
 
 class RefusedError(ServerError):
-    """The server answered with an error; `status` is that of HTTP."""
+    """The server answered with an error; `status` is the HTTP status, `text` the server's message."""
 
     def __init__(self, url: str, status: int, text: str) -> None:
         super().__init__(f"the server at {url} refuses: {text}")
@@ -197,7 +198,7 @@ class RefusedError(ServerError):
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Let a redirect be an error."""
+        """Return None, so that a redirect becomes an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +218,10 @@ def wait_for(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> Mapping[str, Any] | Failure:
-    """Wait for an operation that was started, and return its result; `timeout` and the argument of `progress` are seconds.
+    """Wait for an operation that was started, and return its result; `timeout` and the argument of `progress` are in seconds.
 
-    Raises ServerError if it has not ended in time, and if the server stops answering.
+    `path` is that of the operation's result; `what` names the operation in messages. Raises ServerError if the operation has not
+    ended in time, or if the server stops answering.
     """
     begun = clock()
     gap = _FIRST_GAP
@@ -251,7 +253,7 @@ def _reason(cause: Mapping[str, Any]) -> str:
 
 
 def without_java_trace(text: str) -> str:
-    """Return a text without the lines of a Java stack trace; of its causes, the last one remains, which is the reason."""
+    """Return a text without the lines of a Java stack trace, with only its first line and its last cause, which is the reason."""
     lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
     causes = [number for number, line in enumerate(lines) if line.startswith("Caused by: ")]
     if causes:
@@ -260,7 +262,7 @@ def without_java_trace(text: str) -> str:
 
 
 def check_job_id(text: str) -> str:
-    """Return the id of a job in lower case; raises InvalidArgumentError if it cannot be one."""
+    """Return the id of a job in lower case; raises InvalidArgumentError if the text is not a job id."""
     found = text.strip().lower()
     if len(found) != 32 or not all(character in "0123456789abcdef" for character in found):
         raise InvalidArgumentError(

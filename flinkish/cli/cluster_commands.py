@@ -20,9 +20,9 @@ from flinkish.server.session.settings import make_private, session_settings
 
 #: How long a detached Dispatcher may take to answer, in seconds.
 _START_PATIENCE = 60.0
-#: What it prints when it answers.
+#: The Dispatcher prints this, followed by its address, when it answers requests.
 _ANSWERS = "Dispatcher: "
-#: Characters of the log that are shown if it does not start.
+#: Maximum number of bytes of the log that are shown if the Dispatcher does not start.
 _TAIL = 4_000
 
 
@@ -32,13 +32,13 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.option("-d", "--detached", is_flag=True, help="Return when it answers; it goes on in the background.")
+@click.option("-d", "--detached", is_flag=True, help="Start the cluster in the background, and return when it answers.")
 @click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key.")
 def start(detached: bool, properties: tuple[str, ...]) -> None:
     """Start a session cluster on this machine, on rest.port (8081 if not set).
 
     \b
-    flinkish cluster start                          until Ctrl-C, which leaves the jobs to the next cluster of the same storage
+    flinkish cluster start                          until Ctrl-C, which leaves the jobs to the next cluster with the same storage
     flinkish cluster start -d -Dhigh-availability.storageDir=/shared/flinkish
     """
     if not detached:
@@ -52,7 +52,10 @@ def start(detached: bool, properties: tuple[str, ...]) -> None:
 
 
 def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
-    """Start a Dispatcher in the background; return its process id, its address and its log. Raises EngineError if it ends."""
+    """Start a Dispatcher in the background; return its process id, its address and its log file.
+
+    Raises EngineError if the Dispatcher ends, or does not answer within 60 s.
+    """
     settings = session_settings(load_configuration(properties, environment=os.environ), tuple(properties))
     make_private(settings.logs)
     log = settings.logs / f"dispatcher-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
@@ -64,7 +67,7 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
     while True:
         for line in log.read_text(errors="replace").splitlines():
             if line.startswith(_ANSWERS):
-                # It is to outlive this process, which must not warn that it still runs.
+                # The Dispatcher outlives this process; without this, Popen would warn that it is still running.
                 process.returncode = 0
                 return process.pid, line.removeprefix(_ANSWERS), log
         if process.poll() is not None:
@@ -77,7 +80,7 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
 
 
 @cluster.command()
-@click.option("--keep-jobs", is_flag=True, help="Let the jobs go on: the next cluster of the same storage finds them.")
+@click.option("--keep-jobs", is_flag=True, help="Let the jobs continue: the next cluster with the same storage finds them.")
 @with_timeout
 @with_server
 def stop(connection: Connection, *, keep_jobs: bool) -> None:
@@ -103,8 +106,10 @@ def stop(connection: Connection, *, keep_jobs: bool) -> None:
         except UnreachableError:
             click.echo(f"Stopped the session cluster at {url}.")
             return
-        except ServerError:  # it answers, but not as the leader any more
+        except ServerError:  # the Dispatcher answers, but does not lead any more
             pass
         progress(waited)
         time.sleep(0.1)
-    raise ServerError(f"the cluster at {url} has not ended after {connection.timeout:g} s", hint="read its log.")
+    raise ServerError(
+        f"the cluster at {url} has not ended after {connection.timeout:g} s", hint="read the log of the Dispatcher."
+    )

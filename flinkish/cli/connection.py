@@ -1,4 +1,4 @@
-"""What the commands that talk to a server have in common: its address, and how errors are printed."""
+"""The common parts of all commands that send requests to a server: the server's address, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from flinkish.common.errors import FlinkishError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Exit code of a command that Ctrl-C ended, as of a shell's.
+#: Exit code of a command that was ended by Ctrl-C; the same as a shell's.
 INTERRUPTED = 130
-#: Seconds before the first line about an operation that is not ready, and between two of them.
+#: Seconds before the first line about an unfinished operation, and between two such lines.
 _FIRST_LINE, _LINES = 2.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A server, and how long to wait for what it does, in seconds."""
+    """A server, and how long to wait for its operations, in seconds."""
 
     client: RestClient
     timeout: float
 
 
 def with_server(command: _Command) -> Callable[..., None]:
-    """Add the options that name a server; the command gets a `Connection` as its first argument."""
+    """Add the options that identify a server; the command gets a `Connection` as its first argument."""
 
     @functools.wraps(command)
     def connected(*, jobmanager: str | None, properties: Sequence[str], timeout: float = 0.0, **arguments: Any) -> None:
@@ -52,8 +52,8 @@ def server_options(command: Callable[..., None]) -> Callable[..., None]:
         "-m",
         "--jobmanager",
         metavar="HOST:PORT",
-        help="Address of the server. If not given: rest.address and rest.port of conf/config.yaml or -D, else localhost:8081. "
-        "The environment variable FLINKISH_REST_TOKEN has its token.",
+        help="Address of the server. If not given: rest.address and rest.port from conf/config.yaml or -D, else localhost:8081. "
+        "If the server needs a token, set the environment variable FLINKISH_REST_TOKEN.",
     )(command)
 
 
@@ -65,18 +65,18 @@ def with_timeout(command: Callable[..., None]) -> Callable[..., None]:
         default=600.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long to wait for the end of the operation, which goes on afterwards.",
+        help="How long to wait for the operation; it continues if this time is exceeded.",
     )(command)
 
 
 def connect(jobmanager: str | None, properties: Sequence[str]) -> RestClient:
-    """Return a client of the server that -m or the configuration names."""
+    """Return a client for the server that -m or the configuration names."""
     return RestClient(find_address(jobmanager, load_configuration(properties, environment=os.environ)))
 
 
 @contextlib.contextmanager
 def errors_printed(level: int = logging.WARNING) -> Iterator[None]:
-    """Print errors of flinkish and end the process with code 1; Ctrl-C ends it with 130. `level` is that of the log."""
+    """Print errors of flinkish and exit with code 1, or with code 130 at Ctrl-C. `level` is the level of the log."""
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
     redaction.protect_log()
     try:
@@ -94,19 +94,19 @@ def public_name(error: FlinkishError) -> str:
 
 
 def say(text: str) -> None:
-    """Print an error."""
+    """Print an error in red on standard error."""
     click.secho(text, fg="red", err=True)
 
 
 class Progress:
-    """Prints now and then that an operation has not ended."""
+    """Prints at intervals that an operation has not ended."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._next = _FIRST_LINE
 
     def __call__(self, waited: float) -> None:
-        """Note how long it has taken, in seconds."""
+        """Print a line if it is time for one; `waited` is the time since the start, in seconds."""
         if waited >= self._next:
             click.echo(f"{self._what}: {waited:.0f} s so far ...", err=True)
             self._next = waited + _LINES

@@ -1,7 +1,7 @@
 """The driver of a session's job: `python -m flinkish.cli.driver`, which the Dispatcher starts.
 
-Everything that it is to run is in its environment, so that its command line shows nothing. The job goes on when the script has
-ended, in whatever way, as in Flink.
+The program, its arguments and its settings are in the environment, so that the command line shows none of them. As in Flink, the
+job continues when the script ends, even if the script ends with an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flinkish.server.session.wire import JOB_VARIABLE, LOG_VARIABLE, PLAN_VARIAB
 
 _log = logging.getLogger("flinkish.server.session")
 
-#: Bytes that a program may have when it is unpacked.
+#: Maximum size of an unpacked program in bytes.
 _LARGEST_PROGRAM = 1 << 30
 
 
@@ -43,9 +43,10 @@ def main() -> None:
 
 
 def _write_to_files(environment: Mapping[str, str]) -> None:
-    """Have standard output and error go to the driver's files: spark-submit gives it a pipe for both, which ends up in the first.
+    """Redirect standard output and standard error to the driver's files.
 
-    Processes that are started from now on write there, too.
+    spark-submit gives the driver one pipe for both, which ends up in its standard output. Processes that the driver starts
+    inherit the redirection.
     """
     for descriptor, name in ((1, STDOUT_VARIABLE), (2, LOG_VARIABLE)):
         if file := environment.get(name):
@@ -118,16 +119,16 @@ def _run_zip(path: Path, program: Program, driver: SessionDriver | None) -> None
 
 
 def unpacked(path: Path) -> Path:
-    """Unpack a program beside its zip file: a program may look for its other files beside its modules (`__file__`)."""
+    """Unpack a program next to its zip file, because a program may look for other files next to its modules (`__file__`)."""
     folder = path.with_suffix("")
     with zipfile.ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
         if size > _LARGEST_PROGRAM:
             raise InvalidProgramError(
                 f"{path.name} has {size:,} bytes when it is unpacked; at most {_LARGEST_PROGRAM:,} are allowed",
-                hint="leave data out of it: give the program the path of a folder or an object store.",
+                hint="leave data out of the zip file, and pass the program the path of a folder or an object store.",
             )
-        # There is one of a driver that was killed.
+        # A driver that was killed may have left this folder.
         shutil.rmtree(folder, ignore_errors=True)
         archive.extractall(folder)
     return folder

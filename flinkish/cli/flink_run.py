@@ -1,7 +1,7 @@
 """The executor of scripts that Flink's own `flink run -py script.py` has started: it sends them to a session cluster.
 
-Flink's command line only starts the script, and offers its options through a py4j gateway. The script runs up to its execute(),
-so that mistakes in it are told here; then the same file is run on the cluster, and the script ends.
+Flink's command line only starts the script, and passes its options through a py4j gateway. The script runs up to its execute(),
+so that errors before that are raised here. Then the same file is sent to the cluster and run there, and the local script ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flinkish.program.program import Program
 execution_plan_json = executor.execution_plan_json
 explain = executor.explain
 
-#: Keys that say how and where to start a program, not what it is, and those that have fields of their own in the request.
+#: Keys that say how and where to start a program, and keys that are fields of the request; they are not sent as settings.
 _OF_CLIENT = frozenset(
     {
         "execution.attached",
@@ -59,9 +59,9 @@ def _submit(given: Mapping[str, str], arguments: list[str]) -> int:
     if target != "remote":
         raise UnsupportedError(
             f"flink run has the target {target!r}; a script of flinkish is sent to a session cluster of flinkish only",
-            hint="flink run -m HOST:PORT -py SCRIPT; to run it on this machine: flinkish run SCRIPT.",
+            hint="use flink run -m HOST:PORT -py SCRIPT; to run the script on this machine, use flinkish run SCRIPT.",
         )
-    # Token and certificates are those of flinkish's configuration: Flink's certificates are in Java keystores.
+    # Token and certificates come from flinkish's configuration, because Flink's certificates are in Java keystores.
     configuration = load_configuration(environment=os.environ)
     for key in (options.REST_ADDRESS.key, options.REST_PORT.key):
         if key in given:
@@ -71,7 +71,7 @@ def _submit(given: Mapping[str, str], arguments: list[str]) -> int:
     files = [each for each in given.get(options.PYTHON_FILES.key, "").split(",") if each]
     with packed(script, files, module) as program:
         job_id = submit(client, program, request_of(given, arguments))
-    # The words of Flink's command line, which prints them itself for its own programs only.
+    # Flink's command line prints this line, but only for programs that it submits itself.
     click.echo(f"Job has been submitted with JobID {job_id}")
     if given.get("execution.attached") != "true":
         return 0
@@ -87,7 +87,7 @@ def request_of(given: Mapping[str, str], arguments: list[str]) -> Request:
         for key, value in given.items()
         if key in options.OPTIONS_BY_ANY_KEY and key not in _OF_CLIENT and not key.startswith(_OF_CONNECTION)
     }
-    # Flink adds its own jar, which has what Python needs in a JVM of Flink.
+    # Flink adds its own jar for Python programs, which flinkish does not need.
     jars = [jar for jar in yaml.safe_load(given.get("pipeline.jars", "[]")) or () if "flink-python" not in jar.rpartition("/")[2]]
     if jars:
         settings["pipeline.jars"] = ";".join(jars)
@@ -114,16 +114,16 @@ def _program() -> tuple[Path | None, str | None]:
 
 
 def read_options() -> dict[str, str]:
-    """Return the configuration of `flink run`, from its options and its configuration file, through the gateway that it offers.
+    """Return the configuration of `flink run`, from its options and its configuration file, through its gateway.
 
-    Raises EngineError if it does not answer.
+    Raises EngineError if the gateway does not answer.
     """
     from py4j.java_gateway import GatewayParameters, JavaGateway
     from py4j.protocol import Py4JError
 
     port = os.environ[GATEWAY_VARIABLE]
     try:
-        # py4j leaves its socket open if nobody answers.
+        # Test the connection first: py4j leaves its socket open if there is no answer.
         socket.create_connection(("127.0.0.1", int(port)), timeout=10).close()
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=int(port), auto_convert=True))
         try:

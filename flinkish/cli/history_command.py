@@ -1,4 +1,4 @@
-"""`flinkish history`: jobs that have ended, as a server or the history tables below a checkpoint directory know them."""
+"""`flinkish history`: jobs that have ended, from a server or from the history tables below a checkpoint directory."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def history(directory: str | None, job: str | None, jobmanager: str | None, prop
     """Show the jobs that have ended, or what happened to one job.
 
     \b
-    flinkish history                            jobs that a server has seen end
-    flinkish history JOB_ID                     its checkpoints and failures
-    flinkish history --dir /data/checkpoints    from tables, also long after the end
+    flinkish history                            ended jobs that a server still knows
+    flinkish history JOB_ID                     checkpoints and failures of a job
+    flinkish history --dir /data/checkpoints    from history tables, without a server
     """
     with errors_printed():
         if directory is not None:

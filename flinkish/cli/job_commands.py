@@ -1,4 +1,4 @@
-"""`flinkish list`, `cancel`, `stop`, `savepoint`, `checkpoint`: commands about jobs of a server, in the words of Flink's."""
+"""`flinkish list`, `cancel`, `stop`, `savepoint`, `checkpoint`: commands about jobs, with the options and output of Flink's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_jobs(connection: Connection, *, everything: bool, running: bool, schedu
 
 
 def part_of(state: str) -> str:
-    """Return where Flink's command line lists a job in this state."""
+    """Return the section in which Flink's command line lists a job in this state."""
     return "scheduled" if state in _SCHEDULED else "terminated" if state in _ENDED else "running"
 
 
@@ -128,7 +128,7 @@ def cancel(connection: Connection, *, job: str | None, savepoint: str | None) ->
     flinkish cancel JOB_ID
     flinkish cancel -s /savepoints JOB_ID
     """
-    if savepoint and job is None:  # as in Flink: what follows -s is the job, if nothing else follows
+    if savepoint and job is None:  # as in Flink: if -s is followed by one argument only, it is the job id
         savepoint, job = "", savepoint
     if job is None:
         raise InvalidArgumentError("Missing JobID. Specify a JobID to cancel a job.", hint="`flinkish list` prints the ids.")
@@ -158,7 +158,9 @@ def _cancel(client: RestClient, job_id: str) -> None:
 
 
 @click.command()
-@click.option("-d", "--drain", is_flag=True, help="Let time end first: all timers fire and all windows are complete.")
+@click.option(
+    "-d", "--drain", is_flag=True, help="Let event time end first, so that all timers fire and all windows are complete."
+)
 @click.option("-p", "--savepointPath", "directory", metavar="DIRECTORY", help="Folder for the savepoint.")
 @click.option("-type", "--type", "form", type=_FORMATS, default="canonical", help="Flink's format; both are the same here.")
 @click.option("-detached", "--detached", "detached", is_flag=True, help="Do not wait for the savepoint; print the trigger id.")
@@ -166,7 +168,7 @@ def _cancel(client: RestClient, job_id: str) -> None:
 @with_timeout
 @with_server
 def stop(connection: Connection, *, job: str, directory: str | None, drain: bool, form: str, detached: bool) -> None:
-    """Stop a job with a savepoint, from which `flinkish run -s PATH` goes on.
+    """Stop a job with a savepoint, from which `flinkish run -s PATH` resumes it.
 
     \b
     flinkish stop JOB_ID                                    savepoint below execution.checkpointing.savepoint-dir
@@ -196,7 +198,7 @@ def stop(connection: Connection, *, job: str, directory: str | None, drain: bool
 def savepoint(
     connection: Connection, *, dispose: str | None, job: str | None, directory: str | None, form: str, detached: bool
 ) -> None:
-    """Take a savepoint of a job that goes on, or delete one.
+    """Take a savepoint of a job, which continues; or delete a savepoint.
 
     \b
     flinkish savepoint JOB_ID                       below execution.checkpointing.savepoint-dir
@@ -233,7 +235,7 @@ def _dispose(connection: Connection, path: str) -> None:
 
 
 @click.command()
-@click.option("-full", "--full", "full", is_flag=True, help="A full checkpoint, as all are here.")
+@click.option("-full", "--full", "full", is_flag=True, help="Take a full checkpoint; here all checkpoints are full.")
 @_job_argument
 @with_timeout
 @with_server
@@ -274,7 +276,10 @@ def _wait(connection: Connection, path: str, what: str) -> Mapping[str, Any]:
 
 
 def _refuse_ended(client: RestClient, job_id: str) -> None:
-    """Raise if a job is not known or has ended: the server would accept the request, and only its result would say so."""
+    """Raise an error for a job that is unknown or has ended; the server would accept the request, and only its result would fail.
+
+    Raises JobNotFoundError or ServerError.
+    """
     state = next((job["state"] for job in client.get("/jobs/overview")["jobs"] if job["jid"] == job_id), None)
     if state is None:
         raise unknown_job(client, job_id)

@@ -1,4 +1,4 @@
-"""The group of all commands, and those that run, explain, submit or pack something in this process."""
+"""The group of all commands, and the commands that run, explain, submit or pack programs in this process."""
 
 from __future__ import annotations
 

@@ -11,19 +11,20 @@ from pathlib import Path
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 
-#: Spark's own parts of an environment, which every machine of a cluster has: 400 MB.
+#: Parts of pyspark that every machine of a cluster has already: 400 MB.
 _LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/licenses")
 
 
 def pack_environment(target: Path, environment: Path = Path(sys.prefix), base: Path = Path(sys.base_prefix)) -> Path:
     """Write a virtual environment into a tar file that Spark unpacks on each machine; return the interpreter that it needs there.
 
-    A virtual environment has packages, but no interpreter: `bin/python` is a link to the one that made it. `base` is the folder
-    of that one's installation. Raises InvalidArgumentError for a name that Spark does not unpack, InvalidProgramError if
-    `environment` is no virtual environment or has packages in folders elsewhere, OSError if the file cannot be written.
+    A virtual environment contains packages, but no interpreter: `bin/python` is a link to the interpreter that created it. `base`
+    is the folder where that interpreter is installed. Raises InvalidArgumentError for a name that Spark does not unpack,
+    InvalidProgramError if `environment` is not a virtual environment or has packages in other folders, OSError if the file cannot
+    be written.
     """
     if not target.name.endswith((".tar", ".tar.gz", ".tgz")):
-        raise InvalidArgumentError(f"{target}: an environment is packed into a file .tar.gz, .tgz or .tar")
+        raise InvalidArgumentError(f"{target}: an environment is packed into a file .tar.gz, .tgz or .tar: choose such a name")
     if not (environment / "pyvenv.cfg").is_file() or environment == base:
         raise InvalidProgramError(
             f"{environment} is not a virtual environment, so it cannot be packed",
@@ -37,7 +38,7 @@ def pack_environment(target: Path, environment: Path = Path(sys.prefix), base: P
         )
     left_out = {packages / name for name in _LEFT_OUT}
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The quickest level: libraries hardly become smaller by a higher one.
+    # The fastest level: a higher one hardly makes libraries smaller.
     how = {} if target.suffix == ".tar" else {"compresslevel": 1}
     with tarfile.open(target, "w" if target.suffix == ".tar" else "w:gz", **how) as archive:  # type: ignore[call-overload]
         for folder, names, files in os.walk(environment):
@@ -51,7 +52,7 @@ def pack_environment(target: Path, environment: Path = Path(sys.prefix), base: P
 
 
 def _editable(packages: Path) -> list[str]:
-    """Return the names of the packages that are installed as links to folders, without flinkish, which is sent by itself."""
+    """Return the names of editable packages, which are only links to folders; without flinkish, which is sent separately."""
     found = []
     for distribution in metadata.distributions(path=[str(packages)]):
         url = json.loads(distribution.read_text("direct_url.json") or "{}")

@@ -1,4 +1,4 @@
-"""What is sent to a session cluster to be run there: a script, or a zip file of it and what it needs."""
+"""The program that is sent to a session cluster: a script, or a zip file with the script and the files that it needs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from flinkish.common.paths import location
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A file to upload; `module` is run as the script if it is a zip file, None = the file itself."""
+    """A file to upload; `module` is the module of a zip file to run as the script, None = run the file itself."""
 
     file: Path
     module: str | None = None
 
     @property
     def name(self) -> str:
-        """The name under which it is uploaded: of characters that all servers accept."""
+        """The name under which the file is uploaded; it has only characters that all servers accept."""
         name = re.sub(r"[^A-Za-z0-9._-]", "_", self.file.name).lstrip(".-")[-100:]
         return name if name.endswith((".py", ".zip")) else f"{name or 'program'}.py"
 
@@ -41,7 +41,7 @@ def packed(script: Path | None, files: Sequence[str], module: str | None = None)
         return
     with tempfile.TemporaryDirectory(prefix="flinkish-run-") as folder:
         if script is not None:
-            # The name of a module, so that the server runs it as one; its name in tracebacks stays recognizable.
+            # A valid module name, so that the server can run the script as a module; it stays recognizable in tracebacks.
             module = re.sub(r"\W", "_", script.stem, flags=re.ASCII)
             module = f"_{module}" if module[:1].isdigit() else module
         name = "program" if module is None else module.partition(".")[0]
@@ -59,17 +59,18 @@ def packed(script: Path | None, files: Sequence[str], module: str | None = None)
 def _add(archive: zipfile.ZipFile, name: str, content: bytes, origin: str, origins: dict[str, str]) -> None:
     if name in origins:
         raise InvalidProgramError(
-            f"the program has two files named {name}: of {origins[name]} and of {origin}", hint="rename one, or leave it out."
+            f"the program has two files named {name}: of {origins[name]} and of {origin}",
+            hint="rename one of them, or leave it out.",
         )
     origins[name] = origin
     archive.writestr(name, content)
 
 
 def _contents(text: str) -> Iterator[tuple[str, bytes]]:
-    """Yield what becomes importable by a file, folder or zip file: names below the folder on sys.path, with the content."""
+    """Yield the files that a Python file, folder or zip file makes importable: names below a folder of sys.path, with content."""
     place = location(text)
     if not place.is_local:
-        raise InvalidArgumentError(f"--py-files: {text}: only files of this machine are sent", hint="give a path.")
+        raise InvalidArgumentError(f"--py-files: {text}: only files of this machine are sent", hint="give a local path.")
     path = Path(place.file).expanduser()
     if not path.exists():
         raise InvalidArgumentError(f"--py-files: there is no file {text}")
@@ -96,5 +97,5 @@ def _read(path: Path) -> bytes:
 
 
 def absolute(savepoint: str) -> str:
-    """Return the path of a savepoint for a server that runs in another folder; URLs stay as they are."""
+    """Return the absolute path of a savepoint, because the server runs in another folder; URLs stay the same."""
     return savepoint if "://" in savepoint or savepoint.startswith("file:") else os.path.abspath(os.path.expanduser(savepoint))

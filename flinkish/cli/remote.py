@@ -17,19 +17,19 @@ from flinkish.common.errors import InvalidProgramError, JobExecutionError, Serve
 
 #: How long the start of a program may take, in seconds: the server waits for the job, at most session.driver.start-timeout.
 _START_TIMEOUT = 600.0
-#: How long a server that does not answer is waited for, in seconds: another Dispatcher takes over within this time.
+#: How long to wait for a server that does not answer, in seconds: another Dispatcher takes over within this time.
 _PATIENCE = 120.0
 _FIRST_GAP, _LONGEST_GAP = 0.05, 2.0
-#: What Flink answers to other files.
+#: A JobManager of Flink answers this to an upload of any other file.
 _JARS_ONLY = "Only Jar files are allowed"
 _ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
-#: Settings of the connection, which are not the program's.
+#: Settings of the connection, which are not sent as settings of the program.
 _OF_CLIENT = ("rest.", "security.ssl.", "security.rest.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """How a program is to be run."""
+    """How to run a program."""
 
     arguments: tuple[str, ...] = ()
     parallelism: int | None = None
@@ -39,7 +39,7 @@ class Request:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def body(self, module: str | None) -> dict[str, Any]:
-        """Return the body of Flink's request; what is not set is left out."""
+        """Return the body of Flink's request, without the fields that are not set."""
         values = {
             "entryClass": module,
             "programArgsList": list(self.arguments) or None,
@@ -80,7 +80,7 @@ def submit(client: RestClient, program: Program, request: Request) -> str:
 
 
 def _remove(client: RestClient, program_id: str) -> None:
-    """Remove an uploaded program from the list; its job keeps what it needs."""
+    """Remove an uploaded program from the cluster's list; its job keeps the files that it needs."""
     try:
         client.delete(f"/jars/{program_id}")
     except ServerError as error:
@@ -101,9 +101,9 @@ def follow(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Wait for the end of a job; return the exit code. Ctrl-C leaves the job alone, or cancels it with `cancel_on_interrupt`.
+    """Wait for the end of a job; return the exit code. Ctrl-C ends only the wait, or with `cancel_on_interrupt` cancels the job.
 
-    Raises JobExecutionError if the job fails, and ServerError if the server does not answer for long.
+    Raises JobExecutionError if the job fails, and ServerError if the server does not answer for two minutes.
     """
     try:
         info = _wait(client, job_id, sleep, clock)
@@ -132,13 +132,13 @@ def _wait(client: RestClient, job_id: str, sleep: Callable[[float], None], clock
             info: Mapping[str, Any] = client.get(f"/jobs/{job_id}")
             heard = clock()
         except (UnreachableError, RefusedError) as error:
-            # A Dispatcher that has just begun to lead, or a driver that starts again, answers 503 or 500.
+            # While another Dispatcher takes over or the driver starts again, the answer is 503 or 500.
             if isinstance(error, RefusedError) and error.status < 500:
                 raise
             if clock() - heard > _PATIENCE:
                 raise ServerError(
                     f"nothing is known of job {job_id} for {_PATIENCE:g} s: {error}",
-                    hint="the job may go on: `flinkish list -a` when the server answers again.",
+                    hint="the job may still be running; try `flinkish list -a` when the server answers again.",
                 ) from error
             info = {"state": state}
         if info["state"] != state:

@@ -1,4 +1,4 @@
-"""Tables and times for people."""
+"""Tables, times, durations and sizes as text for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STYLES = {"RUNNING": "green", "FINISHED": "blue", "FAILED": "red", "FAILING": "
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole: str) -> None:
-    """Print rows below headings; states have colours, and the column `whole` is never broken. A terminal's width is kept."""
+    """Print a table within the width of the terminal; states have colours, and values of the column `whole` are never wrapped."""
     console = Console() if sys.stdout.isatty() else Console(width=_UNLIMITED)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
@@ -27,7 +27,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, whole:
 
 
 def time_text(milliseconds: int) -> str:
-    """Return a time since the epoch in local time; `-` for none."""
+    """Return milliseconds since the epoch as local time; `-` for 0 and for negative numbers, which mean no time."""
     if milliseconds <= 0:
         return "-"
     return datetime.datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M:%S")
@@ -48,7 +48,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes in a unit that suits it."""
+    """Return a number of bytes in the largest suitable unit."""
     amount = float(size)
     for unit in ("B", "KB", "MB", "GB"):
         if amount < 1_000:
