@@ -69,8 +69,9 @@ epoch, so metrics change when an epoch ends, about every `execution.epoch.target
   speed (`make bench ARGS='--only metrics'`).
 - **User metrics** have one series for each subtask. Where REST and `get_accumulators()` combine them, numbers and rates are
   added, and distributions are merged: counts and sums are added, and the smallest and the largest value of all are kept.
-  `operator_id` distinguishes operators that have the same name. In Flink, `add_group(key, value)` makes a label in Prometheus;
-  here both are part of the metric's name.
+  `operator_id` distinguishes operators that have the same name. As in Flink, `add_group(key, value)` makes the label `key` in
+  Prometheus and OpenTelemetry, and the name contains only the key; in REST, the log and the history table the name contains
+  both.
 - **Latency** (`metrics.latency.interval`) corresponds to Flink's latency markers. For each marker, it is the time that the
   marker would wait at the source for the next epoch, plus the time from the epoch's command until the operator's subtask has
   finished the epoch. That is an upper bound for the epoch's records. Epochs in which the source read nothing do not count, and

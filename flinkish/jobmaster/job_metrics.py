@@ -13,7 +13,7 @@ from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.jobmaster.back_pressure import held_sources, waits
 from flinkish.jobmaster.latency import LatencyKey, LatencySettings, LatencyTracker
 from flinkish.jobmaster.rates import Rates, RateWindow, Totals
-from flinkish.metrics.registry import merge
+from flinkish.metrics.registry import Labelled, merge
 from flinkish.metrics.samples import Histogram
 from flinkish.program.operators import SinkWriterConfig, SourceConfig
 from flinkish.program.sources import NativeSource
@@ -42,6 +42,8 @@ class SubtaskFigures:
     watermarks: tuple[int, ...] = ()
     #: User metrics by dotted name.
     user: Mapping[str, Any] = field(default_factory=dict)
+    #: Names and labels of those in groups of a key and a value.
+    labelled: Mapping[str, Labelled] = field(default_factory=dict)
     #: What it did per second in the last seconds.
     rates: Rates = field(default_factory=Rates)
 
@@ -158,7 +160,7 @@ class JobMetrics:
             self._processes.clear()
             for subtasks in self._totals.values():
                 for totals in subtasks:
-                    totals.watermark, totals.watermarks, totals.user = None, (), {}
+                    totals.watermark, totals.watermarks, totals.user, totals.labelled = None, (), {}, {}
 
     def introduce(self, reports: Iterable[EpochReport]) -> None:
         """Record from which processes these reports come."""
@@ -236,7 +238,7 @@ class JobMetrics:
         totals.watermarks = metrics.watermarks
         totals.watermark = metrics.watermark
         if metrics.user:
-            totals.user = metrics.user
+            totals.user, totals.labelled = metrics.user, metrics.labelled
 
     def _add_times(self, seen: list[VertexMetrics], period: float, held: set[VertexId], client_waits: bool) -> None:
         """Add what the subtasks did while they were not busy; see back_pressure.py."""

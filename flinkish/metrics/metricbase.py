@@ -13,7 +13,11 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return the group `name` within this one; with `extra`, the group `extra` within that one (a key and its value)."""
+        """Return the group `name` within this one; with `extra`, the group `extra` within that one.
+
+        Then they are a key and its value, as in Flink. For Prometheus and OpenTelemetry, the value is that of the label
+        `name` and not a part of the names of metrics. The full names, as in REST and in the log, contain both.
+        """
 
     @abstractmethod
     def counter(self, name: str) -> Counter:

@@ -15,11 +15,14 @@ from flinkish.common.closing import Unwinding
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.metrics.metricbase import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
 
-__all__ = ["MetricRegistry", "merge"]
+__all__ = ["Labelled", "MetricRegistry", "merge"]
 
 _LOG = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Metric)
+
+#: Of a metric in a group of a key and a value: its dotted name without the values, and the keys with their values.
+Labelled = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricRegistry:
@@ -36,8 +39,9 @@ class MetricRegistry:
         self._clock = clock
         self._metrics: dict[str, Metric] = {}
         self._failed_gauges: set[str] = set()
+        self._labelled: dict[str, Labelled] = {}
         #: The group that user functions get from their runtime context.
-        self.root: MetricGroup = _Group(self, ())
+        self.root: MetricGroup = _Group(self, (), (), ())
 
     def values(self) -> dict[str, Any]:
         """Return all values by dotted name: numbers; for a meter and a distribution a dict of numbers.
@@ -65,6 +69,14 @@ class MetricRegistry:
                                 "The gauge %s cannot be read, so it is left out: %s: %s", name, type(error).__name__, error
                             )
         return values
+
+    def labelled(self) -> dict[str, Labelled]:
+        """Return, by their dotted names, what there is to know of the metrics in groups of a key and a value."""
+        return dict(self._labelled)
+
+    def label(self, name: str, labelled: Labelled) -> None:
+        """Note that a metric is in groups of a key and a value."""
+        self._labelled.setdefault(name, labelled)
 
     def register(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
         """Return the metric with this name; create it if there is none.
@@ -133,18 +145,33 @@ def _kind(metric: Metric) -> str:
 
 
 class _Group(MetricGroup):
-    def __init__(self, registry: MetricRegistry, scope: tuple[str, ...]) -> None:
+    def __init__(
+        self, registry: MetricRegistry, scope: tuple[str, ...], logical: tuple[str, ...], labels: tuple[tuple[str, str], ...]
+    ) -> None:
+        """`logical` is the scope without the values of keys, which are in `labels` with their keys."""
         self._registry = registry
         self._scope = scope
+        self._logical = logical
+        self._labels = labels
 
     def _name(self, name: str) -> str:
+        """Return the dotted name of a metric in this group."""
+        dotted = self._checked(name)
+        if self._labels:
+            self._registry.label(dotted, (".".join((*self._logical, name)), self._labels))
+        return dotted
+
+    def _checked(self, name: str) -> str:
         if not isinstance(name, str) or not name:
             raise InvalidArgumentError(f"the name of a metric or group must be a non-empty str; got {name!r}")
         return ".".join((*self._scope, name))
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        self._name(name)
-        return _Group(self._registry, (*self._scope, name) if extra is None else (*self._scope, name, extra))
+        self._checked(name)
+        if extra is None:
+            return _Group(self._registry, (*self._scope, name), (*self._logical, name), self._labels)
+        self._checked(extra)
+        return _Group(self._registry, (*self._scope, name, extra), (*self._logical, name), (*self._labels, (name, extra)))
 
     def counter(self, name: str) -> Counter:
         return self._registry.register(self._name(name), Counter, _Counter)  # type: ignore[type-abstract]

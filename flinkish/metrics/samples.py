@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.metrics.catalog import Scope
@@ -35,6 +35,9 @@ class Sample:
     #: A number, a str, or a Histogram.
     value: Any
     labels: Mapping[str, str]
+    #: Of a metric in groups of a key and a value: its name without the values, and the values by their keys.
+    logical_name: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def histogram(values: Sequence[float], count: int) -> Histogram:

@@ -277,6 +277,8 @@ class VertexMetrics:
     finished: bool = False
     #: User metrics by dotted name.
     user: Mapping[str, Any] = field(default_factory=dict)
+    #: Names and labels of those in groups of a key and a value; see `metrics.registry.Labelled`.
+    labelled: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

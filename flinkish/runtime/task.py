@@ -134,7 +134,9 @@ class VertexTask:
 
     def _operator_context(self, program: TaskProgram, node: StreamNode, attempt_number: int) -> OperatorContext:
         vertex = self.vertex
-        group: MetricGroup = self._metrics.root.add_group(*program.plan.job_graph.metric_scope(node))
+        group: MetricGroup = self._metrics.root
+        for name in program.plan.job_graph.metric_scope(node):
+            group = group.add_group(name)
         parameters = program.configuration.get(options.GLOBAL_JOB_PARAMETERS)
         edges: list[ChainEdge | JobEdge] = [*vertex.chain_edges, *(writer.edge for writer in self._edges)]
         tags = {edge.side_output.tag_id: edge.side_output for edge in edges if edge.source == node.id and edge.side_output}
@@ -452,6 +454,7 @@ class VertexTask:
             watermarks=tuple(operator.current_watermark for operator in self.operators),
             finished=self._finished,
             user=user,
+            labelled=self._metrics.labelled(),
         )
 
     def next_timer(self) -> int | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
@@ -14,6 +14,7 @@ from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.graph.job_graph import JobVertex
 from flinkish.graph.stream_graph import NodeId, StreamNode
 from flinkish.jobmaster.job_metrics import SubtaskFigures
+from flinkish.metrics.registry import Labelled
 from flinkish.metrics.samples import Histogram
 from flinkish.program.operators import (
     MapConfig,
@@ -103,15 +104,31 @@ def operator_metrics(view: JobView, vertex: JobVertex, index: int) -> dict[NodeI
     return found
 
 
+def labels_of_operators(view: JobView, vertex: JobVertex, index: int) -> dict[NodeId, dict[str, Labelled]]:
+    """Return, for each operator, the names without values and the labels of its metrics in groups of a key and a value."""
+    found: dict[NodeId, dict[str, Labelled]] = {node.id: {} for node in vertex.operators}
+    labelled = view.subtask(vertex.id, index).labelled
+    for name, node, inside in _owned(view, vertex, labelled):
+        logical, labels = labelled[name]
+        found[node][inside] = (logical[len(name) - len(inside) :], labels)
+    return found
+
+
 def _add_user_metrics(view: JobView, vertex: JobVertex, user: Mapping[str, Any], found: dict[NodeId, dict[str, Any]]) -> None:
     """Add the metrics of user functions and connectors to those of their operators."""
+    for name, node, inside in _owned(view, vertex, user):
+        found[node][inside] = user[name]
+
+
+def _owned(view: JobView, vertex: JobVertex, names: Iterable[str]) -> Iterator[tuple[str, NodeId, str]]:
+    """Yield each name with the operator that it belongs to, and the name within that operator."""
     graph = view.setup.plan.job_graph
     # The longest scope first: an operator may be called `a`, and another one `a.b`.
     scopes = sorted(((".".join(graph.metric_scope(node)), node) for node in vertex.operators), key=lambda each: -len(each[0]))
-    for name, value in user.items():
+    for name in names:
         for scope, node in scopes:
             if name.startswith(f"{scope}."):
-                found[node.id][name[len(scope) + 1 :]] = value
+                yield name, node.id, name[len(scope) + 1 :]
                 break
 
 

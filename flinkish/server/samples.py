@@ -48,9 +48,24 @@ def _of_subtask(view: JobView, vertex: JobVertex, execution: Execution, job: Map
     }
     yield from _samples(Scope.TASK, metrics.task_metrics(view, vertex, index), task)
     found = metrics.operator_metrics(view, vertex, index)
+    labelled = metrics.labels_of_operators(view, vertex, index)
     for node in vertex.operators:
         operator = {**task, "operator_id": metrics.operator_id(node), "operator_name": node.name}
-        yield from _samples(Scope.OPERATOR, metrics.expand(found[node.id]), operator)
+        special = labelled[node.id]
+        plain = {name: value for name, value in found[node.id].items() if name not in special}
+        yield from _samples(Scope.OPERATOR, metrics.expand(plain), operator)
+        for name, (logical, pairs) in special.items():
+            # A gauge that cannot be read has no value.
+            given = {"": found[node.id][name]} if name in found[node.id] else {}
+            for suffix, value in metrics.expand(given).items():
+                yield Sample(
+                    scope=Scope.OPERATOR,
+                    name=name + suffix,
+                    value=value,
+                    labels=operator,
+                    logical_name=logical + suffix,
+                    variables=dict(pairs),
+                )
 
 
 def _samples(scope: Scope, values: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Sample]:

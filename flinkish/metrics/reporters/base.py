@@ -27,6 +27,15 @@ def labels_of(sample: Sample, settings: ReporterSettings) -> dict[str, str]:
     return {**labels, **settings.additional}
 
 
+def labelled(sample: Sample, settings: ReporterSettings) -> tuple[str, dict[str, str]]:
+    """Return name and labels of a sample for a system with labels: the values of users' keys are labels, not parts of the name.
+
+    As in Flink, a key of the user does not replace a variable of the scope.
+    """
+    own = {name: value for name, value in sample.variables.items() if name not in settings.excluded}
+    return sample.logical_name or sample.name, {**own, **labels_of(sample, settings)}
+
+
 def numbers(samples: Iterable[Sample]) -> Iterator[tuple[Sample, float]]:
     """Yield the samples whose values are numbers; texts and histograms are left out."""
     for sample in samples:

@@ -11,7 +11,7 @@ import flinkish
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, MissingPackageError
 from flinkish.metrics.catalog import Kind, Scope, find
-from flinkish.metrics.reporters.base import labels_of
+from flinkish.metrics.reporters.base import labelled
 from flinkish.metrics.reporters.settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
@@ -47,18 +47,19 @@ class OpenTelemetryReporter:
         """Send one report; raises FlinkishError if the collector does not accept it."""
         points: dict[tuple[Scope, str, bool], list[export.NumberDataPoint]] = {}
         for sample in samples:
+            name, labels = labelled(sample, self._settings)
             for extra, suffix, value in _values(sample):
-                attributes: Mapping[str, str] = {**labels_of(sample, self._settings), **extra}
+                attributes: Mapping[str, str] = {**labels, **extra}
                 point = export.NumberDataPoint(
                     attributes=attributes,
                     start_time_unix_nano=1_000_000 * self._began,
                     time_unix_nano=1_000_000 * self._clock.wall_time(),
                     value=value,
                 )
-                info = find(sample.scope, sample.name)
+                info = find(sample.scope, name)
                 # Counters of operators start at 0 in each attempt, so they are not monotonic.
                 sums = info is not None and info.kind is Kind.COUNTER and sample.scope is Scope.TASK
-                points.setdefault((sample.scope, sample.name + suffix, sums), []).append(point)
+                points.setdefault((sample.scope, name + suffix, sums), []).append(point)
         scope = InstrumentationScope("flinkish", flinkish.__version__)
         metrics = export.ScopeMetrics(scope, [_metric(*key, found) for key, found in points.items()], "")
         data = export.MetricsData([export.ResourceMetrics(self._resource, [metrics], "")])

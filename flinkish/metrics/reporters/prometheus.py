@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flinkish.metrics.catalog import find
-from flinkish.metrics.reporters.base import labels_of
+from flinkish.metrics.reporters.base import labelled
 from flinkish.metrics.reporters.settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
@@ -23,6 +23,7 @@ _log = logging.getLogger("flinkish.metrics")
 #: Content type of the answer.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _OTHER = re.compile(r"[^a-zA-Z0-9:_]")
+_NO_LABEL = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class PrometheusText:
@@ -51,8 +52,9 @@ class PrometheusText:
         for sample in self._read():
             if not isinstance(sample.value, (int, float, Histogram)):
                 continue
-            name = f"flink_{sample.scope.value}_{_named(sample.name)}"
-            labels = {_OTHER.sub("_", label): self._value(value) for label, value in labels_of(sample, self._settings).items()}
+            logical, given = labelled(sample, self._settings)
+            name = f"flink_{sample.scope.value}_{_named(logical)}"
+            labels = {_label(label): self._value(value) for label, value in given.items()}
             address = (name, tuple(sorted(labels.items())))
             if address in seen:
                 # A duplicate would make Prometheus reject the whole answer.
@@ -60,9 +62,9 @@ class PrometheusText:
                 continue
             seen.add(address)
             if name not in families:
-                info = find(sample.scope, sample.name)
+                info = find(sample.scope, logical)
                 kind = "summary" if isinstance(sample.value, Histogram) else "gauge"
-                families[name] = Metric(name, info.description if info else f"{sample.name} of a user or connector", kind)
+                families[name] = Metric(name, info.description if info else f"{logical} of a user or connector", kind)
             for suffix, extra, value in _values(sample.value):
                 families[name].add_sample(name + suffix, {**labels, **extra}, value)
         return list(families.values())
@@ -80,6 +82,12 @@ class PrometheusText:
 
 def _named(name: str) -> str:
     return _OTHER.sub("_", name)
+
+
+def _label(name: str) -> str:
+    """Return a name as the text format has those of labels: without colons, and no digit first. Flink's are so already."""
+    text = _NO_LABEL.sub("_", name)
+    return f"_{text}" if text[:1].isdigit() else text
 
 
 def _values(value: float | Histogram) -> Iterator[tuple[str, dict[str, str], float]]:

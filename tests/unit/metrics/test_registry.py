@@ -32,6 +32,22 @@ def test_all_kinds_are_read_by_dotted_name() -> None:
     assert counter.get_count() == 4
 
 
+def test_metrics_in_groups_of_a_key_and_a_value_have_labels_and_a_name_without_values() -> None:
+    registry = MetricRegistry(ManualClock())
+    group = registry.root.add_group("source").add_group("topic", "a.b")
+    group.counter("plain")
+    group.add_group("inner").add_group("partition", "3").gauge("offset", lambda: 7)
+    registry.root.add_group("source").counter("all")
+    assert registry.values() == {"source.topic.a.b.plain": 0, "source.topic.a.b.inner.partition.3.offset": 7, "source.all": 0}
+    assert registry.labelled() == {
+        "source.topic.a.b.plain": ("source.topic.plain", (("topic", "a.b"),)),
+        "source.topic.a.b.inner.partition.3.offset": (
+            "source.topic.inner.partition.offset",
+            (("topic", "a.b"), ("partition", "3")),
+        ),
+    }
+
+
 def test_the_same_name_is_the_same_metric_and_a_new_gauge_replaces_the_old() -> None:
     registry = MetricRegistry(ManualClock())
     registry.root.counter("n").inc()
@@ -77,6 +93,7 @@ def test_a_gauge_that_raises_is_left_out_and_logged_once(caplog: pytest.LogCaptu
     [
         lambda root: root.counter(""),
         lambda root: root.add_group(5),
+        lambda root: root.add_group("key", 5),
         lambda root: root.gauge("g", 5),
         lambda root: root.meter("m", 0),
     ],

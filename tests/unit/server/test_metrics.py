@@ -14,6 +14,7 @@ from flinkish.jobmaster.latency import LatencyKey
 from flinkish.metrics.catalog import CATALOG, Scope
 from flinkish.metrics.samples import histogram
 from flinkish.server import metrics
+from flinkish.server.samples import job_samples
 from flinkish.server.views.job_view import JobView, look_at
 from flinkish.testing import JobHarness
 
@@ -27,11 +28,13 @@ class Measured(MapFunction):
         self._sizes = group.distribution("sizes")
         self._marks = group.meter("marks", 10)
         group.gauge("level", lambda: 7)
+        self._kinds = [group.add_group("kind", kind).distribution("sizes") for kind in ("even", "odd.ly")]
 
     def map(self, value: Any) -> Any:
         self._seen.inc()
         self._sizes.update(value)
         self._marks.mark_event()
+        self._kinds[value % 2].update(value)
         return value
 
 
@@ -89,6 +92,30 @@ def test_distributions_and_meters_are_shown_as_numbers(view: JobView) -> None:
     assert found["level"] == 7
 
 
+def test_the_values_of_users_keys_are_variables_of_samples_and_part_of_names_in_rest(view: JobView) -> None:
+    [vertex] = view.vertices.values()
+    # Of two operators with one name, which have their uids in the names of the job's metrics.
+    [found] = [
+        {
+            sample.name: sample
+            for sample in job_samples(view, "h")
+            if sample.labels.get("operator_id") == metrics.operator_id(node)
+        }
+        for node in vertex.operators
+        if node.uid == "one"
+    ]
+    named = {name: sample.value for name, sample in found.items() if name.startswith("kind.")}
+    assert {name: named[name] for name in named if name.endswith("_sum")} == {
+        "kind.even.sizes_sum": 20,
+        "kind.odd.ly.sizes_sum": 25,
+    }
+    sample = found["kind.odd.ly.sizes_sum"]
+    assert (sample.logical_name, sample.variables) == ("kind.sizes_sum", {"kind": "odd.ly"})
+    assert (found["seen"].logical_name, found["seen"].variables) == (None, {})
+    assert "m.kind.odd.ly.sizes_sum" in metrics.subtask_metrics(view, vertex, 0)
+    assert view.figures.user["m.one.kind.odd.ly.sizes"]["sum"] == 25
+
+
 def test_watermarks_and_their_lag(view: JobView) -> None:
     found = list(of_operators(view).values())
     assert found[0]["watermarkLag"] == view.now - 5
@@ -119,7 +146,7 @@ def test_latencies_have_flinks_names_in_rest(view: JobView) -> None:
 
 def test_every_metric_is_in_the_catalog(view: JobView) -> None:
     [vertex] = view.vertices.values()
-    users = {"seen", "sizes", "marks", "level"}
+    users = {"seen", "sizes", "marks", "level", "kind.even.sizes", "kind.odd.ly.sizes"}
     shown = {(Scope.JOB, name) for name in metrics.job_metrics(view)}
     shown |= {(Scope.TASK, name) for name in metrics.task_metrics(view, vertex, 0)}
     shown |= {(Scope.OPERATOR, name) for found in of_operators(view).values() for name in found if name not in users}

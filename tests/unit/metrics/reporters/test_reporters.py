@@ -71,6 +71,43 @@ def test_labels_can_be_left_out_added_and_kept_as_they_are() -> None:
     assert 'flink_jobmanager_job_numRestarts{dc="x",job_id="j1",job_name="my job"} 2.0' in prometheus(SAMPLES[:1], **changes)
 
 
+def of_keys(**variables: str) -> list[Sample]:
+    """Two metrics of a user whose names differ in the value of a key."""
+    return [
+        Sample(
+            scope=Scope.OPERATOR,
+            name=f"read.file.{value}.lines",
+            value=number,
+            labels=OPERATOR,
+            logical_name="read.file.lines",
+            variables={"file": value, **variables},
+        )
+        for number, value in enumerate(("a.csv", "b.csv"))
+    ]
+
+
+def test_the_values_of_users_keys_are_labels_of_prometheus() -> None:
+    # A key does not replace a variable of the scope, and each key has a form that Prometheus takes.
+    lines = prometheus(of_keys(**{"job_id": "mine", "2x:y": "z"}), scope__variables__excludes="host;task_name;operator_id")
+    job = 'job_id="j1",job_name="my_job",operator_name="b",subtask_index="0"'
+    name = "flink_taskmanager_job_task_operator_read_file_lines"
+    assert [line for line in lines if not line.startswith("#")] == [
+        f'{name}{{_2x_y="z",file="a_csv",{job}}} 0.0',
+        f'{name}{{_2x_y="z",file="b_csv",{job}}} 1.0',
+    ]
+    assert prometheus(of_keys(), scope__variables__excludes="file").count(f"# TYPE {name} gauge") == 1
+
+
+def test_the_values_of_users_keys_stay_in_the_names_of_the_log_and_the_history(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "flinkish.metrics")
+    LogReporter(settings_of(ReporterKind.LOG)).report(of_keys())
+    place = "my job.Source: a -> b.0.b"
+    assert f"{place}.read.file.a.csv.lines: 0\n{place}.read.file.b.csv.lines: 1" in caplog.text
+    written: list[Any] = []
+    HistoryReporter(settings_of(ReporterKind.HISTORY), lambda *each: written.append(each[1])).report(of_keys())
+    assert list(written[0].values()) == [0, 1]
+
+
 def test_two_metrics_that_would_have_one_address_do_not_spoil_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     twins = [Sample(scope=Scope.OPERATOR, name=name, value=1, labels=OPERATOR) for name in ("a.b", "a_b", "c")]
     lines = [line for line in prometheus(twins) if not line.startswith("#")]
@@ -124,7 +161,7 @@ def collector(status: int = 200) -> Iterator[tuple[str, list[ExportMetricsServic
 def test_open_telemetry_sends_sums_gauges_and_quantiles_to_a_collector() -> None:
     with collector() as (url, taken):
         reporter = OpenTelemetryReporter(settings_of(ReporterKind.OPEN_TELEMETRY, exporter__endpoint=url), ManualClock(1_000))
-        reporter.report(SAMPLES)
+        reporter.report([*SAMPLES, *of_keys()])
         reporter.close()
     [resource] = taken[0].resource_metrics
     assert {each.key: each.value.string_value for each in resource.resource.attributes}["service.name"] == "flinkish"
@@ -132,8 +169,11 @@ def test_open_telemetry_sends_sums_gauges_and_quantiles_to_a_collector() -> None
     assert found.keys() == {
         "flink.jobmanager.job.numRestarts", "flink.taskmanager.job.task.numRecordsIn",
         "flink.taskmanager.job.task.operator.group.my-counter", "flink.taskmanager.job.latency",
-        "flink.taskmanager.job.latency.count",
+        "flink.taskmanager.job.latency.count", "flink.taskmanager.job.task.operator.read.file.lines",
     }  # fmt: skip
+    assert len(found["flink.taskmanager.job.task.operator.read.file.lines"].gauge.data_points) == 2
+    attributes = found["flink.taskmanager.job.task.operator.read.file.lines"].gauge.data_points[0].attributes
+    assert {each.key: each.value.string_value for each in attributes} == {**OPERATOR, "file": "a.csv"}
     counter = found["flink.taskmanager.job.task.numRecordsIn"].sum
     assert (counter.is_monotonic, counter.data_points[0].as_int) == (True, 7)
     assert {each.key: each.value.string_value for each in counter.data_points[0].attributes} == TASK
