@@ -384,9 +384,12 @@ class Dispatcher:
             with self._lock:
                 entry = lead.jobs.get(job_id)
                 live = lead.live.get(job_id)
-                if entry is None or live is None or self._leadership.lead is not lead:
+                if entry is None or live is None:
                     continue
                 try:
+                    # The lease ends before a driver that could not report because the storage was slow counts as lost.
+                    if self._leading() is not lead:
+                        return
                     self._launch.limit_logs(job_id)
                     self._look_after(lead, entry, live)
                     live.error = None

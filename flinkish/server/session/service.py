@@ -127,8 +127,11 @@ class Service:
             if text != said:
                 _log.warning("The session's storage %s does not work; the Dispatcher tries again: %s", self._settings.root, text)
             return text
-        except Exception:
-            _log.exception("A step of the Dispatcher failed; it continues with the next one.")
+        except Exception as error:
+            text = repr(error)
+            if text != said:
+                _log.exception("A step of the Dispatcher failed; it continues with the next one.")
+            return text
         return None
 
     def _cancel_all(self) -> None:

@@ -125,6 +125,8 @@ def _date(value: Any) -> Any:
 
 def _time(value: Any) -> Any:
     if isinstance(value, datetime.timedelta):  # MySQL
+        if not datetime.timedelta(0) <= value < datetime.timedelta(days=1):
+            raise ValueError("not a time of day")
         return (datetime.datetime.min + value).time()
     return datetime.time.fromisoformat(value) if isinstance(value, str) else value
 

@@ -562,3 +562,22 @@ def test_the_cluster_ends_and_leaves_its_jobs_if_asked_to(tmp_path: Path) -> Non
     assert driver.alive
     with serving(tmp_path) as again:
         assert again.get("/overview")["jobs-running"] == 1
+
+
+def test_an_error_that_comes_again_and_again_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client(tmp_path, FakeProcesses())
+
+    def fail() -> None:
+        raise ValueError("what no one has thought of")
+
+    client.service.stop(False)
+    assert client.service.wait(10)
+    monkeypatch.setattr(client.dispatcher, "step", fail)
+    said = None
+    with caplog.at_level("WARNING", "flinkish.server.session"):
+        for _ in range(3):
+            said = client.service._step(said)
+
+    assert sum("A step of the Dispatcher failed" in record.getMessage() for record in caplog.records) == 1

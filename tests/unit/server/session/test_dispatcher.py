@@ -572,3 +572,24 @@ def test_a_record_that_goes_while_it_is_read_is_looked_for_again(member: Member,
 
     assert found is not None
     assert found.generation == 2
+
+
+def test_drivers_whose_reports_a_slow_storage_has_held_up_are_not_lost(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost, healthy = member.submit(), member.submit()
+    registry = member.dispatcher._leading().registry
+    put = registry.put
+
+    def slow(entry: Any) -> None:
+        # Nobody can report meanwhile: reports wait for the same lock.
+        member.clock.advance(60_000)
+        put(entry)
+
+    lost.alive = False
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "put", slow)
+        member.dispatcher.step()
+    for _ in range(3):
+        member.dispatcher.step()
+
+    assert healthy.pid not in member.processes.killed
+    assert member.dispatcher.report(healthy.report(), healthy.token)

@@ -12,6 +12,7 @@ from flinkish.common import Configuration, Instant, Row, Types, WatermarkStrateg
 from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcSink, JdbcSource
+from flinkish.datastream.connectors.jdbc.reading import rows_from
 from flinkish.datastream.connectors.jdbc.source import JdbcSplit
 from tests.unit.datastream.connectors.fakes import FakeOutput, FakeReaderContext, SourceRun
 from tests.unit.datastream.connectors.jdbc.conftest import TestDatabase
@@ -266,3 +267,13 @@ def test_a_job_reads_and_writes_the_same_file(sqlite: TestDatabase) -> None:
     env.execute()
 
     assert sorted(sqlite.execute("SELECT * FROM copy"), key=str) == expected(300)
+
+
+@pytest.mark.parametrize("hours", [-1, 24, 25])
+def test_a_duration_is_no_time_of_day(hours: int) -> None:
+    # Columns of type TIME hold durations in MySQL, from -838 to 838 hours.
+    convert = rows_from(("at",), (Types.SQL_TIME(),), "the table t")
+    assert convert([(datetime.timedelta(hours=23, minutes=59),)]) == [Row(at=datetime.time(23, 59))]
+
+    with pytest.raises(SourceError, match=r"column 'at' is declared .*: not a time of day"):
+        convert([(datetime.timedelta(hours=hours),)])
