@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.common.clock import Clock
+from flinkish.common.process_usage import ProcessUsage
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.jobmaster.back_pressure import held_sources, waits
@@ -88,6 +89,8 @@ class SlotProcess:
     cpus: int
     memory: int
     python: str
+    #: As it was measured last, at most a second before the report.
+    usage: ProcessUsage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +171,8 @@ class JobMetrics:
             for report in reports:
                 if "pid" in report.process:
                     self._processes[report.slot] = SlotProcess(
-                        **{field: report.process[field] for field in ("host", "pid", "cpus", "memory", "python")}
+                        **{field: report.process[field] for field in ("host", "pid", "cpus", "memory", "python")},
+                        usage=report.process.get("usage"),
                     )
 
     def process(self, slot: int) -> SlotProcess | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.server.answers import cluster as answers
 from flinkish.server.answers import task_managers as manager_answers
+from flinkish.server.process_figures import summed
 from flinkish.server.rest.calls import Answer, Call, RestError, Text
 from flinkish.server.rest.job_handlers import aggregated, aggregations, chosen
 from flinkish.server.state import ServerState
@@ -176,10 +177,12 @@ def _others(manager: TaskManager) -> str:
 
 
 def _figures(state: ServerState, manager: TaskManager) -> Mapping[str, Any]:
-    """Return the figures of the processes of a task manager; an empty mapping if they run on another machine."""
-    if manager.host != platform.node():
-        return {}
-    return state.processes.of(process.pid for process in manager.processes.values())
+    """Return the figures of the processes of a task manager: on another machine, those that its slots have reported last."""
+    if manager.host == platform.node():
+        return state.processes.of(process.pid for process in manager.processes.values())
+    processes = {process.pid: process for process in manager.processes.values()}
+    reported = [process.usage for process in processes.values() if process.usage is not None]
+    return summed(reported, max(process.memory for process in processes.values()))
 
 
 # -- both ----------------------------------------------------------------------------------------------------------------------

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.errors import JobExecutionError
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
+from flinkish.server.process_figures import ProcessFigures
+from flinkish.server.rest import process_handlers
 from tests.kit.waiting import wait_until
 from tests.unit.server.support import Server, differences, endless_job, make_env, sample, served, shape
 
@@ -61,6 +64,27 @@ def test_an_answer_has_the_fields_of_flinks(world: tuple[Server, str], file: str
 
     found = differences(shape(sample(file, request_)), shape(answer))
     assert [text for text in found if text.split(" is ")[0] not in except_for] == []
+
+
+def test_a_task_manager_on_another_machine_has_the_figures_that_its_slots_report(
+    world: tuple[Server, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, _ = world
+    monkeypatch.setattr(process_handlers.platform, "node", lambda: "another machine")
+    monkeypatch.setattr(ProcessFigures, "of", lambda *_: pytest.fail("it was measured here"))
+
+    (manager,) = server.get("/taskmanagers")["taskmanagers"]
+    details = server.get(f"/taskmanagers/{manager['id']}")
+    metrics = server.get(f"/taskmanagers/{manager['id']}/metrics?get=Status.JVM.CPU.Time,Status.JVM.Threads.Count")
+
+    memory = psutil.Process().memory_info().rss
+    # Both slots are in one process, which counts once.
+    assert memory / 2 < details["metrics"]["heapUsed"] < 1.5 * memory
+    assert details["metrics"]["heapMax"] == psutil.virtual_memory().total
+    assert {each["id"]: float(each["value"]) > 0 for each in metrics} == {
+        "Status.JVM.CPU.Time": True,
+        "Status.JVM.Threads.Count": True,
+    }
 
 
 def test_the_details_of_a_checkpoint_have_the_fields_of_flinks(world: tuple[Server, str]) -> None:
