@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from flinkish.cli.connection import say
 from flinkish.common.errors import InvalidProgramError
 from flinkish.engine.spark.package import pack
 from flinkish.engine.spark.session import check_java, delta_jars, log_configuration, spark_home
-from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit
+from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit, unread_config
 
 
 def submit(arguments: Sequence[str]) -> int:
     """Run `spark-submit` with the arguments of `flinkish submit`; return its exit code.
 
     Raises InvalidArgumentError for a command line without a script, InvalidProgramError if the script does not exist, EngineError
-    if there is no Java.
+    if there is no Java, ConfigurationError if config.yaml cannot be read and a driver in the cluster needs it.
     """
     line = parse_command_line(arguments)
     if "://" not in line.job and not Path(line.job).is_file():
@@ -32,6 +33,9 @@ def submit(arguments: Sequence[str]) -> int:
         pack(package)
         place = find_spark(line, spark_home(), delta_jars(), log_configuration(Path(folder)))
         command = spark_submit(line, place, package)
+        unread = unread_config(line, place)
+        if unread is not None:
+            say(f"{unread} is not read: the driver starts in the cluster, which needs the file in FLINKISH_CONF_DIR there.")
         with subprocess.Popen(command, env=environment_of(line, place, sys.executable, os.environ)) as process:
 
             def pass_on(number: int, _frame: FrameType | None) -> None:

@@ -22,8 +22,10 @@ from flinkish.common.errors import ConfigurationError
 
 __all__ = [
     "CONFIG_FILE_NAME",
+    "DIRECTORY_VARIABLE",
     "PROPERTIES_VARIABLE",
     "check_key",
+    "config_file",
     "load_configuration",
     "parse_properties",
     "read_config_file",
@@ -33,7 +35,8 @@ __all__ = [
 CONFIG_FILE_NAME = "config.yaml"
 #: The name of the file in Flink up to 1.20.
 _FLINKS_FILE_NAME = "flink-conf.yaml"
-_DIRECTORY_VARIABLE = "FLINKISH_CONF_DIR"
+#: Names the folder of the configuration file.
+DIRECTORY_VARIABLE: Final = "FLINKISH_CONF_DIR"
 #: Set by `flinkish run -Dkey=value ...` for the script that it runs: properties, quoted as for a shell.
 PROPERTIES_VARIABLE: Final = "FLINKISH_PROPERTIES"
 #: Prefix of the YAML tags of plain data.
@@ -56,7 +59,7 @@ def load_configuration(
     """
     configuration = Configuration()
     folder = working_directory or Path.cwd()
-    path = _config_file(environment, folder)
+    path = config_file(environment, folder)
     _warn_of_other_files(environment, folder)
     if path is not None:
         configuration.add_all(read_config_file(path))
@@ -75,23 +78,27 @@ def _warn_of(path: Path) -> None:
 
 def _warn_of_other_files(environment: Mapping[str, str], working_directory: Path) -> None:
     """Warn once of a configuration file that has the name used by Flink 1.x."""
-    for folder in (Path(environment.get(_DIRECTORY_VARIABLE) or working_directory / "conf"), working_directory):
+    for folder in (Path(environment.get(DIRECTORY_VARIABLE) or working_directory / "conf"), working_directory):
         path = folder / _FLINKS_FILE_NAME
         if path.is_file():
             _warn_of(path)
 
 
-def _config_file(environment: Mapping[str, str], working_directory: Path) -> Path | None:
-    directory = environment.get(_DIRECTORY_VARIABLE)
+def config_file(environment: Mapping[str, str], working_directory: Path | None = None) -> Path | None:
+    """Return the configuration file; None if there is none.
+
+    Raises ConfigurationError if the environment names a folder without one.
+    """
+    directory = environment.get(DIRECTORY_VARIABLE)
     if directory:
         path = Path(directory) / CONFIG_FILE_NAME
         if not path.is_file():
             raise ConfigurationError(
-                f"no {CONFIG_FILE_NAME} in the folder {directory}, which the environment variable {_DIRECTORY_VARIABLE} names",
-                hint=f"put the file there, or unset {_DIRECTORY_VARIABLE} to use ./conf or the defaults.",
+                f"no {CONFIG_FILE_NAME} in the folder {directory}, which the environment variable {DIRECTORY_VARIABLE} names",
+                hint=f"put the file there, or unset {DIRECTORY_VARIABLE} to use ./conf or the defaults.",
             )
         return path
-    path = working_directory / "conf" / CONFIG_FILE_NAME
+    path = (working_directory or Path.cwd()) / "conf" / CONFIG_FILE_NAME
     return path if path.is_file() else None
 
 

@@ -6,22 +6,41 @@ All settings of the user, on the command line or in Spark's own configuration fo
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flinkish.common import options as job_options
-from flinkish.common.config_file import PROPERTIES_VARIABLE
+from flinkish.common.config_file import (
+    DIRECTORY_VARIABLE,
+    PROPERTIES_VARIABLE,
+    config_file,
+    parse_properties,
+    read_config_file,
+)
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.engine.spark import settings
 
 #: The options of spark-submit that have no value; all others have one.
 _FLAGS = ("--verbose", "-v", "--supervise", "--load-spark-defaults", "--usage-error", "--version")
 #: Options whose values are lists: flinkish appends its own entries to the user's.
-_LISTS = {"--py-files": "spark.submit.pyFiles", "--jars": "spark.jars", "--packages": "spark.jars.packages"}
+_LISTS = {
+    "--py-files": "spark.submit.pyFiles",
+    "--jars": "spark.jars",
+    "--packages": "spark.jars.packages",
+    "--files": "spark.files",
+}
+_YARN, _KUBERNETES = "yarn", "k8s://"
 #: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
-_DRIVER_ENVIRONMENT = {"yarn": "spark.yarn.appMasterEnv.", "k8s://": "spark.kubernetes.driverEnv."}
+_DRIVER_ENVIRONMENT = {_YARN: "spark.yarn.appMasterEnv.", _KUBERNETES: "spark.kubernetes.driverEnv."}
+_DEPLOY_MODE = "spark.submit.deployMode"
+#: YARN and Kubernetes: Spark ends an application that has lost three executors, or twice as many as it has, however long that took.
+_FORGET_LOST_EXECUTORS = {"spark.executor.failuresValidityInterval": "1h"}
+#: The same for drivers that YARN starts again; Spark's default is to count all.
+_FORGET_LOST_DRIVERS = {"spark.yarn.am.attemptFailuresValidityInterval": "1h"}
+_LOG4J = "log4j2.properties"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,34 +118,53 @@ class SparkPlace:
     defaults: Mapping[str, str]
     project_defaults: Mapping[str, str]
     delta_jars: Sequence[Path]
-    #: A log configuration for the driver; None = Spark's own folder has one.
+    #: A log configuration for the driver, called log4j2.properties; None = Spark's own folder has one.
     log4j: Path | None
+    #: config.yaml of the project, for a driver in the cluster; None if there is none.
+    config: Path | None = None
 
 
 def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[str]:
-    """Return the arguments of the `spark-submit` that runs a job, with flinkish itself in the zip file `package`."""
+    """Return the arguments of the `spark-submit` that runs a job, with flinkish itself in the zip file `package`.
+
+    Raises InvalidArgumentError if the driver starts in the cluster and its configuration cannot reach it there, and
+    ConfigurationError if config.yaml, which is sent to a driver on YARN, cannot be read.
+    """
     given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
-    given["spark.master"] = master_of(line, place)
+    master = given["spark.master"] = master_of(line, place)
+    in_cluster = is_driver_in_cluster(line, place)
     ours = {
         "spark.app.name": Path(line.job).stem,
         "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
         **({} if settings.is_one_machine(given["spark.master"]) else settings.EXECUTOR_SOCKETS),
         **settings.DELTA_CLASSES,
+        **(_FORGET_LOST_EXECUTORS if master.startswith((_YARN, _KUBERNETES)) else {}),
+        **(_restarts_by_yarn(line, place) if in_cluster and master == _YARN else {}),
         **place.project_defaults,
     }
     wanted = {key: value for key, value in ours.items() if key not in place.defaults} | given
     java_options = wanted.get("spark.driver.extraJavaOptions", place.defaults.get("spark.driver.extraJavaOptions", ""))
-    if place.log4j is not None and "log4j2.configurationFile" not in java_options:
+    own_log = place.log4j is None or "log4j2.configurationFile" in java_options
+    if place.log4j is not None and not own_log and not in_cluster:
         wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={place.log4j.resolve().as_uri()}"
-    wanted |= _driver_environment(line, given["spark.master"])
+    files: list[str] = []
+    if in_cluster:
+        wanted |= _driver_environment(line, master)
+        if master == _YARN:
+            # YARN puts them into the working folder of the driver, in which Java finds a file of this name by itself.
+            files = [str(place.log4j)] if place.log4j is not None and not own_log else []
+            if place.config is not None:
+                files.append(str(place.config))
+                wanted.setdefault(f"{_DRIVER_ENVIRONMENT[_YARN]}{DIRECTORY_VARIABLE}", ".")
     added = {
         "--py-files": [str(package)],
         "--jars": [str(jar) for jar in place.delta_jars],
         "--packages": [] if place.delta_jars else [settings.delta_coordinates()],
+        "--files": files,
     }
     command = [str(place.home / "bin" / "spark-submit")]
-    master = wanted.pop("spark.master")
+    del wanted["spark.master"]
     if master != place.defaults.get("spark.master"):
         command += ["--master", master]
     for name, key in _LISTS.items():
@@ -152,13 +190,36 @@ def master_of(line: CommandLine, place: SparkPlace) -> str:
     return (line.values("--master") or [default])[-1]
 
 
+def is_driver_in_cluster(line: CommandLine, place: SparkPlace) -> bool:
+    """Tell whether the driver starts on a machine of the cluster: --deploy-mode, or the setting, which Spark reads after it."""
+    default = place.defaults.get(_DEPLOY_MODE, place.project_defaults.get(_DEPLOY_MODE, "client"))
+    settings_given = [entry.partition("=") for entry in line.values("--conf", "-c")]
+    given = [value for key, _, value in settings_given if key == _DEPLOY_MODE]
+    return [default, *given, *line.values("--deploy-mode")][-1] == "cluster"
+
+
+def unread_config(line: CommandLine, place: SparkPlace) -> Path | None:
+    """Return the config.yaml that the driver does not read, because it starts in a cluster to which it is not sent."""
+    return None if master_of(line, place) == _YARN else place.config
+
+
+def _restarts_by_yarn(line: CommandLine, place: SparkPlace) -> dict[str, str]:
+    """Return whether YARN starts a lost driver again: not if it would begin from the first record, without a cluster id."""
+    key = job_options.HA_CLUSTER_ID.key
+    resumes = parse_properties(line.properties).contains_key(key) or (
+        place.config is not None and read_config_file(place.config).contains_key(key)
+    )
+    return _FORGET_LOST_DRIVERS if resumes else {"spark.yarn.maxAppAttempts": "1"}
+
+
 def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
     """Return the settings that pass properties to a driver in the cluster; a local driver gets them by its environment."""
-    if not line.properties or line.values("--deploy-mode")[-1:] != ["cluster"]:
+    if not line.properties:
         return {}
-    for prefix, key in _DRIVER_ENVIRONMENT.items():
-        if master.startswith(prefix):
-            return {f"{key}{PROPERTIES_VARIABLE}": shlex.join(line.properties)}
+    for beginning, prefix in _DRIVER_ENVIRONMENT.items():
+        if master.startswith(beginning):
+            text = shlex.join(line.properties)
+            return {f"{prefix}{PROPERTIES_VARIABLE}": _as_read_by_yarn(text) if beginning == _YARN else text}
     raise InvalidArgumentError(
         f"flinkish submit: properties cannot reach a driver that the master {master} starts in the cluster: "
         f"{', '.join(line.properties)}",
@@ -166,12 +227,23 @@ def _driver_environment(line: CommandLine, master: str) -> dict[str, str]:
     )
 
 
+def _as_read_by_yarn(quoted: str) -> str:
+    """Return what YARN is to be given as the value of an environment variable, which is text that is quoted as for a shell.
+
+    YARN writes `export NAME="VALUE"` into a script, without escapes, and replaces `{{`, `}}` and `<CPS>` before. These are inside
+    of single quotes here, because shlex quotes words that have such characters.
+    """
+    for special in ("{{", "}}", "<CPS>"):
+        quoted = quoted.replace(special, f"{special[0]}''{special[1:]}")
+    return re.sub(r'(["$`\\])', r"\\\1", quoted)
+
+
 def environment_of(line: CommandLine, place: SparkPlace, python: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of the `spark-submit` process; `python` runs the driver, and tasks on the same machine."""
     result = dict(environment)
     if line.properties:
         result[PROPERTIES_VARIABLE] = shlex.join([*shlex.split(result.get(PROPERTIES_VARIABLE, "")), *line.properties])
-    if line.values("--deploy-mode")[-1:] != ["cluster"]:
+    if not is_driver_in_cluster(line, place):
         result.setdefault("PYSPARK_DRIVER_PYTHON", python)
     if settings.is_one_machine(master_of(line, place)):
         result.setdefault("PYSPARK_PYTHON", python)
@@ -183,7 +255,8 @@ def find_spark(
 ) -> SparkPlace:
     """Read the settings of Spark and of the project; `log4j` is used if Spark has no log configuration.
 
-    Like spark-submit: --properties-file replaces Spark's spark-defaults.conf, or adds to it with --load-spark-defaults.
+    Like spark-submit: --properties-file replaces Spark's spark-defaults.conf, or adds to it with --load-spark-defaults. Raises
+    ConfigurationError if the driver starts in the cluster and FLINKISH_CONF_DIR names a folder without config.yaml.
     """
     folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
     given = [Path(name) for name in line.values("--properties-file")[-1:]]
@@ -193,10 +266,11 @@ def find_spark(
         if file.is_file():
             defaults |= settings.read_spark_defaults(file)
     project = settings.find_spark_defaults(environment)
-    return SparkPlace(
+    place = SparkPlace(
         home=home,
         defaults=defaults,
         project_defaults={} if project is None else settings.read_spark_defaults(project),
         delta_jars=delta_jars,
-        log4j=None if (folder / "log4j2.properties").is_file() else log4j,
+        log4j=None if (folder / _LOG4J).is_file() else log4j,
     )
+    return replace(place, config=config_file(environment)) if is_driver_in_cluster(line, place) else place
