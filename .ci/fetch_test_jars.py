@@ -14,6 +14,8 @@ from pathlib import Path
 import pyspark
 
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
+#: The version of Hadoop that Spark has the client of.
+_HADOOP = next(_SPARK_JARS.glob("hadoop-client-api-*.jar")).stem.rpartition("-")[2]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ NAMES = {
         # Only the files in the jar are served, so nothing that its classes need.
         without="org.apache.flink:flink-runtime,org.apache.flink:flink-clients,org.apache.flink:flink-java,"
         "org.apache.flink:flink-shaded-guava,org.apache.flink:flink-shaded-jackson,org.apache.flink:flink-shaded-netty",
+    ),
+    # YARN's ResourceManager and NodeManager, with what they need and the jar does not have.
+    "yarn": Jars(
+        "YARN",
+        "69 MB",
+        f"org.apache.hadoop:hadoop-client-minicluster:{_HADOOP},org.bouncycastle:bcpkix-jdk18on:1.82,"
+        "commons-logging:commons-logging:1.3.0,org.slf4j:slf4j-reload4j:1.7.36",
+        without="org.apache.hadoop:hadoop-client-api,org.apache.hadoop:hadoop-client-runtime",
     ),
     "flink": Jars("Flink's command line", "82 MB", "org.apache.flink:flink-clients:2.3.0,org.slf4j:slf4j-nop:1.7.36"),
 }

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from flinkish.common.errors import ConfigurationError
@@ -18,11 +21,30 @@ _FOLDER = "high-availability"
 _LIMIT = 1 << 16
 
 
-class ClusterRecord:
-    """Counts the jobs that have ended under a cluster id, in one small file below `directory`."""
+@dataclass(frozen=True, slots=True)
+class YarnAttempt:
+    """YARN's attempt to run an application whose driver is this process. Lost and failed drivers are started again by YARN."""
 
-    def __init__(self, directory: PurePath, cluster_id: str) -> None:
+    application: str
+    number: int
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> YarnAttempt | None:
+        """Return the attempt that an environment tells of; None if YARN did not start this process."""
+        # Hadoop's ContainerId: container_[e<epoch>_]<cluster's time>_<application>_<attempt>_<container>.
+        found = re.fullmatch(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+", environment.get("CONTAINER_ID", ""))
+        return None if found is None else cls(f"application_{found[1]}", int(found[2]))
+
+
+class ClusterRecord:
+    """Counts the jobs that have ended under a cluster id, in one small file below `directory`.
+
+    If YARN starts a driver again after its job has ended, such as one that was canceled, the driver must not begin a new job.
+    """
+
+    def __init__(self, directory: PurePath, cluster_id: str, attempt: YarnAttempt | None = None) -> None:
         self.cluster_id = cluster_id
+        self._attempt = attempt
         name = hashlib.sha256(cluster_id.encode()).hexdigest()[:32]
         self._files = files_at(directory)
         self._inside = f"{_FOLDER}/{name}.json"
@@ -31,35 +53,46 @@ class ClusterRecord:
     def job_id(self) -> str:
         """Return the id of the job that runs, or will run, under the cluster id: 32 hexadecimal digits.
 
-        Raises ConfigurationError if the record cannot be read.
+        Raises ConfigurationError if the record cannot be read, or if YARN starts the driver again of a job that has ended.
         """
-        return self._id(self._ended())
+        ended, application = self._read()
+        attempt = self._attempt
+        if attempt is not None and attempt.number > 1 and attempt.application == application:
+            raise ConfigurationError(
+                f"the job of high-availability.cluster-id = {self.cluster_id!r} has ended, and YARN started its driver again "
+                f"(attempt {attempt.number} of {application}); it is not run a second time",
+                hint="see the log of the attempt before for how it ended; submit the job again if it is to run again.",
+            )
+        return self._id(ended)
 
     def retire(self, job_id: str) -> None:
         """Record that a job has ended for good, so that the next one gets another id; ignored if it is not the current job."""
-        ended = self._ended()
+        ended, _ = self._read()
         if job_id != self._id(ended):
             return
         self._files.make_root(sync=True)
         self._files.make_folders(_FOLDER)
         self._files.sync()
-        content = json.dumps({"cluster_id": self.cluster_id, "ended": ended + 1}).encode()
-        self._files.replace(self._inside, content, sync=True)
+        content = {"cluster_id": self.cluster_id, "ended": ended + 1}
+        if self._attempt is not None:
+            content["application"] = self._attempt.application
+        self._files.replace(self._inside, json.dumps(content).encode(), sync=True)
 
-    def _ended(self) -> int:
+    def _read(self) -> tuple[int, str | None]:
+        """Return the number of ended jobs, and the application of YARN to which the last one of them belonged."""
         try:
             content = json.loads(self._files.read(self._inside, limit=_LIMIT))
-            ended = content["ended"]
+            ended, application = content["ended"], content.get("application")
             if content["cluster_id"] != self.cluster_id or not isinstance(ended, int) or isinstance(ended, bool) or ended < 0:
                 raise ValueError(f"unexpected content {content!r}")
         except FileNotFoundError:
-            return 0
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return 0, None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"the record of high-availability.cluster-id = {self.cluster_id!r} in {self._file} cannot be read: {error}",
                 hint="remove the file to begin with a new job, or choose another cluster id.",
             ) from error
-        return ended
+        return ended, application
 
     def _id(self, ended: int) -> str:
         return hashlib.sha256(f"flinkish job\0{self.cluster_id}\0{ended}".encode()).hexdigest()[:32]

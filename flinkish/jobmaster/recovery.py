@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from flinkish.common.ids import IdSource, LineageId, OperatorUid
 from flinkish.graph.job_graph import JobGraph
 from flinkish.graph.runtime_mode import is_batch
 from flinkish.jobmaster import program_parts
-from flinkish.jobmaster.ha import ClusterRecord
+from flinkish.jobmaster.ha import ClusterRecord, YarnAttempt
 from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.runtime.state.rows import RUNTIME_STATES, SCHEMA
 
@@ -35,8 +36,13 @@ class Identity:
     cluster: ClusterRecord | None
 
 
-def identify(configuration: Configuration, *, checkpointing: bool, ids: IdSource) -> Identity:
-    """Return the job's id: derived from the cluster id if one is set and checkpoints are taken, else a new one."""
+def identify(
+    configuration: Configuration, *, checkpointing: bool, ids: IdSource, environment: Mapping[str, str] = os.environ
+) -> Identity:
+    """Return the job's id: derived from the cluster id if one is set and checkpoints are taken, else a new one.
+
+    Raises ConfigurationError for a cluster id without a folder for its record, and see `ClusterRecord.job_id`.
+    """
     cluster_id = configuration.get(options.HA_CLUSTER_ID)
     if cluster_id is None:
         return Identity(job_id=ids(), cluster=None)
@@ -49,7 +55,8 @@ def identify(configuration: Configuration, *, checkpointing: bool, ids: IdSource
             f"high-availability.cluster-id = {cluster_id!r}: there is no folder that outlives the process",
             hint="set execution.checkpointing.dir.",
         )
-    cluster = ClusterRecord(paths.durable_root(directory, key=options.HA_STORAGE_PATH.key), cluster_id)
+    folder = paths.durable_root(directory, key=options.HA_STORAGE_PATH.key)
+    cluster = ClusterRecord(folder, cluster_id, YarnAttempt.of(environment))
     return Identity(job_id=cluster.job_id(), cluster=cluster)
 
 

@@ -36,7 +36,7 @@ _YARN, _KUBERNETES = "yarn", "k8s://"
 #: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {_YARN: "spark.yarn.appMasterEnv.", _KUBERNETES: "spark.kubernetes.driverEnv."}
 _DEPLOY_MODE = "spark.submit.deployMode"
-#: YARN and Kubernetes: Spark ends an application that has lost three executors, or twice as many as it has, however long that took.
+#: YARN and Kubernetes: without it, Spark ends an application that has lost three executors, or twice as many as it has, ever.
 _FORGET_LOST_EXECUTORS = {"spark.executor.failuresValidityInterval": "1h"}
 #: The same for drivers that YARN starts again; Spark's default is to count all.
 _FORGET_LOST_DRIVERS = {"spark.yarn.am.attemptFailuresValidityInterval": "1h"}
@@ -233,9 +233,8 @@ def _as_read_by_yarn(quoted: str) -> str:
     YARN writes `export NAME="VALUE"` into a script, without escapes, and replaces `{{`, `}}` and `<CPS>` before. These are inside
     of single quotes here, because shlex quotes words that have such characters.
     """
-    for special in ("{{", "}}", "<CPS>"):
-        quoted = quoted.replace(special, f"{special[0]}''{special[1:]}")
-    return re.sub(r'(["$`\\])', r"\\\1", quoted)
+    apart = re.sub(r"(?<=\{)(?=\{)|(?<=\})(?=\})|(?<=<)(?=CPS>)", "''", quoted)
+    return re.sub(r'(["$`\\])', r"\\\1", apart)
 
 
 def environment_of(line: CommandLine, place: SparkPlace, python: str, environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError, ForeignCheckpointError
 from flinkish.jobmaster import recovery
-from flinkish.jobmaster.ha import ClusterRecord
+from flinkish.jobmaster.ha import ClusterRecord, YarnAttempt
 from flinkish.runtime.protocol import StateFile
 
 from .support import Job, Notes, Numbers, make_plan
@@ -41,6 +41,27 @@ class TestClusterRecord:
         second = record.job_id()
         record.retire(first)
         assert record.job_id() == second
+
+    def test_a_job_that_has_ended_is_not_run_again_by_yarn(self, tmp_path: Path) -> None:
+        def record(application: int, attempt: int) -> ClusterRecord:
+            environment = {"CONTAINER_ID": f"container_e17_1795_{application:04}_{attempt:02}_000001"}
+            return ClusterRecord(tmp_path, "orders", YarnAttempt.of(environment))
+
+        first = record(1, 1).job_id()
+        # The driver was lost, and another one resumes the job.
+        assert record(1, 2).job_id() == first
+        record(1, 2).retire(first)
+        with pytest.raises(ConfigurationError, match=r"(?s)'orders' has ended, .*attempt 3 of application_1795_0001.*Hint: "):
+            record(1, 3).job_id()
+        # Submitted again, in whatever way.
+        second = record(2, 1).job_id()
+        assert second != first
+        assert record(2, 2).job_id() == ClusterRecord(tmp_path, "orders").job_id() == second
+
+    @pytest.mark.parametrize("text", ["", "container_1", "x"])
+    def test_a_process_that_yarn_did_not_start_has_no_attempt(self, text: str) -> None:
+        assert YarnAttempt.of({"CONTAINER_ID": text} if text else {}) is None
+        assert YarnAttempt.of({"CONTAINER_ID": "container_17_0003_02_000001"}) == YarnAttempt("application_17_0003", 2)
 
     def test_a_damaged_record_is_an_error_with_its_file(self, tmp_path: Path) -> None:
         record = ClusterRecord(tmp_path, "orders")

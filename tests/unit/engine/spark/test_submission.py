@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from flinkish.common.config_file import PROPERTIES_VARIABLE
-from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.engine.spark.settings import delta_coordinates
 from flinkish.engine.spark.submission import (
     SparkPlace,
@@ -14,6 +15,7 @@ from flinkish.engine.spark.submission import (
     find_spark,
     parse_command_line,
     spark_submit,
+    unread_config,
 )
 
 HOME = Path("/spark")
@@ -127,6 +129,86 @@ def test_the_log_configuration_is_added_to_the_java_options_unless_they_name_one
 def test_properties_travel_to_a_driver_in_the_cluster(master: str, key: str) -> None:
     found = command(f"--master {master} --deploy-mode cluster -Da=1 -p 2 job.py")
     assert settings_of(found)[f"{key}{PROPERTIES_VARIABLE}"] == "a=1 parallelism.default=2"
+
+
+@pytest.mark.parametrize(
+    ("text", "project"),
+    [("--deploy-mode cluster", {}), ("-c spark.submit.deployMode=cluster", {}), ("", {"spark.submit.deployMode": "cluster"})],
+)
+def test_properties_travel_to_a_driver_in_the_cluster_however_the_deploy_mode_is_set(text: str, project: dict[str, str]) -> None:
+    found = command(f"--master yarn {text} -Da=1 job.py", project_defaults=project)
+    assert settings_of(found)[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"] == "a=1"
+    line = parse_command_line(shlex.split(f"--master yarn {text} job.py"))
+    assert "PYSPARK_DRIVER_PYTHON" not in environment_of(line, place(project_defaults=project), "/python", {})
+    found = command("--master yarn --deploy-mode client -Da=1 job.py", project_defaults=project)
+    assert f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}" not in settings_of(found)
+
+
+def test_yarn_gives_a_driver_the_very_text_of_a_property() -> None:
+    value = """ 'a' "b" $HOME `date` \\ {{c}} {{{d}}} <CPS> {{"$e"}}"""
+    line = shlex.join(["--master", "yarn", "--deploy-mode", "cluster", f"-Da={value}", "job.py"])
+    given = settings_of(command(line))[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"]
+    # As YARN does: ContainerLaunch.expandEnvironment, ShellScriptBuilder.env.
+    expanded = given.replace("<CPS>", ":").replace("{{", "$").replace("}}", "")
+    script = f'export PROPERTIES="{expanded}"\nprintf %s "$PROPERTIES"'
+    found = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shlex.split(found) == [f"a={value}"]
+
+
+def test_a_driver_on_yarn_gets_the_log_settings_and_the_configuration_of_the_project(tmp_path: Path) -> None:
+    given = {"log4j": tmp_path / "log4j2.properties", "config": tmp_path / "config.yaml"}
+    given["config"].write_text("a: b\n")
+    found = command("--master yarn --deploy-mode cluster --files key job.py", **given)
+    assert value_of(found, "--files") == f"key,{given['log4j']},{given['config']}"
+    assert settings_of(found)["spark.yarn.appMasterEnv.FLINKISH_CONF_DIR"] == "."
+    # A path of this machine would mean nothing there.
+    assert "log4j2.configurationFile" not in settings_of(found)["spark.driver.extraJavaOptions"]
+    for elsewhere in ("--master yarn", "--master k8s://host --deploy-mode cluster"):
+        assert "--files" not in command(f"{elsewhere} job.py", **given)
+    own = "--conf spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=x"
+    assert value_of(command(f"--master yarn --deploy-mode cluster {own} job.py", **given), "--files") == str(given["config"])
+
+
+def test_a_configuration_that_does_not_reach_the_driver_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    line = parse_command_line(shlex.split("--master k8s://host --deploy-mode cluster job.py"))
+    assert unread_config(line, place(config=config)) == config
+    assert (
+        unread_config(parse_command_line(shlex.split("--master yarn --deploy-mode cluster job.py")), place(config=config)) is None
+    )
+
+
+def test_the_configuration_is_looked_for_only_if_the_driver_is_in_the_cluster(tmp_path: Path) -> None:
+    environment = {"SPARK_CONF_DIR": str(tmp_path), "FLINKISH_CONF_DIR": str(tmp_path)}
+    there = parse_command_line(shlex.split("--master yarn --deploy-mode cluster job.py"))
+    with pytest.raises(ConfigurationError, match=r"no config\.yaml in the folder"):
+        find_spark(there, HOME, (), tmp_path / "log4j", environment)
+    (tmp_path / "config.yaml").touch()
+    assert find_spark(there, HOME, (), tmp_path / "log4j", environment).config == tmp_path / "config.yaml"
+    assert find_spark(parse_command_line(["job.py"]), HOME, (), tmp_path / "log4j", environment).config is None
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "restarts"),
+    [("", "", False), ("-D high-availability.cluster-id=a", "", True), ("", "high-availability: {cluster-id: a}", True)],
+)
+def test_yarn_starts_a_lost_driver_again_only_if_its_job_resumes(tmp_path: Path, option: str, text: str, restarts: bool) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(text)
+    found = settings_of(command(f"--master yarn --deploy-mode cluster {option} job.py", config=config))
+    assert found.get("spark.yarn.maxAppAttempts") == (None if restarts else "1")
+    assert ("spark.yarn.am.attemptFailuresValidityInterval" in found) == restarts
+    own = settings_of(command(f"--master yarn --deploy-mode cluster -c spark.yarn.maxAppAttempts=3 {option} job.py"))
+    assert own["spark.yarn.maxAppAttempts"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("master", "wanted"), [("yarn", "1h"), ("k8s://host", "1h"), ("spark://host:1", None), ("local[2]", None)]
+)
+def test_executors_that_were_lost_long_ago_do_not_end_a_job(master: str, wanted: str | None) -> None:
+    key = "spark.executor.failuresValidityInterval"
+    assert settings_of(command(f"--master {master} job.py")).get(key) == wanted
+    assert key not in settings_of(command(f"--master {master} job.py", defaults={key: "2h"}))
 
 
 def test_properties_that_cannot_reach_a_driver_in_the_cluster_are_refused() -> None:

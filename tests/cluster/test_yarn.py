@@ -1,0 +1,131 @@
+"""Jobs of three levels on YARN; executors and drivers are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flinkish.checkpoint.signing import SigningKey
+from tests.cluster import yarn
+from tests.cluster.test_standalone import Levels
+from tests.kit.jars import MissingJarsError
+from tests.kit.s3_server import S3Server
+from tests.kit.waiting import wait_until
+
+# Seven JVMs on few cores.
+pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.cluster, pytest.mark.timeout(3_000)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, packed_environment: Path) -> Iterator[yarn.Yarn]:
+    """YARN with two nodes, which see the folders of the test and the packed environment."""
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(yarn.running(tmp_path, packed_environment.parent))
+        except MissingJarsError as error:
+            pytest.skip(f"the jars of YARN are missing and could not be fetched: {error}")
+        yield running
+
+
+def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_exact(
+    cluster: yarn.Yarn, s3: S3Server, tmp_path: Path, packed_environment: Path
+) -> None:
+    seed = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(10**6))
+    print(f"FLINKISH_SEED={seed}")
+    rng = random.Random(seed)
+    levels = Levels(
+        cluster,
+        s3,
+        tmp_path,
+        records=12_000,
+        slots=4,
+        options=[
+            *yarn.options(cluster),
+            *("--archives", f"{packed_environment}#environment"),
+            *("--num-executors", "2", "--executor-cores", "2"),
+        ],
+        python="./environment/bin/python",
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+        HADOOP_CONF_DIR=str(cluster.client),
+    )
+
+    def executor_in_mid_epoch() -> None:
+        levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
+        rng.choice(cluster.executors()).kill()
+
+    def executor_in_a_restore() -> None:
+        moment = f"{rng.choice(['first', 'second'])}-restore"
+        levels.ask_for(moment)
+        rng.choice(cluster.executors()).kill()
+        levels.wait_for(moment)
+        rng.choice(cluster.executors()).kill()
+
+    def driver_in_mid_epoch() -> None:
+        levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
+        levels.job.kill()
+        levels.restart_when_killed()
+
+    events = [executor_in_mid_epoch, executor_in_a_restore, driver_in_mid_epoch]
+    rng.shuffle(events)
+    levels.wait_for_rows(1)
+    for event in events:
+        print(event.__name__, flush=True)
+        event()
+        levels.wait_for_progress()
+    levels.job.assert_finished(900)
+    levels.assert_exact()
+    wait_until("all executors end", lambda: not cluster.executors(), 120, report=cluster.report)
+
+
+def test_a_driver_in_the_cluster_that_is_killed_is_started_again_by_yarn_and_results_are_exact(
+    cluster: yarn.Yarn, s3: S3Server, tmp_path: Path, packed_environment: Path
+) -> None:
+    key = tmp_path / "checkpoint.key"
+    SigningKey.load(str(key))
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    # Only the file has these.
+    (conf / "config.yaml").write_text("high-availability.cluster-id: from the file\n")
+    (conf / "log4j2.properties").write_text(
+        "rootLogger.level = info\nrootLogger.appenderRef.console.ref = console\nappender.console.type = Console\n"
+        "appender.console.name = console\nappender.console.target = SYSTEM_ERR\nappender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = own log %p %c{1}: %m%n\n"
+    )
+    levels = Levels(
+        cluster,
+        s3,
+        tmp_path,
+        records=6_000,
+        slots=2,
+        options=[
+            *yarn.options(cluster),
+            *("--archives", f"{packed_environment}#environment"),
+            *("--deploy-mode", "cluster"),
+            *("--files", str(key)),
+            *("-D", "security.checkpoint.hmac-key-file=checkpoint.key"),
+        ],
+        python="./environment/bin/python",
+        without=("high-availability.cluster-id",),
+        PYTHONPATH="",
+        HADOOP_CONF_DIR=str(cluster.client),
+        FLINKISH_CONF_DIR=str(conf),
+    )
+    levels.linger_at("second-record")
+    before = len(levels.rows())
+    (driver,) = cluster.drivers()
+    (python,) = (child for child in driver.children() if "python" in child.name())
+    driver.kill()
+    wait_until("the driver's Python ends", lambda: not python.is_running(), 120, report=cluster.report)
+    levels.wait_for_rows(before + 1)
+    (second,) = cluster.drivers()
+    assert second.pid != driver.pid
+    levels.job.assert_finished(900)
+    levels.assert_exact()
+    assert "own log" in cluster.driver_output()
+    assert [*cluster.staging.rglob("checkpoint.key")] == []
