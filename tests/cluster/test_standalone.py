@@ -42,16 +42,17 @@ class Levels:
         records: int,
         options: Sequence[str] = (),
         python: str | None = None,
-        settings: Mapping[str, str] = MappingProxyType({}),
+        settings: Mapping[str, str | None] = MappingProxyType({}),
         **environment: str,
     ) -> None:
+        """Start nothing yet; a setting of None is left out."""
         self.cluster = cluster
         self.records = records
         self.root = f"s3://{BUCKET}/{tmp_path.name}-{os.getpid()}"
         self.table = f"{self.root}/table"
         self.markers = tmp_path / "markers"
         self.markers.mkdir()
-        settings = {
+        all_settings = {
             "execution.epoch.target-duration": "300 ms",
             "execution.checkpointing.interval": "1500 ms",
             "execution.checkpointing.dir": f"{self.root}/checkpoints",
@@ -66,8 +67,8 @@ class Levels:
             **settings,
         }
         arguments = (self.table, str(records), str(self.markers))
-        #: Not started yet.
-        self.job = Job(cluster, _JOB, *arguments, settings=settings, options=options, python=python, **environment)
+        given = {key: value for key, value in all_settings.items() if value is not None}
+        self.job = Job(cluster, _JOB, *arguments, settings=given, options=options, python=python, **environment)
 
     def rows(self) -> list[tuple[int, int, int]]:
         """Return the rows of the table; none if there is no table yet."""

@@ -13,6 +13,7 @@ import pytest
 
 from flinkish.checkpoint.signing import SigningKey
 from tests.cluster import yarn
+from tests.cluster.standalone import Job
 from tests.cluster.test_standalone import Levels
 from tests.kit.jars import MissingJarsError
 from tests.kit.s3_server import S3Server
@@ -20,6 +21,22 @@ from tests.kit.waiting import wait_until
 
 # Seven JVMs on few cores.
 pytestmark = [pytest.mark.spark, pytest.mark.kill, pytest.mark.cluster, pytest.mark.timeout(3_000)]
+
+_PYTHON = "./environment/bin/python"
+#: Fails for good at its first record.
+_FAILING_JOB = """
+import sys
+from flinkish.common import Types
+from flinkish.datastream import StreamExecutionEnvironment
+
+def fail(value):
+    raise ValueError("on purpose")
+
+env = StreamExecutionEnvironment.get_execution_environment()
+print("begins", flush=True)
+env.from_collection([1], Types.LONG()).map(fail, Types.LONG()).print()
+env.execute("failing")
+"""
 
 
 @pytest.fixture
@@ -44,16 +61,18 @@ def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_e
         s3,
         tmp_path,
         records=12_000,
-        slots=4,
-        options=[
-            *yarn.options(cluster),
-            *("--archives", f"{packed_environment}#environment"),
-            *("--num-executors", "2", "--executor-cores", "2"),
-        ],
-        python="./environment/bin/python",
+        options=["--archives", f"{packed_environment}#environment"],
+        settings={
+            **cluster.settings,
+            "parallelism.default": "4",
+            "spark.executor.instances": "2",
+            "spark.executor.cores": "2",
+        },
+        python=_PYTHON,
         PYSPARK_DRIVER_PYTHON=sys.executable,
         HADOOP_CONF_DIR=str(cluster.client),
     )
+    levels.job.start("submit")
 
     def executor_in_mid_epoch() -> None:
         levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
@@ -69,7 +88,7 @@ def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_e
     def driver_in_mid_epoch() -> None:
         levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
         levels.job.kill()
-        levels.restart_when_killed()
+        levels.restart_when_killed("run")
 
     events = [executor_in_mid_epoch, executor_in_a_restore, driver_in_mid_epoch]
     rng.shuffle(events)
@@ -90,7 +109,7 @@ def test_a_driver_in_the_cluster_that_is_killed_is_started_again_by_yarn_and_res
     SigningKey.load(str(key))
     conf = tmp_path / "conf"
     conf.mkdir()
-    # Only the file has these.
+    # Without this id, YARN does not start the driver again.
     (conf / "config.yaml").write_text("high-availability.cluster-id: from the file\n")
     (conf / "log4j2.properties").write_text(
         "rootLogger.level = info\nrootLogger.appenderRef.console.ref = console\nappender.console.type = Console\n"
@@ -102,20 +121,19 @@ def test_a_driver_in_the_cluster_that_is_killed_is_started_again_by_yarn_and_res
         s3,
         tmp_path,
         records=6_000,
-        slots=2,
-        options=[
-            *yarn.options(cluster),
-            *("--archives", f"{packed_environment}#environment"),
-            *("--deploy-mode", "cluster"),
-            *("--files", str(key)),
-            *("-D", "security.checkpoint.hmac-key-file=checkpoint.key"),
-        ],
-        python="./environment/bin/python",
-        without=("high-availability.cluster-id",),
+        options=["--archives", f"{packed_environment}#environment", "--deploy-mode", "cluster", "--files", str(key)],
+        settings={
+            **cluster.settings,
+            "parallelism.default": "2",
+            "high-availability.cluster-id": None,
+            "security.checkpoint.hmac-key-file": "checkpoint.key",
+        },
+        python=_PYTHON,
         PYTHONPATH="",
         HADOOP_CONF_DIR=str(cluster.client),
         FLINKISH_CONF_DIR=str(conf),
     )
+    levels.job.start("submit")
     levels.linger_at("second-record")
     before = len(levels.rows())
     (driver,) = cluster.drivers()
@@ -129,3 +147,30 @@ def test_a_driver_in_the_cluster_that_is_killed_is_started_again_by_yarn_and_res
     levels.assert_exact()
     assert "own log" in cluster.driver_output()
     assert [*cluster.staging.rglob("checkpoint.key")] == []
+
+
+def test_a_job_that_failed_in_the_cluster_is_not_run_again_by_yarn(
+    cluster: yarn.Yarn, tmp_path: Path, packed_environment: Path
+) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(_FAILING_JOB)
+    key = tmp_path / "checkpoint.key"
+    SigningKey.load(str(key))
+    settings = {
+        **cluster.settings,
+        "parallelism.default": "1",
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "fails",
+        "restart-strategy.type": "none",
+        "security.checkpoint.hmac-key-file": "checkpoint.key",
+    }
+    options = ["--archives", f"{packed_environment}#environment", "--deploy-mode", "cluster", "--files", str(key)]
+    environment = {"PYTHONPATH": "", "HADOOP_CONF_DIR": str(cluster.client)}
+    job = Job(cluster, script, settings=settings, options=options, python=_PYTHON, **environment)
+    job.start("submit")
+    assert job.process.wait(900) != 0
+    output = cluster.driver_output()
+    assert output.count("begins") == 2, job.report()
+    assert output.count("on purpose") >= 1
+    assert "'fails' has ended, and YARN started its driver again (attempt 2 of application_" in output, job.report()

@@ -43,6 +43,13 @@ class Yarn(Cluster):
         super().__init__(folder, [*shared, _JARS])
         self.url = "yarn"
         self.client = folder / "client"
+        #: Those of a job.
+        self.settings = {
+            "spark.yarn.jars": f"local:{_SPARK_JARS}/*",
+            "spark.yarn.stagingDir": f"file://{self.staging}",
+            "spark.yarn.am.memory": "256m",
+            "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        }
         self._nodes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
@@ -166,14 +173,3 @@ def running(*shared: Path, nodes: int = 2) -> Iterator[Yarn]:
         yield cluster
     finally:
         cluster.close()
-
-
-def options(cluster: Yarn) -> list[str]:
-    """Return the options of jobs on YARN."""
-    settings = {
-        "spark.yarn.jars": f"local:{_SPARK_JARS}/*",
-        "spark.yarn.stagingDir": f"file://{cluster.staging}",
-        "spark.yarn.am.memory": "256m",
-        "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    return [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]

@@ -26,6 +26,8 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 #: Folder in which executors and driver create sockets. Spark's default, java.io.tmpdir, is too long for the address of a socket
 #: if the executor is a container of YARN.
 EXECUTOR_SOCKETS = {"spark.python.unix.domain.socket.dir": "/tmp"}
+#: On YARN and Kubernetes, without it, Spark ends an application that has ever lost three executors, or twice as many as it has.
+FORGET_LOST_EXECUTORS = {"spark.executor.failuresValidityInterval": "1h"}
 #: The settings that Spark SQL needs to read and write Delta tables, in addition to the jars.
 DELTA_CLASSES = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -144,7 +146,7 @@ def own_session_settings(*layers: Mapping[str, str]) -> dict[str, str]:
         result |= layer
     if is_one_machine(result["spark.master"]):
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} | result
-    return EXECUTOR_SOCKETS | result
+    return EXECUTOR_SOCKETS | FORGET_LOST_EXECUTORS | result
 
 
 def with_jars(settings: Mapping[str, str], wanted: SparkSettings) -> dict[str, str]:

@@ -36,9 +36,7 @@ _YARN, _KUBERNETES = "yarn", "k8s://"
 #: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {_YARN: "spark.yarn.appMasterEnv.", _KUBERNETES: "spark.kubernetes.driverEnv."}
 _DEPLOY_MODE = "spark.submit.deployMode"
-#: YARN and Kubernetes: without it, Spark ends an application that has lost three executors, or twice as many as it has, ever.
-_FORGET_LOST_EXECUTORS = {"spark.executor.failuresValidityInterval": "1h"}
-#: The same for drivers that YARN starts again; Spark's default is to count all.
+#: As settings.FORGET_LOST_EXECUTORS, for drivers that YARN starts again; Spark's default is to count all.
 _FORGET_LOST_DRIVERS = {"spark.yarn.am.attemptFailuresValidityInterval": "1h"}
 _LOG4J = "log4j2.properties"
 
@@ -137,31 +135,29 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
         "spark.app.name": Path(line.job).stem,
         "spark.driver.extraJavaOptions": settings.QUICK_COMPILER,
         "spark.python.unix.domain.socket.enabled": "true",
-        **({} if settings.is_one_machine(given["spark.master"]) else settings.EXECUTOR_SOCKETS),
+        **({} if settings.is_one_machine(master) else settings.EXECUTOR_SOCKETS | settings.FORGET_LOST_EXECUTORS),
         **settings.DELTA_CLASSES,
-        **(_FORGET_LOST_EXECUTORS if master.startswith((_YARN, _KUBERNETES)) else {}),
         **(_restarts_by_yarn(line, place) if in_cluster and master == _YARN else {}),
         **place.project_defaults,
     }
     wanted = {key: value for key, value in ours.items() if key not in place.defaults} | given
     java_options = wanted.get("spark.driver.extraJavaOptions", place.defaults.get("spark.driver.extraJavaOptions", ""))
-    own_log = place.log4j is None or "log4j2.configurationFile" in java_options
-    if place.log4j is not None and not own_log and not in_cluster:
-        wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={place.log4j.resolve().as_uri()}"
-    files: list[str] = []
+    log4j = None if "log4j2.configurationFile" in java_options else place.log4j
+    files: list[Path] = []
     if in_cluster:
         wanted |= _driver_environment(line, master)
         if master == _YARN:
-            # YARN puts them into the working folder of the driver, in which Java finds a file of this name by itself.
-            files = [str(place.log4j)] if place.log4j is not None and not own_log else []
+            # YARN puts them into the working folder of the driver, where Java finds a log configuration of this name by itself.
+            files = [file for file in (log4j, place.config) if file is not None]
             if place.config is not None:
-                files.append(str(place.config))
                 wanted.setdefault(f"{_DRIVER_ENVIRONMENT[_YARN]}{DIRECTORY_VARIABLE}", ".")
+    elif log4j is not None:
+        wanted["spark.driver.extraJavaOptions"] = f"{java_options} -Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
     added = {
         "--py-files": [str(package)],
         "--jars": [str(jar) for jar in place.delta_jars],
         "--packages": [] if place.delta_jars else [settings.delta_coordinates()],
-        "--files": files,
+        "--files": [str(file) for file in files],
     }
     command = [str(place.home / "bin" / "spark-submit")]
     del wanted["spark.master"]

@@ -42,6 +42,13 @@ def test_on_a_cluster_sockets_are_in_a_folder_that_every_machine_has() -> None:
     assert key not in settings.own_session_settings({"spark.master": "local[2]"})
 
 
+def test_executors_that_were_lost_long_ago_do_not_end_a_job() -> None:
+    key = "spark.executor.failuresValidityInterval"
+    assert settings.own_session_settings({"spark.master": "yarn"})[key] == "1h"
+    assert settings.own_session_settings({"spark.master": "yarn", key: "2h"})[key] == "2h"
+    assert key not in settings.own_session_settings({"spark.master": "local[2]"})
+
+
 def test_job_settings_hold_one_state_partition_a_slot() -> None:
     assert settings.job_settings(7)["spark.sql.shuffle.partitions"] == "7"
 

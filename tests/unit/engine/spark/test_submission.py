@@ -202,9 +202,7 @@ def test_yarn_starts_a_lost_driver_again_only_if_its_job_resumes(tmp_path: Path,
     assert own["spark.yarn.maxAppAttempts"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("master", "wanted"), [("yarn", "1h"), ("k8s://host", "1h"), ("spark://host:1", None), ("local[2]", None)]
-)
+@pytest.mark.parametrize(("master", "wanted"), [("yarn", "1h"), ("k8s://host", "1h"), ("local[2]", None)])
 def test_executors_that_were_lost_long_ago_do_not_end_a_job(master: str, wanted: str | None) -> None:
     key = "spark.executor.failuresValidityInterval"
     assert settings_of(command(f"--master {master} job.py")).get(key) == wanted
