@@ -60,7 +60,7 @@ def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_e
         cluster,
         s3,
         tmp_path,
-        records=12_000,
+        records=8_000,
         options=["--archives", f"{packed_environment}#environment"],
         settings={
             **cluster.settings,
@@ -75,19 +75,19 @@ def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_e
     levels.job.start("submit")
 
     def executor_in_mid_epoch() -> None:
-        levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
-        rng.choice(cluster.executors()).kill()
+        with levels.lingering(f"{rng.choice(['first', 'second'])}-record"):
+            rng.choice(cluster.executors()).kill()
 
     def executor_in_a_restore() -> None:
         moment = f"{rng.choice(['first', 'second'])}-restore"
-        levels.ask_for(moment)
-        rng.choice(cluster.executors()).kill()
-        levels.wait_for(moment)
-        rng.choice(cluster.executors()).kill()
+        with levels.asked_for(moment):
+            rng.choice(cluster.executors()).kill()
+            levels.wait_for(moment)
+            rng.choice(cluster.executors()).kill()
 
     def driver_in_mid_epoch() -> None:
-        levels.linger_at(f"{rng.choice(['first', 'second'])}-record")
-        levels.job.kill()
+        with levels.lingering(f"{rng.choice(['first', 'second'])}-record"):
+            levels.job.kill()
         levels.restart_when_killed("run")
 
     events = [executor_in_mid_epoch, executor_in_a_restore, driver_in_mid_epoch]
@@ -120,7 +120,7 @@ def test_a_driver_in_the_cluster_that_is_killed_is_started_again_by_yarn_and_res
         cluster,
         s3,
         tmp_path,
-        records=6_000,
+        records=3_000,
         options=["--archives", f"{packed_environment}#environment", "--deploy-mode", "cluster", "--files", str(key)],
         settings={
             **cluster.settings,
@@ -134,11 +134,11 @@ def test_a_driver_in_the_cluster_that_is_killed_is_started_again_by_yarn_and_res
         FLINKISH_CONF_DIR=str(conf),
     )
     levels.job.start("submit")
-    levels.linger_at("second-record")
-    before = len(levels.rows())
-    (driver,) = cluster.drivers()
-    (python,) = (child for child in driver.children() if "python" in child.name())
-    driver.kill()
+    with levels.lingering("second-record"):
+        before = len(levels.rows())
+        (driver,) = cluster.drivers()
+        (python,) = (child for child in driver.children() if "python" in child.name())
+        driver.kill()
     wait_until("the driver's Python ends", lambda: not python.is_running(), 120, report=cluster.report)
     levels.wait_for_rows(before + 1)
     (second,) = cluster.drivers()

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import psutil
 import pyspark
 
-from tests.cluster.standalone import _MARK, _SMALL_JVM, _TIMEOUT, Cluster, Machine
+from tests.cluster.standalone import _MARK, _SMALL_JVM, _TIMEOUT, Cluster, Machine, Worker
 from tests.kit import jars
 from tests.kit.waiting import wait_until
 
@@ -50,7 +50,6 @@ class Yarn(Cluster):
             "spark.yarn.am.memory": "256m",
             "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
         }
-        self._nodes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Start the ResourceManager."""
@@ -68,7 +67,7 @@ class Yarn(Cluster):
 
     def add_node(self) -> None:
         """Start one more NodeManager, on an address of its own; it is not waited for."""
-        number = len(self._nodes) + 1
+        number = len(self.workers) + 1
         machine, host = self.machine(f"node{number}"), f"127.0.0.{number + 1}"
         settings = {
             "yarn.nodemanager.hostname": host,
@@ -85,11 +84,12 @@ class Yarn(Cluster):
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
         }
-        self._nodes.append(self._server(machine, f"{_SERVERS}.nodemanager.NodeManager", settings))
+        self.workers.append(Worker(machine, self._server(machine, f"{_SERVERS}.nodemanager.NodeManager", settings)))
 
     def wait_for_nodes(self) -> None:
         """Wait until all NodeManagers have registered."""
-        self._wait_until("all nodes run", lambda: self._nodes_that_run() == len(self._nodes), self._nodes)
+        servers = [worker.process for worker in self.workers]
+        self._wait_until("all nodes run", lambda: self._nodes_that_run() == len(self.workers), servers)
 
     def _wait_until(self, what: str, condition: Callable[[], bool], servers: Sequence[subprocess.Popen[bytes]]) -> None:
         """Wait for a condition while servers run."""
