@@ -88,7 +88,7 @@ def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_e
     def driver_in_mid_epoch() -> None:
         with levels.lingering(f"{rng.choice(['first', 'second'])}-record"):
             levels.job.kill()
-        levels.restart_when_killed("run")
+        levels.restart_when_killed("submit")
 
     events = [executor_in_mid_epoch, executor_in_a_restore, driver_in_mid_epoch]
     rng.shuffle(events)

@@ -76,7 +76,7 @@ class Yarn(Cluster):
             "yarn.nodemanager.localizer.address": f"{host}:0",
             "yarn.nodemanager.webapp.address": f"{host}:0",
             "yarn.nodemanager.local-dirs": str(machine.folder / "local"),
-            "yarn.nodemanager.log-dirs": str(machine.folder / "logs"),
+            "yarn.nodemanager.log-dirs": str(machine.folder / "containers"),
             "yarn.nodemanager.user-home-dir": str(machine.folder / "home"),
             "yarn.nodemanager.env-whitelist": f"JAVA_HOME,PATH,LANG,{_MARK}",
             "yarn.nodemanager.resource.memory-mb": "4096",
@@ -150,12 +150,12 @@ class Yarn(Cluster):
 
     def driver_output(self) -> str:
         """Return what drivers that YARN has started have printed."""
-        return "".join(log.read_text(errors="replace") for log in sorted(self.folder.glob("node*/logs/*/*_000001/std*")))
+        return "".join(log.read_text(errors="replace") for log in sorted(self.folder.glob("node*/containers/*/*_000001/std*")))
 
     def report(self) -> str:
         """Return the ends of all logs."""
         containers = "".join(
-            f"\n== {log}\n{log.read_text(errors='replace')[-4_000:]}" for log in self.folder.glob("node*/logs/*/*/std*")
+            f"\n== {log}\n{log.read_text(errors='replace')[-4_000:]}" for log in self.folder.glob("node*/containers/*/*/std*")
         )
         return containers + super().report()
 
