@@ -23,7 +23,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 #: In the environment of all processes of a cluster, so that all are found, whatever session they are in.
 _MARK = "FLINKISH_TEST_CLUSTER"
 #: They live for a minute; the archive of classes is that of all tests (tests/conftest.py).
-_SMALL_JVM = (
+SMALL_JVM = (
     f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:SharedArchiveFile={sys.prefix}/classes.jsa -Xlog:disable"
 )
 _TIMEOUT = 240.0
@@ -85,7 +85,7 @@ class Machine:
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_DAEMON_MEMORY": "128m",
             # The port of the REST server is fixed; other clusters may run.
-            "SPARK_DAEMON_JAVA_OPTS": f"{_SMALL_JVM} -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": f"{SMALL_JVM} -Dspark.master.rest.enabled=false",
             "SPARK_NO_DAEMONIZE": "1",
             **more,
         }
@@ -234,8 +234,8 @@ class Job:
         self._settings = {
             "spark.executor.memory": "512m",
             "spark.driver.memory": "512m",
-            "spark.executor.extraJavaOptions": _SMALL_JVM,
-            "spark.driver.extraJavaOptions": _SMALL_JVM,
+            "spark.executor.extraJavaOptions": SMALL_JVM,
+            "spark.driver.extraJavaOptions": SMALL_JVM,
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             **settings,

@@ -70,6 +70,14 @@ class Session:
         self.process.process.kill()
         self.process.process.wait()
 
+    def kill_all(self) -> None:
+        """Kill the Dispatcher and the one that stands by."""
+        self.kill()
+        if self._waiting is not None:
+            self._waiting[0].process.kill()
+            self._waiting[0].process.wait()
+            self._waiting = None
+
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, port: int | None = None
     ) -> tuple[int, Any]:
