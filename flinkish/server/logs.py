@@ -62,17 +62,12 @@ class Logs(logging.Handler):
     def all(self) -> list[LogFile]:
         """Return the logs, the main one first."""
         found: dict[str, LogFile] = {}
-        for path in (*_files_of_logging(), *filter(None, map(_file_behind, (2, 1))), *self._more()):
-            try:
-                status = path.stat()
-            except OSError:
-                continue
-            found.setdefault(
-                path.name, LogFile(name=path.name, size=status.st_size, modified=int(1000 * status.st_mtime), path=path)
-            )
+        _add(found, (*_files_of_logging(), *filter(None, map(_file_behind, (2, 1)))))
         with self._messages_lock:
             size = sum(len(message.encode(errors="replace")) + 1 for message in self._messages)
             found.setdefault(MEMORY_NAME, LogFile(name=MEMORY_NAME, size=size, modified=self._changed, path=None))
+        # Behind those of this process, of which the first one is the main log.
+        _add(found, self._more())
         return list(found.values())
 
     def output(self) -> str | None:
@@ -92,6 +87,16 @@ class Logs(logging.Handler):
             return redact(_tail(log.path))
         except OSError:
             return None
+
+
+def _add(found: dict[str, LogFile], paths: Iterable[Path]) -> None:
+    """Add the files that exist; of those with one name, the first stays."""
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found.setdefault(path.name, LogFile(name=path.name, size=status.st_size, modified=int(1000 * status.st_mtime), path=path))
 
 
 def _files_of_logging() -> list[Path]:
