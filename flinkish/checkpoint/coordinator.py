@@ -27,7 +27,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from flinkish.checkpoint import request_decider
@@ -675,6 +675,8 @@ class CheckpointCoordinator:
                 try:
                     with self._lock:
                         stored = self._storage.export_savepoint(stored, pending.export)
+                        record = replace(record, external_path=stored.external_path)
+                        self._statistics.exported(record)
                 except Exception as error:
                     failure = self._stop_failed(stored, pending.export, error)
         except Exception as error:

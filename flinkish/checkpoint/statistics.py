@@ -151,6 +151,16 @@ class CheckpointStatistics:
             self._counts = replace(self._counts, failed=self._counts.failed + 1)
             self.latest_failed = record
 
+    def exported(self, record: CheckpointRecord) -> None:
+        """Record where the savepoint of a stop is, which ended as a checkpoint of the job."""
+
+        def current(kept: CheckpointRecord) -> CheckpointRecord:
+            return record if kept.checkpoint_id == record.checkpoint_id else kept
+
+        self._past = deque(map(current, self._past), self._past.maxlen)
+        self.latest_completed = self.latest_completed and current(self.latest_completed)
+        self.latest_savepoint = self.latest_savepoint and current(self.latest_savepoint)
+
     def restored(self, checkpoint_id: CheckpointId) -> None:
         """Record that an attempt started from a checkpoint."""
         self._counts = replace(self._counts, restored=self._counts.restored + 1)

@@ -58,6 +58,7 @@ def find_address(given: str | None, configuration: Configuration, environment: M
     parts = urlsplit(given if "://" in given else f"{scheme}://{given}")
     try:
         usable = parts.scheme in ("http", "https") and parts.hostname and not (parts.username or parts.query or parts.fragment)
+        usable = usable and given.isprintable() and " " not in given
         has_port = parts.port is not None
     except ValueError:
         usable = has_port = False

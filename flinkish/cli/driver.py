@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import runpy
+import shlex
 import shutil
 import sys
 import traceback
@@ -19,8 +20,9 @@ from pathlib import Path
 import msgspec
 
 from flinkish.cli.explanation import Explained, PlanningExecutor
-from flinkish.cli.script import run_script, without_launcher
-from flinkish.common import notices, redaction
+from flinkish.cli.script import line_of, run_script, without_launcher
+from flinkish.common import notices, options, redaction
+from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import FlinkishError, InvalidProgramError
 from flinkish.program import executor_loader
 from flinkish.program.forgotten import forgotten_programs
@@ -87,7 +89,13 @@ def _run(program: Program, driver: SessionDriver | None) -> int:
     except Explained:
         return 0
     except FlinkishError as error:
-        _print_error(error, path)
+        if _wants_traceback():
+            _print_error(error, path)
+        else:
+            module = (program.entry_class or "__main__").replace(".", "/")
+            where = line_of(error, path) or line_of(error, path.with_suffix("") / f"{module}.py")
+            text = f"{type(error).__name__}: {error}" + (f"\nin {where}" if where else "")
+            print(redaction.redact(text), file=sys.stderr)
         return 1
     except SystemExit as end:
         if end.code not in (None, 0):
@@ -104,6 +112,14 @@ def _run(program: Program, driver: SessionDriver | None) -> int:
 
 def _print_error(error: BaseException, path: Path) -> None:
     print(redaction.redact("".join(traceback.format_exception(without_launcher(error, path)))), end="", file=sys.stderr)
+
+
+def _wants_traceback() -> bool:
+    try:
+        properties = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
+        return load_configuration(properties, environment=os.environ).get(options.FULL_TRACEBACK)
+    except FlinkishError:  # this may be the error that is told
+        return False
 
 
 def _run_zip(path: Path, program: Program, driver: SessionDriver | None) -> None:

@@ -33,6 +33,13 @@ from flinkish.program.forgotten import forgotten_programs
 #: A property, which may stand anywhere before `--`; the form of its key distinguishes it from the script's own -D arguments.
 _PROPERTY = re.compile(r"-D[A-Za-z][\w.-]*=")
 
+
+class _Parallelism(click.IntRange):
+    """A positive whole number; errors name it so, not as a range."""
+
+    name = "whole number"
+
+
 _Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
@@ -41,7 +48,7 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     decorators: Sequence[_Decorator] = (
         click.option("-D", "properties", multiple=True, metavar="KEY=VALUE", help="Set a configuration key."),
         click.option("--engine", type=click.Choice(list(ENGINES)), help="Short for -Dexecution.engine=..."),
-        click.option("-p", "--parallelism", type=click.IntRange(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
+        click.option("-p", "--parallelism", type=_Parallelism(min=1), metavar="N", help="Short for -Dparallelism.default=..."),
         click.option("-s", "--fromSavepoint", "savepoint", metavar="PATH", help="Short for -Dexecution.state-recovery.path=..."),
         click.option(
             "-n",

@@ -54,6 +54,7 @@ from flinkish.server.session.wire import Report
 
 _log = logging.getLogger("flinkish.server.session")
 
+_NOT_EXECUTED = "the script must call execute() when it is run as a script; test it with: flinkish run SCRIPT."
 #: Maximum number of archives that are kept in memory.
 _ARCHIVES = 16
 
@@ -246,7 +247,8 @@ class Dispatcher:
                         words = self._launch.last_words(job_id)
                         raise StartError(
                             f"{entry.program.name} ended without starting a job. The end of its log:\n{words}",
-                            hint="the script must call execute() when it is run as a script; test it with: flinkish run SCRIPT.",
+                            # An error in the log says itself what to do.
+                            hint=None if "Error" in words else _NOT_EXECUTED,
                         )
                     return
             with waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import shlex
 import shutil
 import threading
@@ -41,6 +42,8 @@ LONGEST_LOG = 64 << 20
 _END_PATIENCE = 5_000
 #: How much of a log an error shows, in bytes.
 _TAIL = 2_000
+#: A line of a driver's log that says nothing about an error.
+_INFO = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+ INFO .*\n?", re.MULTILINE)
 #: Variables of the Dispatcher that its drivers must not have: the clients' token, and the command line of Flink that started it.
 _NOT_FOR_DRIVERS = (TOKEN_VARIABLE, GATEWAY_VARIABLE)
 
@@ -146,8 +149,9 @@ class Launch:
         return file.with_name(f"{file.name}.1")
 
     def last_words(self, job_id: str) -> str:
-        """Return the end of the log of a job's drivers, else of their standard output."""
-        return tail(self.log_file(job_id), _TAIL).strip() or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
+        """Return the end of the log of a job's drivers without lines of level INFO, else of their standard output."""
+        logged = _INFO.sub("", tail(self.log_file(job_id), _TAIL)).strip()
+        return logged or tail(self.stdout_file(job_id), _TAIL).strip() or "(it is empty)"
 
     def plan(self, entry: JobEntry, timeout: int) -> bytes:
         """Run a program up to its execute(), in a process of its own, and return its plan as JSON.

@@ -111,10 +111,12 @@ def _append(path: Path) -> IO[bytes]:
 
 
 def tail(path: Path, limit: int) -> str:
-    """Return the last bytes of a log as text; "" if it cannot be read."""
+    """Return the last lines of a log, of at most as many bytes; "" if it cannot be read."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
-            return file.read().decode("utf-8", "replace")
+            before = max(0, os.fstat(file.fileno()).st_size - limit)
+            file.seek(before)
+            text = file.read().decode("utf-8", "replace")
+            return text.partition("\n")[2] or text if before else text
     except OSError:
         return ""

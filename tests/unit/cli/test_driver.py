@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from flinkish.cli import driver
+from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import InvalidProgramError
+from flinkish.server.session import wire
 
 
 def zipped(path: Path, **files: str) -> Path:
@@ -23,6 +26,30 @@ def test_a_zip_file_is_unpacked_so_that_modules_find_files_beside_them(tmp_path:
     folder = driver.unpacked(path)
     assert folder == tmp_path / "job"
     assert (folder / "data" / "names.csv").read_text() == "ann"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+def test_an_error_of_flinkish_is_told_without_its_own_frames(
+    tmp_path: Path, packed: bool, full: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = "from flinkish.common import Configuration\nConfiguration().set_string(1, 'x')\n"
+    if packed:
+        program = wire.Program(file=str(zipped(tmp_path / "all.zip", **{"sub/job.py": script})), entry_class="sub.job")
+    else:
+        (tmp_path / "job.py").write_text(script)
+        program = wire.Program(file=str(tmp_path / "job.py"))
+    monkeypatch.setenv(PROPERTIES_VARIABLE, f"-Dexecution.full-traceback={str(full).lower()}")
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+
+    assert driver._run(program, None) == 1
+
+    told = capsys.readouterr().err
+    assert "Configuration" in told
+    assert ("in job.py line 2: Configuration().set_string(1, 'x')" in told) is not full
+    assert ("Traceback" in told) is full
 
 
 def test_what_a_killed_driver_has_unpacked_is_replaced(tmp_path: Path) -> None:

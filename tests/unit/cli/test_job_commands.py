@@ -396,7 +396,7 @@ def test_the_address_is_that_of_m_or_of_the_configuration(given: str | None, set
     assert client.find_address(given, client.Configuration.from_dict(settings), {}).url == url
 
 
-@pytest.mark.parametrize("given", ["", "ftp://host", "host:port", "user:secret@host:1", "host:1?x", "host:99999"])
+@pytest.mark.parametrize("given", ["", "ftp://host", "host:port", "user:secret@host:1", "host:1?x", "host:99999", "a b"])
 def test_an_address_that_is_none_is_refused(given: str) -> None:
     with pytest.raises(client.InvalidArgumentError, match="is not the address of a server"):
         client.find_address(given, client.Configuration(), {})

@@ -233,6 +233,11 @@ def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> No
     assert Path(result["operation"]["location"]).is_dir()
     assert info["state"] == "FINISHED"
     assert checkpoints["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
+    # The copy that stays, not the job's own checkpoint.
+    location = result["operation"]["location"]
+    paths = [checkpoints["latest"]["savepoint"]["external_path"], checkpoints["history"][0]["external_path"]]
+    assert paths == [location, location]
+    assert all(each["external_path"] != location for each in checkpoints["history"][1:])
     for recorded, answer in (("GET /jobs/ID", info), ("GET /jobs/ID/checkpoints", checkpoints)):
         found = differences(shape(sample("job_finished_after_stop", recorded)), shape(answer))
         # In Flink, the stop ended a checkpoint that was in flight.

@@ -166,18 +166,29 @@ def _start(member: Member) -> Any:
     return Submission(program=member.dispatcher.upload("job.py", SCRIPT))
 
 
-def test_a_script_that_ends_without_a_job_is_an_error_with_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("log", "shown", "hint"),
+    [
+        ("ZeroDivisionError: division by zero\n", "division by zero", False),
+        ("2026-11-23 05:45:53,599 INFO uvicorn.error: Shutting down\n", "(it is empty)", True),
+        ("x" * 3_000 + "\nE: the last\n2026-11-23 05:45:53,599 INFO a: b\n", "The end of its log:\nE: the last\nHint", True),
+    ],
+)
+def test_a_script_that_ends_without_a_job_is_an_error_with_its_log(tmp_path: Path, log: str, shown: str, hint: bool) -> None:
     class DyingProcesses(FakeProcesses):
         def start(self, command: Any) -> tuple[int, float]:
             started = super().start(command)
             self.last.alive = False
-            command.log.write_text("ZeroDivisionError: division by zero\n")
+            command.log.write_text(log)
             return started
 
     member = Member(tmp_path, processes=DyingProcesses(), **{"session.driver.start-timeout": "10 s"})
     submission = _start(member)
-    with pytest.raises(StartError, match=r"(?s)job.py ended without starting a job.*division by zero"):
+    with pytest.raises(StartError, match=r"(?s)job.py ended without starting a job") as raised:
         member.dispatcher.submit(submission)
+    assert shown in str(raised.value)
+    assert "INFO" not in str(raised.value)
+    assert ("must call execute()" in str(raised.value)) is hint
 
     assert member.dispatcher.jobs() == []
     member.dispatcher.step()
