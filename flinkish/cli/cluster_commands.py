@@ -15,8 +15,6 @@ from flinkish.cli.client import RefusedError, UnreachableError
 from flinkish.cli.connection import Connection, Progress, errors_printed, with_server, with_timeout
 from flinkish.common.config_file import load_configuration
 from flinkish.common.errors import EngineError, ServerError
-from flinkish.server.session.processes import tail
-from flinkish.server.session.settings import make_private, session_settings
 
 #: How long a detached Dispatcher may take to answer, in seconds.
 _START_PATIENCE = 60.0
@@ -56,6 +54,10 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
 
     Raises EngineError if the Dispatcher ends, or does not answer within 60 s.
     """
+    # Late: these import the runtime, which takes longer than most commands.
+    from flinkish.server.session.processes import tail
+    from flinkish.server.session.settings import make_private, session_settings
+
     settings = session_settings(load_configuration(properties, environment=os.environ), tuple(properties))
     make_private(settings.logs)
     log = settings.logs / f"dispatcher-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from flinkish.cli import cluster_commands, history_command, job_commands
-from flinkish.cli.connection import connect, errors_printed, say
+from flinkish.cli.connection import INTERRUPTED, connect, errors_printed, say
 from flinkish.cli.explanation import Explained, ExplainingExecutor
 from flinkish.cli.packaging import pack_environment
 from flinkish.cli.script import line_of, run_script, without_launcher
@@ -209,7 +209,7 @@ def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> 
         say(f"{type(error).__name__}: {error}")
         sys.exit(1)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
 
 
 @cli.command()
@@ -260,8 +260,15 @@ for command in (
 
 
 def main() -> None:
-    """Start the command line."""
-    cli(prog_name="flinkish")
+    """Start the command line; Ctrl-C ends each command with the exit code that shells use for it."""
+    try:
+        code = cli.main(prog_name="flinkish", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(INTERRUPTED)
+    sys.exit(code)
 
 
 def _show_first_job(job: Path, show: Callable[[str], None], *, as_json: bool, **options: Any) -> int:
@@ -359,7 +366,7 @@ def _run(
             raise
         return _remind(job)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except Exception as error:
         traceback.print_exception(without_launcher(error, job))
         return 1

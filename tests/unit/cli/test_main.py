@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from flinkish.cli import entry
 from flinkish.cli.main import cli, split_arguments
 from flinkish.common.config_file import PROPERTIES_VARIABLE, parse_properties
 from flinkish.program import executor_loader
@@ -301,3 +303,43 @@ def test_traceback_asks_for_the_frames_of_flinkish_in_errors_of_jobs(job: Path) 
     job.write_text("")
     assert invoke("run", "--traceback", job).exit_code == 0
     assert handed_on() == {"execution.full-traceback": "true"}
+
+
+class _Interrupted(types.ModuleType):
+    """A module that Ctrl-C interrupts while it is imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["command", "start"])
+def test_ctrl_c_ends_a_command_with_130_and_no_traceback(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["flinkish", "version"])
+    if where == "command":
+        monkeypatch.setattr(cli, "invoke", interrupted)
+    else:
+        monkeypatch.setitem(sys.modules, "flinkish.cli.main", _Interrupted("flinkish.cli.main"))
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"), [(["lst"], 2, "No such command"), (["--help"], 0, ""), (["version"], 0, "")]
+)
+def test_the_exit_code_is_that_of_the_command(
+    arguments: list[str], code: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["flinkish", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert (ended.value.code or 0) == code
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert "lst" in captured.err or "flinkish" in captured.out
