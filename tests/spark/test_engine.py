@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ from flinkish.engine.spark.explain import spark_plan_text
 from flinkish.engine.spark.partitioning import slot_values, spark_hash
 from flinkish.engine.spark.query import Rows
 from flinkish.engine.spark.quiet import quiet_jvm
-from flinkish.runtime.protocol import EpochCommand, TaskProgram
+from flinkish.engine.spark.scratch import make_query_folders
+from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.kit.waiting import wait_until
 from tests.spark.toy import ToyLoop, ToySettings, expected_counts, toy_program
 
@@ -45,6 +46,25 @@ def test_results_are_exact_and_nothing_is_left(engine: SparkEngine, levels: int)
         [(level, slot) for level in range(levels) for slot in range(2)]
     ] * 4
     assert _left(program) == []
+
+
+def test_spark_finds_all_folders_of_a_query_made(engine: SparkEngine, tmp_path: Path) -> None:
+    program = toy_program(engine.scratch_root(), levels=3)
+    place = program.scratch / "spark"
+
+    class Looking(ToyLoop):
+        def finish_epoch(self, reports: Sequence[EpochReport]) -> None:
+            super().finish_epoch(reports)
+            self.folders = _folders(place)
+
+    loop = Looking(1)
+    engine.run_attempt(program, loop)
+    make_query_folders(tmp_path, operators=2, slots=2)
+    assert loop.folders == _folders(tmp_path)
+
+
+def _folders(place: Path) -> set[Path]:
+    return {path.relative_to(place) for path in place.rglob("*") if path.is_dir()}
 
 
 def test_slots_keep_their_process_from_epoch_to_epoch_and_level_to_level(engine: SparkEngine) -> None:

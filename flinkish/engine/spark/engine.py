@@ -37,6 +37,7 @@ from flinkish.engine.spark.scratch import (
     check_own_folders,
     has_working_folders,
     make_own_folder,
+    make_query_folders,
     make_scratch_folder,
 )
 from flinkish.engine.spark.session import (
@@ -310,6 +311,8 @@ class _Attempt:
         self._program_file.write_bytes(dumped)
         if self._own is not None:
             config = replace(config, own_folder=self._own.for_executors(dumped))
+        if one_machine:
+            make_query_folders(self._folder, len(program.plan.levels) - 1, program.plan.slots)
         try:
             self._inputs = inputs = native_inputs(program.plan)
             users = inputs[0].frame.sparkSession if inputs else None

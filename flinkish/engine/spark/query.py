@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from flinkish.engine.slots.hosts import HostConfig
@@ -47,7 +46,7 @@ def build(
     if in_place:
         # The values of a batch are consecutive.
         values = ", ".join(map(str, config.slot_values))
-        placed = ticks.select(expr(f"element_at(array({values}), cast(value % {slots} as int) + 1)").alias("slot"))
+        placed = ticks.selectExpr(f"element_at(array({values}), cast(value % {slots} as int) + 1) AS slot")
         function = shim.nothing_in_place if idle else shim.level_zero_in_place(config, levels)
         rows = _stateful(placed, function)
     else:
@@ -63,7 +62,7 @@ def _stateful(rows: DataFrame, function: Callable[..., Any]) -> DataFrame:
     result = rows.groupBy("slot").applyInPandasWithState(
         function, shim.SCHEMA, shim.STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout
     )
-    return result.select(expr("slot & 2147483647").alias("slot"), *shim.COLUMNS[1:])
+    return result.selectExpr("slot & 2147483647 AS slot", *shim.COLUMNS[1:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import JavaClass
+from flinkish.engine.spark.java import java_class
 
 #: Loggers that report an intended end as an error.
 _JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
@@ -20,7 +20,8 @@ _FIRST_AT_SHUTDOWN = 1_000
 _lock = threading.Lock()
 #: Number of users of `quiet_jvm`; the first turns the loggers off, the last restores their levels.
 _holders = 0
-_before: dict[str, Any] = {}
+#: Calls that restore the levels.
+_restore = contextlib.ExitStack()
 
 
 def silence_py4j() -> None:
@@ -58,8 +59,7 @@ def quiet_jvm(jvm: Any) -> Iterator[None]:
             _holders -= 1
             if _holders == 0:
                 with contextlib.suppress(Exception):
-                    _turn_on(jvm)
-                _before.clear()
+                    _restore.close()
 
 
 def silence_shutdown(gateway: Any) -> None:
@@ -88,29 +88,19 @@ def _at_shutdown(gateway: Any, class_name: str, method: str, *arguments: Any) ->
 
 
 def _turn_off(jvm: Any) -> None:
-    loggers = _logging_context(jvm).getConfiguration().getLoggers()
-    # An array: the end of an iteration is an exception, whose stack trace would be fetched.
-    own = [name for name in loggers.keySet().toArray() if name.startswith(_JVM_LOGGERS)]
-    _before.update(dict.fromkeys(_JVM_LOGGERS) | {name: loggers[name].getLevel() for name in own})
-    configurator, off = _java_class(jvm, f"{_LOG4J}.core.config.Configurator"), _java_class(jvm, f"{_LOG4J}.Level").OFF
+    """Turn the loggers off, in few calls to the JVM, because every job does so at its end."""
+    context = java_class(jvm, f"{_LOG4J}.LogManager").getContext(False)
+    configuration = context.getConfiguration()
+    # One call returns "[name, name, ...]"; an iteration takes two calls for each name.
+    names = configuration.getLoggers().keySet().toString().strip("[]").split(", ")
+    _restore.callback(context.updateLoggers)
+    for name in names:
+        if name.startswith(_JVM_LOGGERS):
+            logger = configuration.getLoggerConfig(name)
+            _restore.callback(logger.setLevel, logger.getLevel())
     for name in _JVM_LOGGERS:
-        configurator.setAllLevels(name, off)
-
-
-def _logging_context(jvm: Any) -> Any:
-    return _java_class(jvm, f"{_LOG4J}.LogManager").getContext(False)
-
-
-def _java_class(jvm: Any, name: str) -> Any:
-    """Return a class by its name, without a call to the JVM for each of its packages."""
-    return JavaClass(name, jvm._gateway_client)
-
-
-def _turn_on(jvm: Any) -> None:
-    context = _logging_context(jvm)
-    for name, level in _before.items():
-        if level is None:
-            context.getConfiguration().removeLogger(name)
-        else:
-            context.getConfiguration().getLoggerConfig(name).setLevel(level)
-    context.updateLoggers()
+        if name not in names:
+            _restore.callback(configuration.removeLogger, name)
+    turn_all, off = java_class(jvm, f"{_LOG4J}.core.config.Configurator").setAllLevels, java_class(jvm, f"{_LOG4J}.Level").OFF
+    for name in _JVM_LOGGERS:
+        turn_all(name, off)

@@ -21,7 +21,15 @@ from flinkish.engine.spark.settings import scratch_parent
 from flinkish.runtime.dependencies import NO_DEPENDENCIES
 from flinkish.runtime.protocol import TaskProgram
 
-__all__ = ["CHECKPOINTS", "OwnPlace", "check_own_folders", "has_working_folders", "make_own_folder", "make_scratch_folder"]
+__all__ = [
+    "CHECKPOINTS",
+    "OwnPlace",
+    "check_own_folders",
+    "has_working_folders",
+    "make_own_folder",
+    "make_query_folders",
+    "make_scratch_folder",
+]
 
 _PREFIX = "flinkish-scratch"
 _OWN_PREFIX = ".flinkish"
@@ -47,6 +55,22 @@ def make_scratch_folder(scratch_dir: Path | None) -> Path:
         return make_folder(parent, _PREFIX)
     except OSError as error:
         raise EngineError(f"No folder for scratch data can be made in {parent}: {error}", hint="set io.tmp.dirs.") from error
+
+
+def make_query_folders(place: Path, operators: int, slots: int) -> None:
+    """Create the folders that a query has in its checkpoint location: two logs, and the states of its stateful operators.
+
+    Spark would create them, too, but without native Hadoop the JVM forks a `chmod` for each new folder, which takes 4 ms.
+    """
+    states = [place / "state" / str(operator) for operator in range(operators)]
+    for folder in (
+        place / "offsets",
+        place / "commits",
+        *(state / "_metadata" for state in states),
+        *(state / "0" / "_metadata" for state in states),
+        *(state / str(slot) for state in states for slot in range(1, slots)),
+    ):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.spark import class_archive
 from flinkish.engine.spark import settings as spark_settings
 from flinkish.engine.spark.class_archive import ClassArchive
+from flinkish.engine.spark.java import java_class
 from flinkish.engine.spark.package import package_in
 from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
 from flinkish.engine.spark.scratch import make_scratch_folder
@@ -279,8 +280,7 @@ def _process() -> subprocess.Popen[bytes] | None:
 
 
 def _jvm_of(context: SparkContext) -> ProcessId:
-    jvm: Any = context._jvm
-    pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    pid = int(java_class(context._jvm, "java.lang.ProcessHandle").current().pid())
     found = ProcessId.of(pid)
     if found is None:
         raise EngineError(f"The JVM of Spark, process {pid}, is gone.")

@@ -99,6 +99,8 @@ def job_settings(slots: int) -> Mapping[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        # The checkpoint folder of an attempt is always new, and scratch.make_query_folders creates folders in it.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         # One small blob per partition, for which the heap map is best; a user's choice of RocksDB is for the user's own queries.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -19,15 +19,16 @@ import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from flinkish.engine.slots.hosts import HostConfig, call
 from flinkish.engine.slots.wire import Call, PackedFrames, Reply, pack_columns
 
-#: Rows between levels.
-SCHEMA = "slot int, level int, edge int, channel int, seq int, body binary"
-#: State of a group: Spark 4.2 does not support an ARRAY or MAP there, and lower-cases field names.
-STATE_SCHEMA = "log binary"
 COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
+#: Rows between levels. The JVM would have to parse a schema that is a text, for each operator.
+SCHEMA = StructType([StructField(name, BinaryType() if name == "body" else IntegerType()) for name in COLUMNS])
+#: State of a group: Spark 4.2 does not support an ARRAY or MAP there, and lower-cases field names.
+STATE_SCHEMA = StructType([StructField("log", BinaryType())])
 #: Local property with the command of the epoch: "data:<base64>" or "file:<path>".
 COMMAND_PROPERTY = "flinkish.command"
 #: `level` of a row for the driver.
@@ -178,13 +179,13 @@ def _run_level_above(
 
 
 def _prepare_worker() -> None:
-    """Prepare this Python worker in its first task: it is quick between tasks, and quiet at its end.
+    """Prepare this Python worker in its first task, so that it is quick between two tasks, and quiet at its end.
 
-    Between two tasks Spark's worker runs a full garbage collection. For the modules of pandas, Arrow and PySpark that takes 43 ms,
-    which the task of the next level waits for; frozen objects are left out.
+    Between two tasks Spark's worker runs a full garbage collection, which takes 43 ms because of the modules of pandas, Arrow and
+    PySpark, and which the task of the next level waits for. Frozen objects are left out.
 
-    Spark closes the connection of a worker after 60 s without a task and when it stops. The worker then tries to report the end of
-    its input as an error; over a Unix socket that fails at once, and its daemon prints the traceback.
+    Spark closes the connection of a worker after 60 s without a task and when it stops. The worker then tries to report the end
+    of its input as an error; over a Unix socket that fails at once, and its daemon prints the traceback.
     """
     worker: Any = sys.modules.get("pyspark.worker")
     if worker is None or getattr(worker.handle_worker_exception, "flinkish", False):

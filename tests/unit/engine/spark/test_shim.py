@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from flinkish.engine.slots import wire
@@ -22,6 +26,17 @@ def test_level_zero_wakes_its_slot_at_every_deeper_level() -> None:
     rows = shim._arrow(packed).to_pylist()
     assert [(row["slot"], row["level"], row["edge"]) for row in rows] == [(5, 1, shim.WAKE), (5, 2, shim.WAKE)]
     assert list(shim._wake_rows(5, 1)) == []
+
+
+def test_only_the_first_task_of_a_worker_freezes_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    shim._prepare_worker()
+    assert not frozen, "this process is no worker"
+    monkeypatch.setitem(sys.modules, "pyspark.worker", SimpleNamespace(handle_worker_exception=print))
+    shim._prepare_worker()
+    shim._prepare_worker()
+    assert frozen == [True]
 
 
 @pytest.mark.parametrize("command", [b"", b"\x00\xff" * 100])
