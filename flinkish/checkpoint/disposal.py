@@ -1,4 +1,4 @@
-"""Deletes a savepoint. Nothing else is deleted: whatever is not exactly the folder of a savepoint is refused."""
+"""Deletes a savepoint, and nothing else: a folder that is not exactly that of a savepoint is refused."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LOG_FILE = re.compile(rf"{paths.LOG}/(?:[0-9]{{20}}\..+|_last_checkpoint)")
 
 
 def savepoint_root(text: str) -> PurePath:
-    """Return the root that the path of a savepoint names; raises ConfigurationError for a text that is no path."""
+    """Return the root that the path of a savepoint names; raises ConfigurationError if the text is not a path."""
     paths.refuse_memory(text, key=_KEY)
     return paths.table_root(text, key=_KEY)
 
 
 def is_at(root: PurePath, other: PurePath) -> bool:
-    """Return whether two roots are the same place, also if one of them is named by a link."""
+    """Return whether two roots are the same place, even if one of them is a link."""
     if isinstance(root, Path) and isinstance(other, Path):
         return os.path.realpath(root) == os.path.realpath(other)
     return root == other
@@ -40,10 +40,10 @@ def is_at(root: PurePath, other: PurePath) -> bool:
 def dispose(text: str) -> None:
     """Delete the savepoint at a path or URL.
 
-    It is looked through first, and deleted only if its folder contains a complete savepoint, its log, and nothing else. The log
-    goes first, so that a disposal that is cut short leaves no savepoint that looks whole.
-    Raises ForeignCheckpointError for what is not a savepoint, CorruptCheckpointError for a damaged one, ConfigurationError for a
-    text that is no path, CheckpointError if a file cannot be deleted. If it raises one of the first three, nothing was deleted.
+    The folder is checked first; it is deleted only if it contains a complete savepoint, its log, and nothing else. The log is
+    deleted first, so that an interrupted deletion does not leave a savepoint that looks complete.
+    Raises ForeignCheckpointError if it is not a savepoint, CorruptCheckpointError if it is damaged, ConfigurationError if the
+    text is not a path; in these cases nothing was deleted. Raises CheckpointError if a file cannot be deleted.
     """
     root = savepoint_root(text)
     files = files_at(root)

@@ -1,4 +1,4 @@
-"""Reads the history tables of jobs: what happened, for people. See history.py, which writes them."""
+"""Reads the history tables of jobs, for people. See history.py, which writes them."""
 
 from __future__ import annotations
 

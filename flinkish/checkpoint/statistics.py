@@ -51,7 +51,7 @@ class CheckpointRecord:
     snapshot_ms: float = 0.0
     failure: str | None = None
     external_path: str | None = None
-    #: When a checkpoint that did not complete was given up.
+    #: When a checkpoint that did not complete was aborted or failed.
     failed_at: int | None = None
     #: The subtasks that have acknowledged.
     acknowledgements: tuple[SubtaskRecord, ...] = ()

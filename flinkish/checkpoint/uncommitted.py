@@ -1,4 +1,4 @@
-"""What writers have prepared for a commit, until a completed recovery point contains it."""
+"""The committables that writers have prepared, until a completed recovery point contains them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REMEMBERED = 100
 class Uncommitted:
     """The committables of one attempt that no completed recovery point contains yet.
 
-    A writer forgets committables once it has prepared them, also if the checkpoint is then aborted or is a savepoint. So they are
+    A writer drops committables after it has prepared them, even if the checkpoint is then aborted or is a savepoint. So they are
     kept here and go into the next recovery point that completes, each of them once.
     """
 
@@ -25,7 +25,7 @@ class Uncommitted:
         self._seen: set[tuple[CheckpointId, Subtask]] = set()
 
     def clear(self) -> None:
-        """Forget everything: a new attempt begins."""
+        """Remove everything, because a new attempt begins."""
         self._kept.clear()
         self._seen.clear()
 
@@ -44,7 +44,7 @@ class Uncommitted:
             self._kept[key] = committables
 
     def up_to(self, checkpoint_id: CheckpointId | None = None) -> tuple[Committable, ...]:
-        """Return what was prepared for checkpoints up to this one (None: for all), in the order of checkpoints and subtasks."""
+        """Return the committables of checkpoints up to this one (None = of all), in the order of checkpoints and subtasks."""
         return tuple(
             committable
             for key in sorted(self._kept)
@@ -53,6 +53,6 @@ class Uncommitted:
         )
 
     def completed(self, checkpoint_id: CheckpointId) -> None:
-        """Forget what a completed recovery point contains."""
+        """Remove the committables that a completed recovery point contains."""
         self._kept = {key: committables for key, committables in self._kept.items() if key[0] > checkpoint_id}
         self._seen = {key for key in self._seen if key[0] > checkpoint_id - _REMEMBERED}

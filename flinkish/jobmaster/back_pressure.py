@@ -1,4 +1,4 @@
-"""Decides what the subtasks did while they were not busy in an epoch: pure functions on the reports.
+"""Determines whether subtasks were back-pressured or idle while they were not busy in an epoch: pure functions on the reports.
 
 Flink says that a task is back-pressured while it waits for room in its output buffers. Here nothing waits for buffers: the credit
 limits what sources read, so that an epoch of the slowest vertex does not take too long. So the definition is:
@@ -22,14 +22,18 @@ from flinkish.runtime.protocol import EpochReport, VertexMetrics
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """How busy a vertex was: its busiest subtask, and from the first subtask's begin to the last one's end."""
+    """How busy a vertex was, in milliseconds.
+
+    `busiest_ms` is the busy time of its busiest subtask; `running_ms` is the time from its first subtask's start to its last
+    one's end.
+    """
 
     busiest_ms: float
     running_ms: float
 
 
 def held_sources(reports: Iterable[EpochReport]) -> set[str]:
-    """Return the uids of sources with more to read that they were not allowed to read for lack of credit."""
+    """Return the uids of sources that have more records to read, but no credit for them."""
     return {
         str(uid)
         for report in reports
@@ -39,9 +43,9 @@ def held_sources(reports: Iterable[EpochReport]) -> set[str]:
 
 
 def waits(graph: JobGraph, seen: Collection[VertexMetrics], held: Collection[VertexId]) -> Mapping[VertexId, float]:
-    """Return how long at most the subtasks of each vertex were back-pressured in an epoch, in milliseconds.
+    """Return the maximum time that the subtasks of each vertex were back-pressured in an epoch, in milliseconds.
 
-    `held` has the vertices of sources that have more to read.
+    `held` contains the vertices of the sources that have more to read.
     """
     loads = _loads(seen)
     found: dict[VertexId, float] = {}

@@ -13,11 +13,11 @@ from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativePosition:
-    """How far a source that the engine reads has been read: what the engine's own log says, in the engine's words."""
+    """The position of a source that the engine reads, in the form of the engine's own log."""
 
     #: On Spark, the offset of each streaming source of the DataFrame as JSON, in the order of its plan; None before the first.
     offsets: tuple[str | None, ...]
-    #: Returns the files that the engine needs beside, by name; it is called only while no epoch runs.
+    #: Returns additional files that the engine needs, by name; it is called only while no epoch runs.
     files: Callable[[], Mapping[str, bytes]]
 
 
@@ -26,7 +26,7 @@ class EpochLoop(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether there will be no further epoch: known before an engine is ready for one, it need not prepare it."""
+        """Whether there will be no further epoch, so that an engine that is not ready need not prepare one."""
         ...
 
     def begin_epoch(self) -> EpochCommand | None:
@@ -40,15 +40,15 @@ class EpochLoop(Protocol):
     # For engines that read sources themselves (NativeSource).
 
     def native_starts(self) -> Mapping[OperatorUid, NativePosition]:
-        """Return from where an attempt reads each such source; one that is not there is read from its own beginning."""
+        """Return the positions from which an attempt reads such sources; a source without one is read from its beginning."""
         ...
 
     def native_reads(self, positions: Mapping[OperatorUid, NativePosition]) -> None:
-        """Learn up to where the next epoch reads; called before `begin_epoch`, in the same thread."""
+        """Take the positions up to which the next epoch reads; called before `begin_epoch`, in the same thread."""
         ...
 
     def native_arrived(self) -> None:
-        """Learn that there is more to read: the next epoch is to run. From any thread."""
+        """Take notice that there is more to read, so that the next epoch runs. May be called from any thread."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The failures that a job has had: the last ones, for people."""
+"""The history of a job's failures, of which the last ones are kept for people."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ from flinkish.jobmaster.back_pressure import downstream
 from flinkish.metrics.samples import Histogram, histogram
 from flinkish.runtime.protocol import EpochReport
 
-#: Most markers of one epoch that count, so that an interval far below an epoch's length costs nothing.
+#: Maximum number of markers that count in one epoch, so that an interval far below an epoch's length costs nothing.
 _MOST_MARKERS = 32
 
 
 class Granularity(Enum):
-    """How sources are told apart: not at all, by operator, or by subtask; Flink's words."""
+    """How latencies distinguish sources: not at all, by operator, or by subtask; the names are Flink's."""
 
     SINGLE = "single"
     OPERATOR = "operator"
@@ -37,7 +37,7 @@ class Granularity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencySettings:
-    """The interval is in milliseconds; `history_size` is how many latencies a histogram remembers."""
+    """The settings: `interval` in milliseconds; `history_size` is the number of latencies that a histogram remembers."""
 
     interval: int
     granularity: Granularity = Granularity.OPERATOR
@@ -46,7 +46,7 @@ class LatencySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyKey:
-    """The source and its subtask as far as they are told apart, and the subtask to which records come."""
+    """The source and its subtask (None if they are not distinguished), and the subtask that receives the records."""
 
     source: VertexId | None
     source_subtask: int | None
@@ -81,7 +81,7 @@ class LatencyTracker:
         }
 
     def epoch_begins(self, now: int, *, waited: bool) -> None:
-        """Note how long the markers have waited that this epoch reads; `waited` = the job had nothing to do before it."""
+        """Record how long the markers of this epoch have waited; `waited` = the job had nothing to do before this epoch."""
         interval = self.settings.interval
         self._waits = []
         if now < self._due:
@@ -122,7 +122,7 @@ class LatencyTracker:
         )
 
     def restarted(self) -> None:
-        """Forget the markers that the failed attempt had read."""
+        """Drop the markers that the failed attempt had read."""
         self._waits = []
 
     def histograms(self) -> Mapping[LatencyKey, Histogram]:

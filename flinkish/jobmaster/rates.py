@@ -1,7 +1,7 @@
-"""What a job did per second, over the last seconds: kept by the job itself, so the rates do not depend on who asks, and when.
+"""Rates per second over the last seconds. The job computes them, so they do not depend on which clients ask, and when.
 
 Totals are kept at the ends of epochs, at most once a second. A rate covers the time since the newest mark that is at least ten
-seconds old, or since the job began: at least the last epoch, also if that took longer.
+seconds old, or since the job began; at least the last epoch, even if that took longer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, fields
 #: A rate covers at least this long if the job is that old, in milliseconds. Flink averages rates over 60 s and the shares of time
 #: over 5 s; one length for both keeps them comparable.
 WINDOW_MS = 10_000
-#: Least time between two marks, in milliseconds.
+#: Minimum time between two marks, in milliseconds.
 _STEP_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Totals of a subtask, or of something else that is counted; durations in milliseconds."""
+    """Totals of a subtask or of another counted part; durations are in milliseconds."""
 
     records_in: int = 0
     records_out: int = 0
@@ -33,7 +33,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """The same per second; the three shares of time are milliseconds per second, and together 1000."""
+    """Totals per second; the three shares of time are milliseconds per second, and their sum is 1000."""
 
     records_in: float = 0.0
     records_out: float = 0.0
@@ -62,11 +62,11 @@ class RateWindow:
         self._marks: deque[_Mark] = deque([_Mark(began, {})])
 
     def due(self, now: int) -> bool:
-        """Tell whether the last mark is old enough for another one."""
+        """Return whether the last mark is old enough for another one."""
         return now - self._marks[-1].at >= _STEP_MS
 
     def mark(self, now: int, totals: Mapping[Hashable, Totals]) -> None:
-        """Keep the totals of the end of an epoch, and forget marks that no rate will need."""
+        """Store the totals of the end of an epoch, and remove marks that no rate will need."""
         self._marks.append(_Mark(now, totals))
         while len(self._marks) > 1 and now - self._marks[1].at >= WINDOW_MS:
             self._marks.popleft()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("engine", [pytest.param("spark", marks=pyte
 
 #: Figures that the page and the clients of Flink's REST ask for.
 _FIGURES = ("busyTimeMsPerSecond", "backPressuredTimeMsPerSecond", "idleTimeMsPerSecond")
-#: In an epoch, the slow operator sleeps for about a second, so that the engine's own time is small beside it.
+#: In an epoch, the slow operator sleeps for about a second, so that the engine's own time is small in comparison.
 _SETTINGS = {"execution.epoch.target-duration": "2 s", "execution.epoch.max-records": "250"}
 _EPOCHS = 4
 

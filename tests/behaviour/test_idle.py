@@ -54,7 +54,7 @@ class Late(KeyedProcessFunction):
 
 
 def idle(env: StreamExecutionEnvironment, delay: int) -> CloseableIterator:
-    """Start a job whose only timers are so many milliseconds apart; it gives how late they were."""
+    """Start a job whose only timers are the given number of milliseconds apart; its results are their delays."""
     stream = env.add_source(One(), "one", Types.LONG()).key_by(lambda value: value, Types.LONG())
     results = stream.process(Late(delay), Types.LONG()).execute_and_collect()
     assert isinstance(results, CloseableIterator)

@@ -64,7 +64,7 @@ def test_a_script_gives_the_same_outputs_through_a_crash_and_at_another_parallel
     job.crash(CrashPoint.BEFORE_SINK_COMMIT)
     sums.assert_committed(("a", 1), ("b", 2))
     late.assert_committed(("a", 10))
-    # Timers of an hour ago fire on time, in the job that was started anew.
+    # Timers of an hour ago fire on time, in the job that was started again.
     job.advance(1)
     reminders.assert_output(("a", 3, 1_000 + HOUR), ("b", 1, 1_000 + HOUR))
     pairs.emit(("b", 5), 16, split=1)

@@ -24,7 +24,7 @@ class _Synced:
 
 
 class ForgetfulDisk:
-    """Notes each fsync below a folder; `lose_power` leaves what a disk holds for certain after so many of them.
+    """Records each fsync below a folder; `lose_power` leaves what a disk certainly holds after a given number of them.
 
     Strict POSIX: a file has the bytes of its last fsync, a folder the names of its last one. Real file systems keep more.
     """
@@ -70,7 +70,7 @@ class ForgetfulDisk:
         self.syncs.append(_Synced(status.st_ino, stat.S_IMODE(status.st_mode), content))
 
     def lose_power(self, after: int) -> None:
-        """Put in place what the disk holds after so many syncs."""
+        """Restore what the disk holds after the given number of syncs."""
         kept = {synced.inode: synced for synced in self.syncs[:after]}
         for entry in os.scandir(self.root):
             if entry.is_dir(follow_symlinks=False):

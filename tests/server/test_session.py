@@ -16,7 +16,7 @@ from tests.kit.waiting import wait_until
 from tests.server.session_cluster import Session, assert_exact, is_alive
 
 _SCRIPT = Path(__file__).with_name("session_job.py")
-#: How long it may take until a killed part is back, in seconds: other tests run beside this one.
+#: How long it may take until a killed part is back, in seconds: other tests run at the same time.
 _BACK = 60.0
 
 

@@ -31,5 +31,5 @@ def test_executors_killed_within_an_epoch_and_between_two_leave_results_exact(tm
     assert run.returncode == 0, run.stderr[-5000:]
     result = json.loads(run.stdout.splitlines()[-1])
     assert (result["exact"], result["killed"]) == (True, [True, True]), result
-    # Frames that were lost in mid epoch cannot be made again alike (Spark knows that too): that costs an attempt.
+    # Frames that were lost during an epoch cannot be reproduced identically (Spark knows that, too): that costs an attempt.
     assert all("cannot be made again alike" in failure for failure in result["failures"]), result

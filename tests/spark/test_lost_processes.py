@@ -1,4 +1,4 @@
-"""Processes killed in mid epoch: Spark's Python workers, slot hosts. Results stay exact."""
+"""Processes killed during an epoch: Spark's Python workers, slot hosts. Results stay exact."""
 
 from __future__ import annotations
 

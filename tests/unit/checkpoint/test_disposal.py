@@ -1,4 +1,4 @@
-"""Deleting a savepoint: only what is one, and nothing beside it."""
+"""Deleting a savepoint: only a savepoint is deleted, and nothing else."""
 
 from __future__ import annotations
 

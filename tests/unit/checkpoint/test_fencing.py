@@ -166,7 +166,7 @@ def test_a_driver_whose_table_is_deleted_between_its_check_and_its_commit_is_ref
 
 
 def test_a_driver_whose_table_is_deleted_while_its_commit_is_on_the_way_is_refused_and_leaves_no_log(tmp_path: Path) -> None:
-    """Writing the entry makes the folder anew: a log with one entry, which nothing can read."""
+    """Writing the entry creates the folder again: a log with one entry, which nothing can read."""
     new = make_storage(tmp_path)
 
     class LateLog(DeltaLog):

@@ -1,4 +1,4 @@
-"""Every route's answer beside all that was recorded of it from Flink 2.3.0, and the OpenAPI document beside both."""
+"""Compares every route's answer with the recorded answers of Flink 2.3.0, and the OpenAPI document with both."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ _REFUSED_ACCESS: Final = frozenset(
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     }
 )
-#: What brokers without topic ids give as an id: 16 zero bytes, in Base64.
+#: The id that brokers without topic ids return: 16 zero bytes, in Base64.
 _NO_ID: Final = "A" * 22
 _GONE: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 
@@ -144,7 +144,7 @@ class Admin:
             self._refusal = error
 
     def refusal(self) -> Any:
-        """Return the error with which the brokers refuse the client; None = none is known."""
+        """Return the error with which the brokers refuse the client; None = they have not refused it so far."""
         self.client.poll(0)
         return self._refusal
 
@@ -157,7 +157,7 @@ def _make(kind: Any, configuration: Mapping[str, Any], who: str) -> Any:
         inner = error.args[0] if error.args else error
         text = inner.str() if hasattr(inner, "str") else str(inner)
         raise ConfigurationError(
-            f"{who}: librdkafka does not take the properties given: {text}",
+            f"{who}: librdkafka does not accept the given properties: {text}",
             hint="names and values are those of librdkafka; most of Java's are the same.",
         ) from None
 

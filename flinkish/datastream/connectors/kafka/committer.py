@@ -44,7 +44,7 @@ _LOOK_EVERY: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommitterState:
-    """What a committer remembers from one attempt to the next."""
+    """The state that a committer passes from one attempt to the next."""
 
     #: Applications (see KafkaSinkSettings.application) of the lineages that the job was restored from and whose markers it has
     #: not moved yet; see `commit`.
@@ -70,7 +70,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         self._error: Any = None
         self._origins: tuple[str, ...] = ()
         self._restored = False
-        #: By application: the checkpoint that was written last.
+        #: The checkpoint that was last written, by application.
         self._markers: dict[str, _Marker | None] = {}
         #: The last commit: application, topic, marker, and its time in milliseconds.
         self._last: tuple[str, str, _Marker, int] | None = None
@@ -119,7 +119,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
     # -- what was written ----------------------------------------------------------------------------------------------------
 
     def _marker(self, application: str) -> _Marker | None:
-        """Return the last checkpoint that the brokers know; it is asked for once, as this is the only committer from then on."""
+        """Return the last checkpoint that the brokers know; requested only once, as this is the only committer from then on."""
         if application not in self._markers:
             self._markers[application] = self._ask(application)
         return self._markers[application]
@@ -163,7 +163,7 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         if checkpoint_id != END_OF_INPUT_CHECKPOINT and marker.digest not in ("", digest):
             raise SinkError(
                 f"{WHO} cannot write {checkpoint_name(checkpoint_id)}: another job has written other messages under the same id",
-                hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
+                hint="it continues from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
     def _check_age(self, checkpoint_id: int, requests: Sequence[CommitRequest[KafkaCommittable]]) -> None:

@@ -44,7 +44,7 @@ class FlinkKafkaConsumerBase(KafkaSource):
         return self._starting(_group_offsets(self._settings.reset))
 
     def disable_filter_restored_partitions_with_subscribed_topics(self) -> FlinkKafkaConsumerBase:
-        """Continue to read all partitions of a checkpoint, also of topics that are no longer subscribed.
+        """Continue to read all partitions of a checkpoint, including those of topics that are no longer subscribed.
 
         Differs from Flink: without this call, such a checkpoint is refused; Flink leaves those partitions out silently.
         """

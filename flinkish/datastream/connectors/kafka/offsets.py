@@ -76,7 +76,7 @@ _NO_RESET: Final = KafkaOffsetResetStrategy.NONE
 
 
 class KafkaOffsetsInitializer:
-    """Sets the offsets at which partitions start or stop; made by its static methods.
+    """Sets the offsets at which partitions start or stop; create one with the static methods.
 
     >>> KafkaOffsetsInitializer.offsets({KafkaTopicPartition("flights", 0): 42})
     KafkaOffsetsInitializer.offsets

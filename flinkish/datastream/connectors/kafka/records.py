@@ -25,7 +25,7 @@ class KafkaRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KafkaRecordDeserializationSchema(DeserializationSchema):
-    """Turns whole messages into records; subclass it and implement `deserialize`. (In PyFlink it wraps a Java object.)
+    """Converts whole messages to records; subclass it and implement `deserialize`. (In PyFlink it wraps a Java object.)
 
     >>> class KeyAndValue(KafkaRecordDeserializationSchema):
     ...     def deserialize(self, message):

@@ -24,7 +24,7 @@ class KafkaTopicSelector(ABC):
 
 
 class KafkaRecordSerializationSchema(SerializationSchema):
-    """Turns records into messages; made by its builder.
+    """Converts records to messages; create one with `builder()`.
 
     >>> from flinkish.common.serialization import SimpleStringSchema
     >>> schema = (
@@ -118,8 +118,8 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_partitioner(self, partitioner: Partitioner) -> KafkaRecordSerializationSchemaBuilder:
         """Choose the partition of each message: (record, key, value, topic, number of partitions) -> partition, from 0.
 
-        Without it messages go by the hash of their key, as Java's clients hash, and those without a key to any partition. In
-        Flink's Java API, not in PyFlink.
+        Without it, the hash of a message's key determines the partition, as in Java's clients; a message without a key may go to
+        any partition. In Flink's Java API, not in PyFlink.
         """
         if not callable(partitioner):
             raise InvalidArgumentError(f"set_partitioner() takes a function; got {partitioner!r}")

@@ -41,7 +41,7 @@ class KafkaPartitionSplit(SourceSplit):
     partition: int
     offset: int
     stop: int | None = None
-    #: The leader epoch of the message before `offset`: brokers find by it whether the log was cut off there. None = not known.
+    #: The leader epoch of the message before `offset`, from which brokers know whether the log was cut off there; None = unknown.
     leader_epoch: int | None = None
 
     @property
@@ -81,7 +81,7 @@ class KafkaSourceSettings:
 
     @property
     def servers(self) -> str:
-        """The brokers to ask first."""
+        """The brokers to connect to first: host:port, separated by commas."""
         return self.properties.get("bootstrap.servers", "")
 
     @property
@@ -141,7 +141,7 @@ class KafkaSourceSettings:
         defaults = {
             # 1000 ms by default, which a full local queue then costs each time.
             "fetch.queue.backoff.ms": "5",
-            # How long a broker holds back an answer when nothing is there; the end of a transaction is told by such an answer.
+            # How long a broker waits for messages before it answers; the end of a transaction becomes known by such an answer.
             "fetch.wait.max.ms": "10",
             # librdkafka demands one.
             "group.id": "flinkish",
@@ -153,7 +153,7 @@ class KafkaSourceSettings:
             "enable.auto.offset.store": "false",
             "enable.partition.eof": "true",
             "isolation.level": self.isolation,
-            # Messages that are gone are an error here, and never passed over by the client.
+            # Lost messages are an error here; the client must never skip them.
             "auto.offset.reset": "error",
         }
 

@@ -23,9 +23,9 @@ _LONGEST_PREFIX: Final = 64_000
 class KafkaSink(Sink[Any, KafkaCommittable]):
     """Writes records to Kafka topics; needs the package confluent-kafka (`pip install flinkish[kafka]`).
 
-    NONE and AT_LEAST_ONCE write at once; with the latter an epoch ends when the brokers have acknowledged its messages. With
-    EXACTLY_ONCE messages wait in the checkpoint; when it is complete, the driver writes them in one transaction that also notes
-    the checkpoint's id. Consumers with isolation.level=read_committed see each message once, whatever fails.
+    NONE and AT_LEAST_ONCE write immediately; with the latter, an epoch ends when the brokers have acknowledged its messages. With
+    EXACTLY_ONCE, messages wait in the checkpoint; when it is complete, the driver writes them in one transaction that also
+    records the checkpoint's id. Consumers with isolation.level=read_committed see each message once, whatever fails.
 
     >>> from flinkish.common.serialization import SimpleStringSchema
     >>> sink = (
@@ -53,7 +53,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Begin a sink."""
+        """Return a builder of a sink."""
         return KafkaSinkBuilder()
 
     @property

@@ -1,4 +1,4 @@
-"""What the builder of a KafkaSink collects, and what its writers hand to the committer."""
+"""The settings that the builder of a KafkaSink collects, and the committables that its writers pass to the committer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaCommittable:
-    """Messages of one writer for one checkpoint: in files, and the last few in here."""
+    """Messages of one writer for one checkpoint: in files, except for the last few, which are in this object."""
 
     #: Where the files are; None: there is no folder of checkpoints.
     root: str | None
@@ -46,7 +46,7 @@ class KafkaCommittable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSinkSettings:
-    """What the builder collects; immutable."""
+    """The settings of a sink; immutable."""
 
     serializer: KafkaRecordSerializationSchema
     guarantee: DeliveryGuarantee
@@ -54,12 +54,12 @@ class KafkaSinkSettings:
     # Not shown: there are secrets among them.
     properties: Mapping[str, str] = field(repr=False)
     write_timestamp: bool = True
-    #: Of FlinkKafkaProducer: messages that could not be written are logged, and lost.
+    #: Whether messages that cannot be written are only logged, and lost; an option of FlinkKafkaProducer.
     log_failures_only: bool = False
 
     @property
     def servers(self) -> str:
-        """The brokers to ask first."""
+        """The brokers to connect to first: host:port, separated by commas."""
         return self.properties.get("bootstrap.servers", "")
 
     def common(self, client: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ class KafkaSinkSettings:
     def producer(self, client: str) -> dict[str, Any]:
         """Return the configuration of a producer."""
         return {
-            # Java's defaults, where librdkafka's are others.
+            # Java's defaults, if those of librdkafka are different.
             "enable.idempotence": "true",
             "message.timeout.ms": "120000",
             "partitioner": "murmur2_random",
@@ -88,7 +88,7 @@ class KafkaSinkSettings:
         """Return the configuration of a producer that makes transactions."""
         configuration = self.producer(client)
         longest = self._milliseconds("transaction.timeout.ms", self.properties.get("transaction.timeout.ms", "60000"))
-        # A message must not be waited for after the transaction has timed out.
+        # It makes no sense to wait for a message after the transaction has timed out.
         message = min(longest, self._milliseconds("message.timeout.ms", configuration["message.timeout.ms"]))
         configuration |= {"transaction.timeout.ms": str(longest), "message.timeout.ms": str(message)}
         return {**configuration, "enable.idempotence": "true", "transactional.id": transactional_id}
@@ -105,7 +105,7 @@ class KafkaSinkSettings:
 
     @property
     def largest(self) -> int:
-        """The most bytes that the client takes for a message."""
+        """The maximum size of a message that the client accepts, in bytes."""
         value = client_configuration(self.properties, WHO).get("message.max.bytes", str(_LARGEST))
         if not value.isdigit():
             raise ConfigurationError(f"{WHO}: message.max.bytes = {value!r}: expected a number of bytes")

@@ -36,8 +36,9 @@ from flinkish.program.sources import (
 class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
     """Reads messages of Kafka topics; needs the package confluent-kafka (`pip install flinkish[kafka]`).
 
-    Each partition is a split: its messages keep their order, and it has its own watermark. Offsets are in the checkpoints; the
-    consumer group only shows them to others, when a checkpoint is complete. A message's time is the timestamp of its record.
+    Each partition is a split: its messages keep their order, and it has its own watermark. Offsets are in the checkpoints; when a
+    checkpoint completes, they are also committed to the consumer group, to inform others. A message's time is the timestamp of
+    its record.
 
     >>> from flinkish.common.serialization import SimpleStringSchema
     >>> source = (
@@ -64,7 +65,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """Begin a source."""
+        """Return a builder of a source."""
         return KafkaSourceBuilder()
 
     @property
@@ -150,7 +151,7 @@ class KafkaSourceBuilder:
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """Read all topics whose whole names match a regular expression (Python's), also those that are created later.
+        """Read all topics whose whole names match a regular expression (Python's), including those that are created later.
 
         Kafka's own topics, which begin with `__`, are read as well if the pattern matches them.
         """
@@ -191,12 +192,12 @@ class KafkaSourceBuilder:
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> KafkaSourceBuilder:
-        """Make records of the values of messages; a message without one (a tombstone) is a record error."""
+        """Convert only the values of messages to records; a message without a value (a tombstone) is a record error."""
         self._deserializer = KafkaRecordDeserializationSchema.value_only(deserialization_schema)
         return self
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
-        """Make records of whole messages: key, value, headers, time, offset. In Flink's Java API, not in PyFlink."""
+        """Convert whole messages to records: key, value, headers, time, offset. In Flink's Java API, not in PyFlink."""
         if not isinstance(record_deserializer, KafkaRecordDeserializationSchema):
             raise InvalidArgumentError(
                 f"set_deserializer() takes a KafkaRecordDeserializationSchema; got {record_deserializer!r}",

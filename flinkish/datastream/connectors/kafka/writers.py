@@ -33,7 +33,7 @@ _ROOM: Final = 0.1
 _TOPIC_TIMEOUT: Final = 30.0
 #: Messages of at most this size in total go into the checkpoint itself. A file costs 10-20 ms to make durable.
 _INLINE_BYTES: Final = 64 * 1024
-#: About the most bytes that Kafka adds to a message.
+#: Maximum number of bytes that Kafka adds to a message, approximately.
 _OVERHEAD: Final = 512
 
 
@@ -62,7 +62,7 @@ class _Topics:
 
 
 def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[Any, int | None], Message]:
-    """Return a function that makes a message of a record and its timestamp."""
+    """Return a function that converts a record and its timestamp to a message."""
     schema: KafkaRecordSerializationSchema = settings.serializer
     schema.open()
     fixed, selector = schema._topic, schema._topic_selector
@@ -119,7 +119,7 @@ def produce(producer: Any, message: Message, kafka: Any) -> None:
 
 
 class DirectWriter(SinkWriter[Any, KafkaCommittable]):
-    """Writes to the brokers at once; with AT_LEAST_ONCE, an epoch ends when they have acknowledged its messages."""
+    """Writes to the brokers immediately; with AT_LEAST_ONCE, an epoch ends when they have acknowledged its messages."""
 
     def __init__(self, settings: KafkaSinkSettings, context: SinkWriterContext) -> None:
         self._settings = settings

@@ -32,7 +32,7 @@ def source(server: socket.socket, **options: Any) -> SocketSource:
 
 
 def take(reader: Any, count: int) -> list[str]:
-    """Poll until there are so many lines or the end."""
+    """Poll until the given number of lines has arrived, or the input has ended."""
     lines: list[str] = []
     ended = False
     for _ in range(1000):

@@ -245,7 +245,7 @@ def test_large_files_are_cut_and_each_row_comes_once(tmp_path: Path, monkeypatch
 
 
 def rewrite(table: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the actions of version 0 and 1 of a table, such as the sizes of files that a test wrote anew."""
+    """Change the actions of versions 0 and 1 of a table, such as the sizes of files that a test has rewritten."""
     for log in sorted((table / "_delta_log").glob("*.json"))[:2]:
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         for line in lines:
@@ -531,7 +531,7 @@ def test_changed_rows_end_a_job_that_reads_what_is_added_unless_it_said_otherwis
 
 
 def test_deletion_vectors_of_a_version_are_no_new_rows(tmp_path: Path) -> None:
-    # Version 2 deletes, version 3 updates, version 4 appends: with vectors, so that no file is written anew but for row 5.
+    # Version 2 deletes, version 3 updates, version 4 appends: with vectors, so that no file is rewritten except for row 5.
     following = Following(continuous(TABLES / "deletion_vectors").version_as_of(1).ignore_changes().build())
     rows = [(row.id, row.name) for row in following.epochs()]
     assert sorted(rows) == sorted([*((n, f"n{n}") for n in range(20)), (5, "changed"), (100, "last")])

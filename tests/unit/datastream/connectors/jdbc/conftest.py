@@ -24,7 +24,7 @@ def postgresql() -> Iterator[PostgreSQL]:
 
 @dataclass(frozen=True)
 class TestDatabase:
-    """A database: how to connect, and a way to it beside the connector."""
+    """A database: how to connect to it, and access that does not use the connector."""
 
     __test__ = False
 
