@@ -41,8 +41,12 @@ _LONGEST_ERROR = 500
 class JobTable:
     """The table of one job's checkpoints; its users decide who may write to it."""
 
-    def __init__(self, root: PurePath, job_id: str, key: SigningKey, log: type[TableLog]) -> None:
+    def __init__(
+        self, root: PurePath, job_id: str, key: SigningKey, log: type[TableLog], *, option: str = "execution.checkpointing.dir"
+    ) -> None:
+        """Describe the table; `option` is the configuration key that names its place."""
         self.root = root
+        self._option = option
         self.files: CheckpointFiles = files_at(root)
         self.job_id = job_id
         self._key = key
@@ -99,7 +103,7 @@ class JobTable:
 
     def _unusable(self, error: OSError) -> CheckpointError:
         return CheckpointError(
-            f"execution.checkpointing.dir: {self.root} cannot be used: {error}", hint="check the folder's permissions and space."
+            f"{self._option}: {self.root} cannot be used: {brief(error)}", hint="check the folder's permissions and space."
         )
 
     def refuse_lost_log(self) -> None:

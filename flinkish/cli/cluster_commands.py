@@ -73,7 +73,8 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
                 process.returncode = 0
                 return process.pid, line.removeprefix(_ANSWERS), log
         if process.poll() is not None:
-            raise EngineError(f"the session cluster ended with exit code {process.returncode}:\n{tail(log, _TAIL).strip()}")
+            words = tail(log, _TAIL).strip() or f"its log {log} is empty: is there space left on that disk?"
+            raise EngineError(f"the session cluster ended with exit code {process.returncode}:\n{words}")
         if time.monotonic() > deadline:
             process.kill()
             process.wait()

@@ -22,6 +22,7 @@ from flinkish.checkpoint.fencing import Committed, TakenOver, Transaction
 from flinkish.checkpoint.job_table import JobTable, brief
 from flinkish.checkpoint.signing import Signature, SigningKey
 from flinkish.checkpoint.table_log import TableLog, log_at
+from flinkish.common import options
 from flinkish.common.clock import Clock
 from flinkish.common.errors import (
     CorruptCheckpointError,
@@ -49,7 +50,7 @@ class Registry:
     def __init__(self, root: PurePath, key: SigningKey, clock: Clock) -> None:
         self._key = key
         self._clock = clock
-        self._table = JobTable(root / FOLDER, _APPLICATION, key, log_at(root))
+        self._table = JobTable(root / FOLDER, _APPLICATION, key, log_at(root), option=options.HA_STORAGE_PATH.key)
         self._log: TableLog | None = None
         self._sequence = 0
         self._summarized = 0

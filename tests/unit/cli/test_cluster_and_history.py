@@ -101,12 +101,21 @@ def test_a_detached_cluster_is_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_p
         os.waitpid(process, 0)
 
 
-def test_a_detached_cluster_that_ends_at_once_fails_with_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("echo 'ConfigurationError: the port is taken'", "ConfigurationError: the port is taken"),
+        ("", r"its log \S+\.log is empty"),
+    ],
+)
+def test_a_detached_cluster_that_ends_at_once_fails_with_its_log(
+    says: str, told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     stand_in = tmp_path / "python"
-    stand_in.write_text("#!/bin/sh\necho 'ConfigurationError: the port is taken'\nexit 3\n")
+    stand_in.write_text(f"#!/bin/sh\n{says}\nexit 3\n")
     stand_in.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(stand_in))
-    with pytest.raises(EngineError, match=r"exit code 3:\nConfigurationError: the port is taken"):
+    with pytest.raises(EngineError, match=rf"exit code 3:\n{told}"):
         cluster_commands.start_detached((f"env.log.dir={tmp_path}", f"security.checkpoint.hmac-key-file={tmp_path}/key"))
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from flinkish.common.clock import ManualClock
-from flinkish.common.errors import EngineError, ForeignCheckpointError, RegistryError
+from flinkish.checkpoint.signing import SigningKey
+from flinkish.common.clock import ManualClock, SystemClock
+from flinkish.common.errors import CheckpointError, EngineError, ForeignCheckpointError, RegistryError
 from flinkish.server.session import wire
 from flinkish.server.session.dispatcher import Submission
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
+from flinkish.server.session.registry import Registry
 from flinkish.server.session.storage import SessionStorage
 from tests.kit.s3_server import BUCKET, S3Server
 from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses, Member, other_key
@@ -604,3 +606,10 @@ def test_drivers_whose_reports_a_slow_storage_has_held_up_are_not_lost(member: M
 
     assert healthy.pid not in member.processes.killed
     assert member.dispatcher.report(healthy.report(), healthy.token)
+
+
+def test_a_registry_that_cannot_be_made_names_the_key_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("")
+    registry = Registry(tmp_path / "a file" / "session", SigningKey(b"k" * 32), SystemClock())
+    with pytest.raises(CheckpointError, match=r"^high-availability\.storageDir: \S.* cannot be used: NotADirectoryError: "):
+        registry.claim()
