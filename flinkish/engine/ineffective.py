@@ -47,9 +47,7 @@ def ineffective(configuration: Configuration) -> list[str]:
     if unlisted:
         texts.append(_without_effect(unlisted, f"{options.METRIC_REPORTERS.key} does not list these reporters"))
     if others:
-        texts.append(
-            _without_effect(others, "flinkish has nothing that they would set; Spark's cluster manager runs its processes")
-        )
+        texts.append(_without_effect(others, "flinkish lacks this part of Flink; Spark's cluster manager runs its processes"))
     return texts
 
 

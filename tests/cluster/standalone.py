@@ -21,12 +21,12 @@ from tests.kit.waiting import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
 #: In the environment of all processes of a cluster, so that all are found, whatever session they are in.
-_MARK = "FLINKISH_TEST_CLUSTER"
+MARK = "FLINKISH_TEST_CLUSTER"
 #: They live for a minute; the archive of classes is that of all tests (tests/conftest.py).
 SMALL_JVM = (
     f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:SharedArchiveFile={sys.prefix}/classes.jsa -Xlog:disable"
 )
-_TIMEOUT = 240.0
+TIMEOUT = 240.0
 
 
 #: Runs a command with a /dev/shm and a /tmp of its own, in which there are only the folders before the first `--`.
@@ -76,7 +76,7 @@ class Machine:
         java = os.environ.get("JAVA_HOME")
         return {
             **({"JAVA_HOME": java} if java else {}),
-            _MARK: self._mark,
+            MARK: self._mark,
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "HOME": str(self.folder / "home"),
@@ -151,7 +151,7 @@ class Cluster:
         """Start the master."""
         name = "org.apache.spark.deploy.master.Master"
         self.master.start([self._spark_class, name, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"])
-        wait_until("the master runs", lambda: self._url() is not None, _TIMEOUT, report=self.report)
+        wait_until("the master runs", lambda: self._url() is not None, TIMEOUT, report=self.report)
         self.url = self._url() or ""
 
     def _url(self) -> str | None:
@@ -181,7 +181,7 @@ class Cluster:
 
     def members(self) -> list[psutil.Process]:
         """Return all living processes of the cluster and its jobs."""
-        mark = f"{_MARK}={self._name}".encode()
+        mark = f"{MARK}={self._name}".encode()
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
@@ -268,7 +268,7 @@ class Job:
         """Return all that may explain a failure."""
         return self._cluster.report()
 
-    def wait_until(self, what: str, condition: object, timeout: float = _TIMEOUT) -> None:
+    def wait_until(self, what: str, condition: object, timeout: float = TIMEOUT) -> None:
         """Wait for a condition while the driver runs."""
         assert callable(condition)
         wait_until(what, condition, timeout, ended=lambda: self.process.poll() is not None, report=self.report)
@@ -280,7 +280,7 @@ class Job:
                 process.kill()
         self.process.wait(30)
 
-    def assert_finished(self, timeout: float = _TIMEOUT) -> None:
+    def assert_finished(self, timeout: float = TIMEOUT) -> None:
         """The driver ends with success."""
         try:
             code = self.process.wait(timeout)

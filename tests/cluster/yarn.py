@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import psutil
 import pyspark
 
-from tests.cluster.standalone import _MARK, _SMALL_JVM, _TIMEOUT, Cluster, Machine, Worker
+from tests.cluster.standalone import MARK, SMALL_JVM, TIMEOUT, Cluster, Machine, Worker
 from tests.kit import jars
 from tests.kit.waiting import wait_until
 
@@ -78,7 +78,7 @@ class Yarn(Cluster):
             "yarn.nodemanager.local-dirs": str(machine.folder / "local"),
             "yarn.nodemanager.log-dirs": str(machine.folder / "containers"),
             "yarn.nodemanager.user-home-dir": str(machine.folder / "home"),
-            "yarn.nodemanager.env-whitelist": f"JAVA_HOME,PATH,LANG,{_MARK}",
+            "yarn.nodemanager.env-whitelist": f"JAVA_HOME,PATH,LANG,{MARK}",
             "yarn.nodemanager.resource.memory-mb": "4096",
             "yarn.nodemanager.resource.cpu-vcores": "4",
             "yarn.nodemanager.vmem-check-enabled": "false",
@@ -97,7 +97,7 @@ class Yarn(Cluster):
         def ended() -> bool:
             return any(server.poll() is not None for server in servers)
 
-        wait_until(what, condition, _TIMEOUT, ended=ended, report=self.report)
+        wait_until(what, condition, TIMEOUT, ended=ended, report=self.report)
 
     def _nodes_that_run(self) -> int | None:
         try:
@@ -113,7 +113,7 @@ class Yarn(Cluster):
         (conf / "log4j.properties").write_text(_LOG4J)
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         class_path = os.pathsep.join([str(conf), f"{_JARS}/*", *map(str, _CLIENT_JARS)])
-        options = [option for option in _SMALL_JVM.split() if "SharedArchive" not in option]
+        options = [option for option in SMALL_JVM.split() if "SharedArchive" not in option]
         return machine.start([str(java), "-Xmx256m", *options, "-cp", class_path, name], HADOOP_HOME=str(machine.folder))
 
     def _configure(self, folder: Path, settings: Mapping[str, str]) -> None:
