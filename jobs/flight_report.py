@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from flight_progress import Run, say
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from rich.console import Console
 from rich.table import Table
 
@@ -43,7 +44,9 @@ def show_results(output: Path, run: Run, console: Console | None = None) -> None
     console = console or Console()
 
     def read(name: str) -> pa.Table:
-        return DeltaTable(output / name).to_pyarrow_table()
+        # By Arrow's own file system: a thread of Arrow that holds deltalake's at the end of a program aborts it.
+        folder = SubTreeFileSystem(str(output / name), LocalFileSystem())
+        return DeltaTable(output / name).to_pyarrow_table(filesystem=folder)
 
     events, statistics, aside = read("aircraft_events"), read("carrier_statistics"), read("set_aside_flights")
     airports, late = read("airport_delays"), read("late_departures")

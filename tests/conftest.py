@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flinkish.common import redaction
 from flinkish.common.configuration import Configuration
 from flinkish.common.engines import ENGINES
 from flinkish.common.files import store_settings
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.program import executor_loader
 from tests.kit import fake_clouds, s3_server
 from tests.kit.jars import MissingJarsError
 from tests.kit.kafka_broker import Broker, shared_broker
@@ -77,6 +79,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(_SLOW))
 
 
+def pytest_sessionfinish() -> None:
+    """Remove the folder of Spark's sockets now: xdist kills a test process that takes more than 10 s to end."""
+    session = sys.modules.get("flinkish.engine.spark.session")
+    if session is not None:
+        session.remove_socket_folder()
+
+
 @pytest.fixture(autouse=True)
 def own_log_formats() -> Iterator[None]:
     """Commands that run in the process of the tests hide secrets in the log; pytest's handlers outlive the test."""
@@ -84,6 +93,27 @@ def own_log_formats() -> Iterator[None]:
     yield
     for handler, formatter in handlers.items():
         handler.setFormatter(formatter)
+
+
+@pytest.fixture(autouse=True)
+def own_secrets() -> Iterator[None]:
+    """What a test has made known as a secret is hidden in no text of later tests."""
+    values, known = redaction._values, redaction._known
+    yield
+    redaction._values, redaction._known = values, known
+
+
+@pytest.fixture(autouse=True)
+def same_process() -> Iterator[None]:
+    """A test that leaves its process with another working folder, executor or driver is red, not those after it."""
+
+    def state() -> tuple[object, ...]:
+        driver = sys.modules.get("flinkish.server.session.driver")
+        return os.getcwd(), executor_loader._replacement, driver and driver.session_driver()
+
+    before = state()
+    yield
+    assert state() == before
 
 
 @pytest.fixture(scope="session")

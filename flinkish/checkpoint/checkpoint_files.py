@@ -119,7 +119,7 @@ def read_manifest(root: PurePath, path: str, key: SigningKey, *, size: int | Non
     """Read the file of a manifest, check it against its name and decode it; also return whether our key signed it."""
     name = paths.parse_manifest(path)
     if name is None:
-        raise CorruptCheckpointError(f"{where}: {path[:200]!r} is no name of a manifest", hint=_DAMAGED)
+        raise CorruptCheckpointError(f"{where}: {path[:200]!r} is not the name of a manifest", hint=_DAMAGED)
     paths.check_inside(root, path)
     try:
         content = files_at(root).read(path, limit=MANIFEST_LIMIT)

@@ -604,7 +604,7 @@ class CheckpointCoordinator:
             self._superseded(error)
             return True
         except Exception as error:  # the storage cannot be reached: the next checkpoint will show it
-            _log.info("Whether job %s belongs to this driver could not be learned: %s", self._job_id, _text(error))
+            _log.info("It could not be determined whether job %s still belongs to this driver: %s", self._job_id, _text(error))
         return False
 
     def _superseded(self, error: StaleGenerationError) -> None:

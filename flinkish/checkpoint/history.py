@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, wr
 from flinkish.checkpoint import paths
 from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common.clock import Clock
-from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.delta_calls import panics_as_errors, rows_of
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import Generation
 
@@ -142,7 +142,7 @@ class JobHistory:
 
     def _compact(self) -> None:
         table = DeltaTable(str(self._root), storage_options=self._options())
-        rows = table.to_pyarrow_table().sort_by("time")
+        rows = rows_of(table, self._root).sort_by("time")
         rows = rows.slice(max(0, rows.num_rows - _KEPT_ROWS))
         write_deltalake(
             table,

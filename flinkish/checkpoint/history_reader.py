@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flinkish.checkpoint import paths
-from flinkish.common.delta_calls import panics_as_errors
+from flinkish.common.delta_calls import panics_as_errors, rows_of
 from flinkish.common.errors import ConfigurationError, CorruptCheckpointError
 from flinkish.common.files.schemes import files_at
 
@@ -51,7 +51,7 @@ def read_history(directory: str, job_id: str) -> Sequence[Event]:
     files = files_at(root)
     try:
         files.refuse_links(paths.LOG)
-        table = DeltaTable(str(root), storage_options=dict(files.delta_options) or None).to_pyarrow_table()
+        table = rows_of(DeltaTable(str(root), storage_options=dict(files.delta_options) or None), root)
     except TableNotFoundError:
         return ()
     except (DeltaError, OSError) as error:

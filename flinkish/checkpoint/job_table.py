@@ -144,13 +144,13 @@ class JobTable:
         if current is not None and current.manifest.job_id != self.job_id:
             raise CorruptCheckpointError(
                 f"checkpoint table {self.root}: it holds a checkpoint of job {current.manifest.job_id}, not of {self.job_id}",
-                hint="start from it with execution.state-recovery.path and let the job have a folder of its own.",
+                hint="start from it with execution.state-recovery.path, and give the job another execution.checkpointing.dir.",
             )
         if current is not None and not current.trusted:
             raise ForeignCheckpointError(
                 f"checkpoint table {self.root}: its newest checkpoint {current.checkpoint_id} was signed by another key than "
                 f"ours ({self._key.path or 'no file'}); the job does not go on from it",
-                hint=f"give the job the key that it had, in {KEY_OPTION}. If that one is lost, start another job, with another "
+                hint=f"set {KEY_OPTION} to the key that the job had. If that key is lost, start another job, with another "
                 f"high-availability.cluster-id, from {current.external_path} with execution.state-recovery.path and "
                 "execution.state-recovery.allow-untrusted. If nobody changed the key, the storage was tampered with.",
             )

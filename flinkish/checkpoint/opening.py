@@ -115,7 +115,7 @@ def _open(root: PurePath, version: int | None, delta_log: type[TableLog], text: 
         newest = _newest_version(root, delta_log)
         if version is not None and newest is not None:
             raise ForeignCheckpointError(
-                f"{KEY} = {text!r}: the table has no version {version} (any more), its newest is {newest}",
+                f"{KEY} = {text!r}: the table has no version {version} (any more); its newest version is {newest}",
                 hint="DESCRIBE HISTORY, or `path@<checkpoint id>` for a retained checkpoint.",
             ) from error
         first = str(error).splitlines()[0] if str(error) else ""

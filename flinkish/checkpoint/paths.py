@@ -84,7 +84,7 @@ def check_inside(root: PurePath, path: str) -> None:
     """
     if not is_safe(path):
         raise CorruptCheckpointError(
-            f"checkpoint table {root}: its manifest names the file {path[:200]!r}, which is not inside of the table",
+            f"checkpoint table {root}: its manifest names the file {path[:200]!r}, which is not inside the table",
             hint="the table was tampered with; do not restore from it.",
         )
 

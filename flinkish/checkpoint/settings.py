@@ -100,7 +100,7 @@ class CheckpointSettings:
 def _check(key: str, value: int | None, least: int, *, optional: bool = False) -> None:
     if (value is None and optional) or (isinstance(value, int) and value >= least):
         return
-    raise ConfigurationError(f"{key} = {value!r}: expected a number of at least {least}", hint="durations are milliseconds here.")
+    raise ConfigurationError(f"{key} = {value!r}: expected a number of at least {least}", hint="durations are in milliseconds.")
 
 
 #: For each retention, the ends after which a job's checkpoints are deleted. Source: Flink's CheckpointProperties. A savepoint is

@@ -45,7 +45,7 @@ class SigningKey:
             raise ConfigurationError(
                 f"{KEY_OPTION}: {self.path or 'the key'} holds {len(self.secret)} bytes, "
                 f"expected {_LEAST_KEY_BYTES} to {_MOST_KEY_BYTES}",
-                hint="remove the file to have a new key made, or write 32 random bytes to it.",
+                hint="remove the file, so that a new key is created, or write 32 random bytes to it.",
             )
 
     @property
@@ -74,12 +74,14 @@ class SigningKey:
             mode = stat.S_IMODE(file.stat().st_mode)
             if mode & 0o077:
                 raise ConfigurationError(
-                    f"{KEY_OPTION}: {file} has mode {mode:04o}, others than its owner may use it", hint=f"chmod 600 {file}"
+                    f"{KEY_OPTION}: {file} has mode {mode:04o}, so users other than its owner can access it",
+                    hint=f"chmod 600 {file}",
                 )
             return SigningKey(file.read_bytes(), file)
         except OSError as error:
             raise ConfigurationError(
-                f"{KEY_OPTION}: {file} cannot be read or made: {error}", hint=f"set {KEY_OPTION} to a file in a folder of yours."
+                f"{KEY_OPTION}: {file} cannot be read or created: {error}",
+                hint=f"set {KEY_OPTION} to a file in a folder of yours.",
             ) from error
 
 

@@ -29,6 +29,9 @@ _REQUEST_TIMEOUT = 30.0
 _LONGEST_ANSWER = 64 << 20
 #: The first and the longest pause between two requests about an operation, in seconds: pauses double, as in Flink's command line.
 _FIRST_GAP, _LONGEST_GAP = 0.03, 2.0
+#: The status with which a Dispatcher answers that does not lead, and the answer about an operation that has not ended.
+_UNAVAILABLE = 503
+_IN_PROGRESS: Mapping[str, Any] = {"status": {"id": "IN_PROGRESS"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,7 @@ class UnreachableError(ServerError):
             "configuration has rest.port; "
             "`flinkish cluster start` starts one for many jobs.",
         )
+        self.reason = reason
 
 
 class RefusedError(ServerError):
@@ -234,6 +238,11 @@ def wait_for(
                 f"the server at {client.address.url} stopped answering before the end of {what}",
                 hint="its process has ended, or the network failed: look at the log of the job.",
             ) from error
+        except RefusedError as error:
+            # While another Dispatcher takes over; the operation goes on in the driver.
+            if error.status != _UNAVAILABLE:
+                raise
+            answer = _IN_PROGRESS
         if answer["status"]["id"] == "COMPLETED":
             operation = answer.get("operation") or {}
             cause = operation.get("failure-cause")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic, sleep, strftime
 
 import click
 
@@ -60,12 +61,12 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
 
     settings = session_settings(load_configuration(properties, environment=os.environ), tuple(properties))
     make_private(settings.logs)
-    log = settings.logs / f"dispatcher-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    log = settings.logs / f"dispatcher-{strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     command = [sys.executable, "-m", "flinkish.server.session", *(f"-D{each.removeprefix('-D')}" for each in properties)]
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
-    deadline = time.monotonic() + _START_PATIENCE
+    deadline = monotonic() + _START_PATIENCE
     while True:
         for line in log.read_text(errors="replace").splitlines():
             if line.startswith(_ANSWERS):
@@ -75,11 +76,21 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
         if process.poll() is not None:
             words = tail(log, _TAIL).strip() or f"its log {log} is empty: is there space left on that disk?"
             raise EngineError(f"the session cluster ended with exit code {process.returncode}:\n{words}")
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             process.kill()
             process.wait()
             raise EngineError(f"the session cluster did not answer within {_START_PATIENCE:g} s:\n{tail(log, _TAIL).strip()}")
-        time.sleep(0.05)
+        _pause(process)
+
+
+def _pause(process: subprocess.Popen[bytes]) -> None:
+    try:
+        sleep(0.05)
+    except KeyboardInterrupt:
+        # It has a session of its own, so Ctrl-C has not reached it.
+        process.terminate()
+        process.wait()
+        raise
 
 
 @cluster.command()
@@ -102,17 +113,19 @@ def stop(connection: Connection, *, keep_jobs: bool) -> None:
                 f"the server at {url} is that of a running job, not of a session cluster", hint="`flinkish cancel` ends the job."
             ) from None
         raise
-    begun, progress = time.monotonic(), Progress(f"The end of the cluster at {url}")
-    while (waited := time.monotonic() - begun) < connection.timeout:
+    begun, progress = monotonic(), Progress(f"The end of the cluster at {url}")
+    while (waited := monotonic() - begun) < connection.timeout:
         try:
             connection.client.get("/config")
-        except UnreachableError:
-            click.echo(f"Stopped the session cluster at {url}.")
-            return
+        except UnreachableError as error:
+            # A slow server or name service does not say that the cluster has ended.
+            if not isinstance(error.reason, TimeoutError | socket.gaierror):
+                click.echo(f"Stopped the session cluster at {url}.")
+                return
         except ServerError:  # the Dispatcher answers, but does not lead any more
             pass
         progress(waited)
-        time.sleep(0.1)
+        sleep(0.1)
     raise ServerError(
         f"the cluster at {url} has not ended after {connection.timeout:g} s", hint="read the log of the Dispatcher."
     )

@@ -124,22 +124,20 @@ def run(
     -Dkey=value may also follow JOB. Arguments after `--` are always passed to the script.
     """
     files = tuple(file for each in python_files for file in each.split(",") if file)
-    if classpaths:
-        properties = (f"{job_options.CLASSPATHS.key}={';'.join(classpaths)}", *properties)
+    short = [f"{job_options.CLASSPATHS.key}={';'.join(classpaths)}"] if classpaths else []
     if jobmanager is not None:
         if master or archives:
             raise click.UsageError(
                 "--master and --archives are for a job of this process; with -m, the session cluster starts the job: set "
                 f"{job_options.DRIVER_LAUNCHER.key} and {job_options.DRIVER_SUBMIT_OPTIONS.key} there."
             )
-        sys.exit(_run_on_cluster(job, jobmanager, files, properties, detached, cancel_on_exit, **options))
+        sys.exit(_run_on_cluster(job, jobmanager, files, properties, short, detached, cancel_on_exit, **options))
     if detached or cancel_on_exit:
         raise click.UsageError("-d and -sae need -m HOST:PORT: without it, the job runs in this process and ends with it.")
-    if files:
-        properties = (f"{job_options.PYTHON_FILES.key}={','.join(files)}", *properties)
+    short += [f"{job_options.PYTHON_FILES.key}={','.join(files)}"] if files else []
     of_spark = {"spark.master": master, "spark.archives": archives}
-    properties = (*(f"{key}={value}" for key, value in of_spark.items() if value), *properties)
-    sys.exit(_run(job, properties=properties, **options))
+    short += [f"{key}={value}" for key, value in of_spark.items() if value]
+    sys.exit(_run(job, properties=properties, short=short, **options))
 
 
 @cli.command(context_settings=_AS_FLINK)
@@ -290,6 +288,7 @@ def _run_on_cluster(
     jobmanager: str,
     files: tuple[str, ...],
     properties: tuple[str, ...],
+    short: Sequence[str],
     detached: bool,
     cancel_on_exit: bool,
     *,
@@ -301,15 +300,15 @@ def _run_on_cluster(
     verbose: bool,
     arguments: Sequence[str],
 ) -> int:
-    """Run a script on a session cluster; return the exit code."""
+    """Run a script on a session cluster; return the exit code. The options in `short` win over `properties`, as in `_run`."""
     from flinkish.cli.programs import absolute, packed
     from flinkish.cli.remote import Request, follow, submit
 
     with errors_printed(logging.INFO if verbose else logging.WARNING):
         of_script, behind = split_arguments(arguments)
-        short = [f"execution.engine={engine}"] if engine else []
+        short = [*short, *([f"execution.engine={engine}"] if engine else [])]
         short += [f"{job_options.FULL_TRACEBACK.key}=true"] if with_traceback else []
-        settings = parse_properties([*short, *properties, *behind])
+        settings = parse_properties([*properties, *behind, *short])
         request = Request(
             arguments=tuple(of_script),
             parallelism=parallelism,
@@ -337,21 +336,25 @@ def _run(
     with_traceback: bool,
     verbose: bool,
     arguments: Sequence[str],
+    short: Sequence[str] = (),
 ) -> int:
-    """Run a script with properties; return the exit code."""
+    """Run a script with properties; return the exit code.
+
+    `short` has options as properties. As in Flink, an option wins over the property of the same key, wherever that is.
+    """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s", force=True
     )
     redaction.protect_log()
     of_script, behind = split_arguments(arguments)
-    short = [f"execution.engine={engine}"] if engine else []
+    short = [*short, *([f"execution.engine={engine}"] if engine else [])]
     short += [f"parallelism.default={parallelism}"] if parallelism else []
     short += [f"{job_options.SAVEPOINT_PATH.key}={savepoint}"] if savepoint else []
     short += [f"{job_options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key}=true"] if allow_unclaimed else []
     short += [f"{job_options.FULL_TRACEBACK.key}=true"] if with_traceback else []
     forgotten_programs()
     try:
-        _set_properties([*short, *properties, *behind])
+        _set_properties([*properties, *behind, *short])
         run_script(job, of_script)
         return _remind(job)
     except FlinkishError as error:

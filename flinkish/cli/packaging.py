@@ -40,14 +40,21 @@ def pack_environment(target: Path, environment: Path = Path(sys.prefix), base: P
     target.parent.mkdir(parents=True, exist_ok=True)
     # The fastest level: a higher one hardly makes libraries smaller.
     how = {} if target.suffix == ".tar" else {"compresslevel": 1}
-    with tarfile.open(target, "w" if target.suffix == ".tar" else "w:gz", **how) as archive:  # type: ignore[call-overload]
-        for folder, names, files in os.walk(environment):
-            names[:] = sorted(name for name in names if Path(folder, name) not in left_out)
-            links = [name for name in names if Path(folder, name).is_symlink()]
-            for name in sorted([*files, *links]):
-                path = Path(folder, name)
-                if path.resolve() != target.resolve():
-                    archive.add(path, path.relative_to(environment), recursive=False)
+    # Half a file would be found on the cluster only, so the target is complete or as it was.
+    draft = target.with_name(f".{target.name}.new")
+    own = {target.resolve(), draft.resolve()}
+    try:
+        with tarfile.open(draft, "w" if target.suffix == ".tar" else "w:gz", **how) as archive:  # type: ignore[call-overload]
+            for folder, names, files in os.walk(environment):
+                names[:] = sorted(name for name in names if Path(folder, name) not in left_out)
+                links = [name for name in names if Path(folder, name).is_symlink()]
+                for name in sorted([*files, *links]):
+                    path = Path(folder, name)
+                    if path.resolve() not in own:
+                        archive.add(path, path.relative_to(environment), recursive=False)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
     return Path(os.path.realpath(environment / "bin" / "python"))
 
 

@@ -25,7 +25,7 @@ class Program:
     @property
     def name(self) -> str:
         """The name under which the file is uploaded; it has only characters that all servers accept."""
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", self.file.name).lstrip(".-")[-100:]
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", self.file.name)[-100:].lstrip(".-")
         return name if name.endswith((".py", ".zip")) else f"{name or 'program'}.py"
 
 

@@ -74,6 +74,13 @@ def submit(client: RestClient, program: Program, request: Request) -> str:
         answer = client.post(f"/jars/{program_id}/run", request.body(program.module), timeout=_START_TIMEOUT)
     except RefusedError as error:
         raise InvalidProgramError(f"the program was not started: {error.text}", hint=_hint(error.text)) from None
+    except UnreachableError as error:
+        if isinstance(error.reason, ConnectionRefusedError):
+            raise
+        raise ServerError(
+            f"it is not known whether the program was started: {error}",
+            hint="look at `flinkish list` before you start it again: otherwise it may run twice.",
+        ) from error
     finally:
         _remove(client, program_id)
     return str(answer["jobid"])

@@ -52,6 +52,7 @@ __all__ = [
     "lenient_converter",
     "makes_new",
     "mapping",
+    "out_of_bounds",
     "shortest_floats",
     "state_converter",
     "taking_apart",
@@ -192,17 +193,22 @@ def mapping(type_info: TypeInformation, what: str) -> Callable[[object, Convert,
     return compiled(lines, {"slow": convert, "generator": GeneratorType, "check_record": check_record, "what": what})
 
 
-def taking_apart(type_info: RowTypeInfo, then: Sequence[str], scope: dict[str, Any]) -> list[str] | None:
+def taking_apart(
+    type_info: RowTypeInfo, then: Sequence[str], scope: dict[str, Any], unbounded: int | None = None
+) -> list[str] | None:
     """Return source lines that run the lines `then` if `value` is a Row whose values `converter` would not change.
 
     The lines recognize only rows just created from keyword arguments, in any order. They unpack the values into v0, v1, ... in
     the order of the declared fields, and the keyword arguments into `named`. The names that the lines use are added to `scope`.
+    The bounds of an integer at the position `unbounded` are not checked: `then` must do it, by `out_of_bounds`.
     Returns None if the type has a field that only the converter can check.
     """
     names = type_info.field_names
     needed = [_needs_conversion(_plain_type(field), f"v{position}") for position, field in enumerate(type_info.field_types)]
     if not names or None in needed:
         return None
+    if unbounded is not None and out_of_bounds(type_info.field_types[unbounded], f"v{unbounded}") is not None:
+        needed[unbounded] = f"type(v{unbounded}) is not int"
     scope |= {"Row": Row, "names": names, **{f"n{position}": name for position, name in enumerate(names)}}
     right = " and ".join([f"(not {condition} or v{position} is None)" for position, condition in enumerate(needed)])
     return [
@@ -748,10 +754,17 @@ def _needs_conversion(type_info: TypeInformation, name: str) -> str | None:
         return None
     basic = type_info.basic_type
     if basic in _INTEGER_BITS:
-        bits = _INTEGER_BITS[basic]
-        return f"(type({name}) is not int or not {-(2 ** (bits - 1))} <= {name} <= {2 ** (bits - 1) - 1})"
+        return f"(type({name}) is not int or {out_of_bounds(type_info, name)})"
     wanted = {BasicType.STRING: "str", BasicType.DOUBLE: "float", BasicType.BOOLEAN: "bool", BasicType.BIG_INT: "int"}.get(basic)
     return None if wanted is None else f"type({name}) is not {wanted}"
+
+
+def out_of_bounds(type_info: TypeInformation, name: str) -> str | None:
+    """Return an expression that is true for an int that the type cannot hold; None if it is not an integer type with bounds."""
+    if not isinstance(type_info, BasicTypeInfo) or type_info.basic_type not in _INTEGER_BITS:
+        return None
+    bits = _INTEGER_BITS[type_info.basic_type]
+    return f"not {-(2 ** (bits - 1))} <= {name} <= {2 ** (bits - 1) - 1}"
 
 
 def _refuse_none(convert: Convert, fail: Callable[..., NoReturn], path: str, field_type: TypeInformation) -> Convert:

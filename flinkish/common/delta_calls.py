@@ -6,13 +6,17 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Final
 
 from deltalake.exceptions import DeltaError
 
 from flinkish.common.disk import sync
 from flinkish.common.files.store_settings import without_secrets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
 
 #: In folder names deltalake panics on brackets, ^ and |, reads %20 and backslashes as another name, and refuses the rest.
 _UNUSABLE: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]|[\x00-\x1f\x7f]|[\ud800-\udfff]")
@@ -81,3 +85,16 @@ def sync_log(root: str | Path, synced: int) -> tuple[int, bool]:
             sync(os.path.join(log, name))
     sync(log)
     return max((version for version, _, _ in found), default=synced), summarized
+
+
+def rows_of(table: DeltaTable, root: PurePath) -> pa.Table:
+    """Return all rows of the table at a root.
+
+    The file system that deltalake gives to Arrow is a Python object. If a thread of Arrow still holds it when the program ends,
+    the process aborts ("terminate called without an active exception"; pyarrow 26). So Arrow reads folders by its own file
+    system.
+    """
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    filesystem = SubTreeFileSystem(str(root), LocalFileSystem()) if isinstance(root, Path) else None
+    return table.to_pyarrow_table(filesystem=filesystem)

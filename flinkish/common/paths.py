@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote
 
 #: `a:b` may be a file name with a colon, so a scheme must be followed by a slash, or be `file`.
 _URL = re.compile(r"((?i:file)(?=:)|[A-Za-z][A-Za-z0-9+.-]*(?=:/)):(?://([^/]*))?(.*)", re.DOTALL)
 _LOCAL_HOSTS = ("", "localhost")
+#: Characters with a meaning in the patterns of Hadoop's GlobPattern, and their escaped form.
+_SPECIAL_IN_PATTERN = re.compile(r"[\\*?\[\]{},]")
+_ESCAPED = r"\\\g<0>"
 
 
 class Location(NamedTuple):
@@ -40,6 +44,18 @@ def location(text: str) -> Location:
     """
     match = _URL.fullmatch(text)
     return Location("", "", text) if match is None else Location(match[1].lower(), match[2] or "", match[3])
+
+
+def hadoop_url(path: PurePath | str, *, pattern: bool = False) -> str:
+    r"""Return the URL of an absolute path of this machine as Hadoop's Path class, and so Spark, reads it: without escapes.
+
+    `pattern`: for a reader of Spark, which takes a path for a pattern.
+
+    >>> hadoop_url("/a b%c"), hadoop_url("/a[1]", pattern=True)
+    ('file:///a b%c', 'file:///a\\[1\\]')
+    """
+    text = str(path)
+    return f"file://{re.sub(_SPECIAL_IN_PATTERN, _ESCAPED, text) if pattern else text}"
 
 
 def as_flink_shows(text: str) -> str:

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.absent_names import INTERNAL
@@ -674,9 +674,17 @@ class Types:
         return ListTypeInfo(element_type_info)
 
 
+#: What to do with one of DataTypes where one of Types is wanted.
+HINT_OF_DATA_TYPES: Final = "it holds one: write DataTypes.DECIMAL(10, 2).type_info, for example."
+
+
 def _checked_type(type_info: Any, what: str) -> TypeInformation:
     if isinstance(type_info, TypeInformation):
         return type_info
+    if isinstance(getattr(type_info, "type_info", None), TypeInformation):
+        raise InvalidArgumentError(
+            f"{what} must be a TypeInformation; got {type_info!r}, one of DataTypes", hint=HINT_OF_DATA_TYPES
+        )
     forgotten = callable(type_info) and getattr(Types, getattr(type_info, "__name__", ""), None) is type_info
     raise InvalidArgumentError(
         f"{what} must be a TypeInformation; got {type_info!r} of type {type(type_info).__name__}",

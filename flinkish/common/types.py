@@ -70,23 +70,25 @@ class Row:
     _kind: RowKind
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if kwargs:
-            if args:
+        if args:
+            if kwargs:
                 raise ValueError("a Row takes either positional values or named ones; got both")
-            if not _seen(kwargs):
-                learn_names(kwargs)
-            self._kwargs = kwargs
-        else:
             self._kwargs = None
             self._names = None
             self._list = [*args]
             self._kind = _INSERT
+        else:
+            for name in kwargs:  # faster than a call of `_seen`
+                if name not in _SEEN:
+                    learn_names(kwargs)
+                    break
+            self._kwargs = kwargs
 
     def _settle(self) -> None:
         """Fill the slots of a row that was created from keyword arguments."""
         kwargs = self._kwargs
         if kwargs is not None:
-            self._names = tuple(kwargs)
+            self._names = tuple(kwargs) or None
             self._list = [*kwargs.values()]
             self._kind = _INSERT
             self._kwargs = None

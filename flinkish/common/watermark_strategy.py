@@ -217,10 +217,11 @@ class WatermarkStrategy:
         This works for `from_source` with a Source. A reader is compared with the lowest watermark of all readers of the group
         that are neither idle nor finished, at least once per `update_interval` (1 second if not given). In batch mode, which has
         no watermarks, readers never pause. Raises InvalidArgumentError for a negative drift or an interval below 1 ms.
-        Source: FLIP-182.
+        Of a reader with several splits, single ones pause if it implements `pause_or_resume_splits`, as that of KafkaSource does;
+        otherwise it pauses as a whole, by its slowest split. Source: FLIP-182 and FLIP-217.
 
-        Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader with several splits
-        pauses as a whole, by its slowest split (FLIP-217 would pause only the other splits).
+        Differs from Flink: watermarks are compared after each epoch, however long the interval is. A reader that cannot pause
+        single splits is no error.
         """
         if not isinstance(watermark_group, str):
             raise InvalidArgumentError(f"watermark_group must be a str; got {watermark_group!r}")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError
 from flinkish.common.pickling import check_serializable
 from flinkish.common.time import Time, milliseconds_of
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import HINT_OF_DATA_TYPES, RowTypeInfo, TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream.function_wrappers import check_returns, describe
 
@@ -36,7 +36,9 @@ def type_of(given: object, method: str, argument: str = "output_type") -> TypeIn
         return given
     raise InvalidArgumentError(
         f"{argument} of {method}() must be None, a list of TypeInformation or a TypeInformation; got {given!r}.",
-        hint="take one from Types and call it: Types.STRING().",
+        hint=HINT_OF_DATA_TYPES
+        if isinstance(getattr(given, "type_info", None), TypeInformation)
+        else "take one from Types and call it: Types.STRING().",
     )
 
 

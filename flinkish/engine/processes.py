@@ -68,6 +68,14 @@ def boot() -> float:
         return psutil.boot_time()
 
 
+def namespace(kind: str) -> int:
+    """Return an id of this process's namespace of a kind, such as "pid" or "net", which containers do not share; 0 if unknown."""
+    try:
+        return int("".join(filter(str.isdigit, os.readlink(f"/proc/self/ns/{kind}"))))
+    except (OSError, ValueError):
+        return 0
+
+
 def _look_at(pid: int) -> tuple[float, bool] | None:
     """Return when a process started, and whether it has not ended; None if there is none. Raises OSError."""
     if not sys.platform.startswith("linux"):

@@ -13,21 +13,25 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, EngineError
 from flinkish.common.files.schemes import without_user
 from flinkish.common.paths import location
-from flinkish.engine.processes import ProcessId, this_process
+from flinkish.engine.processes import ProcessId, namespace, this_process
 
 #: Folder below an engine's scratch root with the checkpoints of a job that has no folder for them.
 CHECKPOINTS: Final = "checkpoints"
+#: The format of the rest of a folder's name, which other versions of flinkish may read differently: change it whenever the rest
+#: or the meaning of `ProcessId.created` changes. It is no number, because versions without it look for the start time here.
+_FORMAT: Final = "f2"
 #: Created folders with the process that created them, because a forked process must not remove them.
 _made: list[tuple[int, Path]] = []
 
 
 def make_folder(parent: Path, prefix: str) -> Path:
-    """Create a folder with mode 0700, named after this process: prefix, user, pid, start time, pid namespace, a random part.
+    """Create a folder with mode 0700, named after this process.
 
-    Raises OSError.
+    The name has the prefix, user, pid, format, start time, pid namespace, and a random part. It is short, because folders of
+    sockets are named so, too. Raises OSError.
     """
     owner = this_process()
-    name = f"{_mine(prefix)}{owner.pid}-{int(owner.created)}-{_pid_namespace()}-"
+    name = f"{_mine(prefix)}{owner.pid}-{_FORMAT}-{int(owner.created):x}-{namespace('pid'):x}-"
     folder = Path(tempfile.mkdtemp(prefix=name, dir=parent))
     _made[:] = [(pid, made) for pid, made in _made if made.exists()]
     _made.append((owner.pid, folder))
@@ -74,7 +78,10 @@ class DiskFolder:
                     remove_orphans(parent, self._prefix)
                 self._path = make_folder(parent, self._prefix)
             except OSError as error:
-                raise EngineError(f"No folder can be made in {parent}: {error}", hint="set io.tmp.dirs.") from error
+                raise EngineError(
+                    f"No folder can be made in {parent}: {error}",
+                    hint="set io.tmp.dirs.",
+                ) from error
         return self._path
 
     def remove(self) -> None:
@@ -94,23 +101,22 @@ def remove_made() -> None:
 def remove_orphans(parent: Path, prefix: str) -> None:
     """Remove the folders of processes that ended without removing them (kill -9).
 
-    To be used only for storage of this machine: on shared storage, and in another container, a pid has no meaning.
+    To be used only for storage of this machine: on shared storage, and in another container, a pid has no meaning. Folders of
+    versions whose names have another format stay, because their start times cannot be compared; those without any
+    format are removed if no process has the pid.
     """
     for folder in parent.glob(f"{_mine(prefix)}*"):
-        pid, created, namespace, *_ = [*folder.name.removeprefix(_mine(prefix)).split("-"), "", "", ""]
-        if pid.isdigit() and created.isdigit() and namespace == _pid_namespace():
+        pid, *rest = folder.name.removeprefix(_mine(prefix)).split("-")
+        known = rest[:1] == [_FORMAT]
+        base = 16 if known else 10
+        try:
+            created, inside = (int(each, base) for each in rest[known:][:2])
             owner = ProcessId.of(int(pid))
-            if owner is None or abs(int(owner.created) - int(created)) > 1:
-                shutil.rmtree(folder, ignore_errors=True)
+        except ValueError:
+            continue
+        if inside == namespace("pid") and (owner is None or (known and abs(int(owner.created) - created) > 1)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mine(prefix: str) -> str:
     return f"{prefix}-{os.getuid()}-"
-
-
-def _pid_namespace() -> str:
-    """Return an id of the pid namespace, which is different for each container; Linux only."""
-    try:
-        return "".join(filter(str.isdigit, os.readlink("/proc/self/ns/pid")))
-    except OSError:
-        return "0"

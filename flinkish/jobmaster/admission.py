@@ -1,7 +1,7 @@
 """Limits the number of records that an epoch reads, so that epochs take about their target duration.
 
 Pure logic on the measured costs of the last epochs. The goal is `execution.epoch.target-duration`: shorter epochs pay the fixed
-cost of an epoch (on Spark about 0.2 s) too often, longer ones delay timers, checkpoints and cancellation.
+cost of an epoch (on Spark about 0.1 s) too often, longer ones delay timers, checkpoints and cancellation.
 
 The model: an epoch takes `fixed + marginal * records`. The fixed cost contains the engine's own work, the levels, part files and,
 if every epoch has one, the snapshot. Records get the part of the target that the fixed cost leaves. If the fixed cost exceeds
@@ -10,6 +10,9 @@ useful work. Without that rule the credit would sink further and further, becaus
 
 At the least credit, epochs do not differ in their records, so they do not show which of the two costs makes them long. Then the
 credit is doubled for an epoch: if the fixed cost was the reason, the difference shows it, and the credit grows.
+
+Before anything has been measured, an epoch is a probe: it reads few records, because one record may take a microsecond or, if a
+function calls a service, a second.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-#: The credit before the first measurement: small enough that even records of 50 us each take only half a second.
+#: The credit of the probe, the first epoch with records: with functions of 10 ms for a record it takes five seconds. A probe of
+#: a job with fast functions costs one short epoch more.
+_PROBE_CREDIT = 500
+#: The most that the probe may raise the credit to: small enough that even records of 50 us each take only half a second.
 _INITIAL_CREDIT = 10_000
 #: However slow the user's functions are, an epoch reads a few records; otherwise the job would make no progress.
 _LEAST_CREDIT = 16
@@ -87,8 +93,9 @@ class Admission:
     """The credit of one attempt: how many records each source subtask may read in the next epoch."""
 
     def __init__(self, settings: AdmissionSettings) -> None:
-        self.credit = min(_INITIAL_CREDIT, settings.max_records)
+        self.credit = min(_PROBE_CREDIT, settings.max_records)
         self._settings = settings
+        self._probing = True
         self._seen: deque[EpochCost] = deque(maxlen=_REMEMBERED)
         self._model: _Model | None = None
         #: Whether the last epoch took far more (1) or less (-1) than expected.
@@ -96,14 +103,35 @@ class Admission:
 
     def observe(self, cost: EpochCost) -> None:
         """Record the cost of an epoch, and set the credit of the next one."""
+        if self._probing:
+            self._probe(cost)
+            return
         self._notice_change(cost)
         self._seen.append(cost)
         if cost.records == 0:
             return
         self._model = model = self._fit()
+        self.credit = max(1, min(self._by_time(cost, model), self._by_bytes(cost)))
+
+    def _probe(self, cost: EpochCost) -> None:
+        """Set the credit by the first epochs, up to one that shows what a record takes.
+
+        The model ignores these epochs, because all first calls are in them.
+        """
+        if cost.records == 0:
+            return
+        settings = self._settings
+        by_time = self.credit
+        if cost.records >= self.credit // 2 or cost.busy_ms > settings.target_duration:
+            self._probing = False
+            most = min(_INITIAL_CREDIT, settings.max_records)
+            affordable = int(settings.target_duration * cost.records / cost.busy_ms) if cost.busy_ms else most
+            by_time = min(most, max(_LEAST_CREDIT, affordable))
+        self.credit = max(1, min(by_time, self._by_bytes(cost)))
+
+    def _by_bytes(self, cost: EpochCost) -> int:
         # Sources stop by themselves when their own slot has sent enough, but a slot at a later level may send many times as much.
-        by_bytes = cost.records * self._settings.max_bytes // max(1, cost.bytes)
-        self.credit = max(1, min(self._by_time(cost, model), by_bytes))
+        return cost.records * self._settings.max_bytes // max(1, cost.bytes)
 
     def _notice_change(self, cost: EpochCost) -> None:
         """Discard earlier measurements if two epochs in a row deviate far in the same direction; a single deviation is noise."""

@@ -22,7 +22,6 @@ from flinkish.checkpoint.manifest import (
     Committable,
     CoordinatorState,
     Manifest,
-    OperatorShape,
 )
 from flinkish.checkpoint.pending import Subtask
 from flinkish.checkpoint.storage import StoredCheckpoint
@@ -82,7 +81,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Asked for."""
+    """The job was cancelled or suspended on request."""
 
 
 Outcome = Finished | Failed | Cancelled
@@ -524,12 +523,7 @@ class Attempt:
         return CoordinatorState(
             job_name=setup.job_name,
             sources=tuple(sources),
-            operators=tuple(
-                OperatorShape(
-                    uid=node.uid, name=node.name, parallelism=vertex.parallelism, max_parallelism=vertex.max_parallelism
-                )
-                for vertex, node in program_parts.operators(graph)
-            ),
+            operators=tuple(program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)),
             graph_fingerprint=program_parts.fingerprint(graph),
             attempt_id=self.attempt_id,
             extra={**prepared, **self._committers.snapshot()},

@@ -402,7 +402,7 @@ class JobCheckpoints:
             return self._coordinator
         if self._open_storage is None:
             raise CheckpointError(
-                f"{self._job()}: no savepoint was taken, the job has no place for checkpoints, or runs in batch mode"
+                f"{self._job()}: no savepoint was taken: the job has no storage for checkpoints, or runs in batch mode"
             )
         self.storage = self._open_storage()
         coordinator = self._make_coordinator(self.storage)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from flinkish.checkpoint.manifest import Committable, Manifest
+from flinkish.common import options
 from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ForeignCheckpointError, SinkError
@@ -62,6 +63,7 @@ class Committers:
     """The committers of all sinks of a job, created again for each attempt."""
 
     def __init__(self, nodes: Iterable[SinkNode], configuration: Configuration) -> None:
+        self._may_leave: bool = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
         self._committers: dict[OperatorUid, _SinkCommitter] = {}
         for node in nodes:
             committer = node.sink.create_committer(configuration)
@@ -72,8 +74,17 @@ class Committers:
         """Tell all sinks which checkpoint the attempt of a job in `lineage` starts from, and commit its committables again.
 
         Committers get their state back only if our key signed the checkpoint (`trusted`).
-        Raises ForeignCheckpointError if the checkpoint does not fit a sink, and the errors of `commit`.
+        Raises ForeignCheckpointError if the checkpoint does not fit a sink, or (unless state may be left behind) has committables
+        that no sink commits, and the errors of `commit`.
         """
+        lost = self._without_committer(manifest.committables)
+        if lost and not self._may_leave:
+            raise ForeignCheckpointError(
+                f"checkpoint {manifest.checkpoint_id} has data that the sinks {', '.join(lost)} prepared and that this program "
+                "does not commit: it has other sinks with these uids, which commit nothing",
+                hint="go on with the same sinks, and give new ones other uids; or set "
+                f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key} to leave that data behind.",
+            )
         kept = manifest.coordinator.extra.get(_STATES) if trusted else None
         states = {} if kept is None else msgspec.msgpack.decode(kept, type=dict[OperatorUid, bytes])
         for uid, sink in self._committers.items():
@@ -107,10 +118,10 @@ class Committers:
         stay, and are repeated without effect after the job's restart.
         Raises ForeignCheckpointError if a committable does not belong to the sink.
         """
-        lost = {committable.operator_uid for committable in committables} - self._committers.keys()
+        lost = self._without_committer(committables)
         if lost:
-            text = "For %s there is data that operators %s prepared, which commit nothing."
-            _log.warning(text, checkpoint_name(checkpoint_id), sorted(lost))
+            text = "Output in %s that was to be committed is dropped: it is of the operators %s, which commit nothing."
+            _log.warning(text, checkpoint_name(checkpoint_id), lost)
         for sink in self._committers.values():
             requests = sink.requests(committables, job_id, lineage)
             try:
@@ -124,6 +135,9 @@ class Committers:
                     f"{sink.node.label}: committing {len(requests)} committables of {checkpoint_name(checkpoint_id)} failed: "
                     f"{type(error).__name__}: {error}"
                 ) from error
+
+    def _without_committer(self, committables: Iterable[Committable]) -> list[OperatorUid]:
+        return sorted({committable.operator_uid for committable in committables} - self._committers.keys())
 
     def close(self) -> None:
         """Close all committers, once; raises the first error after all were closed."""

@@ -174,15 +174,15 @@ class Delivery:
                     _log.warning("Operator %s sends values on channel %r, which nobody takes.", values.operator_uid, destination)
 
     def _tell_dropped(self, values: DriverValues) -> None:
-        """Log, once for each operator, that records are lost which a table of dead letters would keep."""
+        """Log, once for each operator, that it drops records; a table of dead letters would keep them."""
         if values.operator_uid in self._dropping:
             return
         self._dropping.add(values.operator_uid)
         for name, kind in values.values:
             what = "a late record" if kind == LATE else "a record that it could not decode"
             _log.warning(
-                "Operator %r (uid %s) has dropped %s, and drops all others like it without a further line; its metrics count "
-                "them. Set %s to keep them in a table.",
+                "Operator %r (uid %s) has dropped %s. It will drop others without another message; its metrics count them. "
+                "Set %s to keep them in a table.",
                 name, values.operator_uid, what, options.DEAD_LETTERS_DIR.key,
             )  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flinkish.graph.job_graph import JobGraph, VertexId
 from flinkish.graph.stream_graph import NodeId, StreamNode
-from flinkish.program.operators import SourceConfig, TimestampsAndWatermarksConfig
+from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig, TimestampsAndWatermarksConfig
 from flinkish.program.sources import Source
 
 #: By vertex and subtask: the watermarks of the operators of the chain, in their order.
@@ -50,7 +50,9 @@ class EventTimeGraph:
                 timed.add(node_id)
         read = {source for sources in self._before.values() for source in sources}
         #: The ends of the paths: operators without a reader, if an operator before them generates watermarks.
-        self._ends = tuple(node_id for node_id in self._nodes if node_id in timed and node_id not in read)
+        ends = tuple(node_id for node_id in self._nodes if node_id in timed and node_id not in read)
+        # A sink that also takes a stream without watermarks has none until that stream ends, which holds nothing back.
+        self._ends = tuple(node_id for node_id in ends if not self._is_mixed_sink(node_id, timed)) or ends
 
     def event_time(self, watermarks: Watermarks) -> EventTime | None:
         """Return the event time; None if the program has no watermarks, or not all ends have reported one.
@@ -76,6 +78,10 @@ class EventTimeGraph:
             subtasks=self._subtasks_at(slowest, watermark, watermarks),
             parallelism=node.parallelism,
         )
+
+    def _is_mixed_sink(self, node_id: NodeId, timed: set[NodeId]) -> bool:
+        is_sink = isinstance(self._nodes[node_id].operator, SinkConfig | SinkWriterConfig)
+        return is_sink and not timed.issuperset(self._before[node_id])
 
     def _least(self, node_id: NodeId, watermarks: Watermarks) -> int | None:
         vertex, index = self._place[node_id]

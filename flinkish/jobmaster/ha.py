@@ -30,7 +30,7 @@ class YarnAttempt:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> YarnAttempt | None:
-        """Return the attempt that an environment tells of; None if YARN did not start this process."""
+        """Return the attempt that the variables of an environment describe; None if YARN did not start this process."""
         # Hadoop's ContainerId: container_[e<epoch>_]<cluster's time>_<application>_<attempt>_<container>.
         found = re.fullmatch(r"container_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+", environment.get("CONTAINER_ID", ""))
         return None if found is None else cls(f"application_{found[1]}", int(found[2]))
@@ -61,7 +61,7 @@ class ClusterRecord:
             raise ConfigurationError(
                 f"the job of high-availability.cluster-id = {self.cluster_id!r} has ended, and YARN started its driver again "
                 f"(attempt {attempt.number} of {application}); it is not run a second time",
-                hint="see the log of the attempt before for how it ended; submit the job again if it is to run again.",
+                hint="the log of the previous attempt says how the job ended; to run it again, submit it again.",
             )
         return self._id(ended)
 

@@ -82,14 +82,14 @@ class VertexFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotProcess:
-    """The process that runs a slot, as it has introduced itself; `memory` is its machine's, in bytes."""
+    """The process that runs a slot, as its first report described it; `memory` is its machine's, in bytes."""
 
     host: str
     pid: int
     cpus: int
     memory: int
     python: str
-    #: As it was measured last, at most a second before the report.
+    #: The last measurement, at most a second older than the report.
     usage: ProcessUsage | None = None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from flinkish.checkpoint.manifest import OperatorShape
 from flinkish.common.ids import OperatorUid
 from flinkish.common.watermark_strategy import WatermarkAlignment
 from flinkish.datastream.checkpoint import CheckpointListener
@@ -16,6 +17,7 @@ from flinkish.program.dead_letters import DEAD_LETTERS_UID
 from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.program.sinks import Sink
 from flinkish.program.sources import AnySource
+from flinkish.program.state_kinds import state_kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,17 @@ def operators(graph: JobGraph) -> Iterator[tuple[JobVertex, StreamNode]]:
     for vertex in graph.vertices.values():
         for node in vertex.operators:
             yield vertex, node
+
+
+def operator_shape(vertex: JobVertex, node: StreamNode) -> OperatorShape:
+    """Return an operator as checkpoints record it."""
+    return OperatorShape(
+        uid=node.uid,
+        name=node.name,
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        kind=state_kind(node.operator),
+    )
 
 
 def sources(graph: JobGraph) -> tuple[SourceNode, ...]:

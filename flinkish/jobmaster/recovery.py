@@ -132,23 +132,19 @@ def recorded_max_parallelism(checkpoint: StoredCheckpoint | None) -> Mapping[Ope
 def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed: bool) -> None:
     """Raise if the program cannot take over the state of a checkpoint.
 
-    Raises ForeignCheckpointError for state of operators that the program does not have (unless allowed) and for a changed maximum
-    parallelism. The watermark that the runtime stores for an operator is ignored, so operators without own state may be added or
-    removed.
+    Raises ForeignCheckpointError for state of operators that the program does not have (unless allowed), for state of an operator
+    that is of another kind now (program/state_kinds.py), and for a changed maximum parallelism. The watermark that the runtime
+    stores for an operator is ignored, so operators without own state may be added or removed.
     """
     from flinkish.checkpoint.checkpoint_files import verify_files
     from flinkish.checkpoint.opening import check_operators
 
-    shapes = {
-        node.uid: OperatorShape(
-            uid=node.uid, name=node.name, parallelism=vertex.parallelism, max_parallelism=vertex.max_parallelism
-        )
-        for vertex, node in program_parts.operators(graph)
-    }
+    shapes = {node.uid: program_parts.operator_shape(vertex, node) for vertex, node in program_parts.operators(graph)}
     # The job commits dead letters of a checkpoint even if it keeps none itself.
     shapes[DEAD_LETTERS_UID] = OperatorShape(uid=DEAD_LETTERS_UID, name="dead letters", parallelism=1, max_parallelism=1)
     manifest, where = checkpoint.manifest, checkpoint.external_path
     unclaimed = check_operators(manifest, shapes, allow_unclaimed=True, where=where)
+    _check_kinds(checkpoint, shapes)
     if not unclaimed:
         return
     if allow_unclaimed:
@@ -160,6 +156,26 @@ def check_fits(checkpoint: StoredCheckpoint, graph: JobGraph, *, allow_unclaimed
         replace(file, operator_uids=tuple(uid for uid in file.operator_uids if uid not in stateless)) for file in manifest.files
     )
     check_operators(replace(manifest, files=files), shapes, allow_unclaimed=False, where=where)
+
+
+def _check_kinds(checkpoint: StoredCheckpoint, shapes: Mapping[OperatorUid, OperatorShape]) -> None:
+    """Refuse state of operators that keep another kind of state now: it would be lost, or taken for that of the new kind."""
+    from flinkish.checkpoint.checkpoint_files import verify_files
+
+    coordinator = checkpoint.manifest.coordinator
+    changed = {old.uid: old for old in coordinator.operators if old.uid in shapes and old.kind not in ("", shapes[old.uid].kind)}
+    if not changed:
+        return
+    verify_files(checkpoint)
+    # A source that is read on the driver has no position before its end.
+    without_position = {source.uid for source in coordinator.sources if source.enumerator is None}
+    for uid in sorted(_with_state(checkpoint, frozenset(changed)) - without_position):
+        raise ForeignCheckpointError(
+            f"{checkpoint.external_path}: operator {uid} ({shapes[uid].name}) cannot take over the state that has its uid: that "
+            f"is of {changed[uid].kind} ({changed[uid].name}), but in this program the operator is {shapes[uid].kind}",
+            hint="give the operator another uid, to start without state, and set "
+            f"{options.SAVEPOINT_IGNORE_UNCLAIMED_STATE.key} to leave the old state behind.",
+        )
 
 
 def _with_state(checkpoint: StoredCheckpoint, uids: frozenset[OperatorUid]) -> set[OperatorUid]:

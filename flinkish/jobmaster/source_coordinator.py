@@ -115,15 +115,21 @@ class _Reader:
     watermark: int | None = None
     #: Whether the reader stopped because it was ahead of its alignment group.
     held_back: bool = False
+    #: The watermark limit from which it reads more of its paused splits; None if none is paused.
+    paused_from: int | None = None
     #: Whether the reader may become idle just because time passes.
     awaits_idleness: bool = False
     #: How far it was told that it may read its splits; None if the source has no limits.
     limits: dict[str, int] | None = None
 
     def waits_for_group(self, max_watermark: int | None) -> bool:
-        """Tell whether the reader would read nothing with this limit."""
+        """Return whether the reader would read nothing with this limit."""
         ahead = max_watermark is not None and self.watermark is not None and self.watermark > max_watermark
         return self.held_back and ahead
+
+    def may_resume(self, max_watermark: int | None) -> bool:
+        """Return whether the reader would read paused splits with this limit."""
+        return self.paused_from is not None and (max_watermark is None or max_watermark >= self.paused_from)
 
 
 class EnumeratorCoordinator:
@@ -152,7 +158,7 @@ class EnumeratorCoordinator:
         if reader.no_more_splits:
             raise SourceError(
                 f"{self.node.label}: split {split.split_id!r} was assigned to subtask {subtask} after signal_no_more_splits",
-                hint="signal only when nothing will ever be assigned to that subtask any more.",
+                hint="call signal_no_more_splits only when that subtask will get no further split.",
             )
         self._unassigned.discard(split.split_id)
         generator = self._generators.pop(split.split_id, None)
@@ -252,6 +258,7 @@ class EnumeratorCoordinator:
             not reader.finished
             and (
                 reader.news
+                or reader.may_resume(limit)
                 or ((reader.more_available or _limits_of(reader, limits) != reader.limits) and not reader.waits_for_group(limit))
             )
             for reader in self._readers
@@ -306,7 +313,7 @@ class EnumeratorCoordinator:
             return
         reader.splits = {state.split_id: state for state in report.splits}
         reader.more_available = report.more_available
-        reader.watermark, reader.held_back = report.watermark, report.held_back
+        reader.watermark, reader.held_back, reader.paused_from = report.watermark, report.held_back, report.paused_from
         reader.awaits_idleness = report.awaits_idleness
         reader.finished = report.finished
         reader.waiting = reader.waiting or (report.wants_split and not report.finished)
@@ -323,7 +330,7 @@ class EnumeratorCoordinator:
         self._enumerator.handle_split_request(subtask)
 
     def prepare_snapshot(self) -> None:
-        """Nothing to prepare: the epoch's reports and the enumerator say it all."""
+        """Do nothing: the epoch's reports and the enumerator have all that a checkpoint needs."""
 
     def snapshot(self, checkpoint_id: int) -> SourceState:
         assert self._enumerator is not None
@@ -457,7 +464,7 @@ class DriverSourceCoordinator:
         """Do nothing: a driver-side reader does not request splits."""
 
     def prepare_snapshot(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def snapshot(self, checkpoint_id: int) -> SourceState:
         ended = _ENDED if self._ended and not self._records else None

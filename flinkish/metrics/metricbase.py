@@ -25,7 +25,11 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def gauge(self, name: str, obj: Callable[[], int | float]) -> None:
-        """Register a gauge: `obj` is called without arguments whenever metrics are read, and returns the value."""
+        """Register a gauge: `obj` is called without arguments whenever metrics are read, and returns the value.
+
+        That is a number (also Decimal, Fraction and scalars of numpy) or a str; None = it has no value at the moment. A gauge
+        with any other value is left out, and a warning says so once.
+        """
 
     @abstractmethod
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:

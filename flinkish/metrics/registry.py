@@ -14,6 +14,7 @@ from flinkish.common.clock import Clock
 from flinkish.common.closing import Unwinding
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.metrics.metricbase import Counter, Distribution, Gauge, Meter, Metric, MetricGroup
+from flinkish.metrics.plain import plain
 
 __all__ = ["Labelled", "MetricRegistry", "merge"]
 
@@ -38,36 +39,33 @@ class MetricRegistry:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._metrics: dict[str, Metric] = {}
-        self._failed_gauges: set[str] = set()
+        self._failed: set[str] = set()
         self._labelled: dict[str, Labelled] = {}
         #: The group that user functions get from their runtime context.
         self.root: MetricGroup = _Group(self, (), (), ())
 
     def values(self) -> dict[str, Any]:
-        """Return all values by dotted name: numbers; for a meter and a distribution a dict of numbers.
+        """Return all values by dotted name: numbers and texts; for a meter and a distribution a dict of numbers.
 
-        A gauge whose function raises an error is left out, and logged the first time.
+        A metric without a value (None) is left out; so is one that cannot be read, or whose value is neither a number nor a text,
+        and it is logged the first time.
         """
         values: dict[str, Any] = {}
         for name, metric in self._metrics.items():
-            match metric:
-                case Counter():
-                    values[name] = metric.get_count()
-                case Meter():
-                    values[name] = {"count": metric.get_count(), "rate": metric.get_rate()}
-                case _Distribution():
-                    values[name] = metric.statistics()
-                case Gauge():
-                    try:
-                        values[name] = metric.get_value()
-                    except Unwinding:
-                        raise
-                    except BaseException as error:
-                        if name not in self._failed_gauges:
-                            self._failed_gauges.add(name)
-                            _LOG.warning(
-                                "The gauge %s cannot be read, so it is left out: %s: %s", name, type(error).__name__, error
-                            )
+            try:
+                value = _READERS[type(metric)](metric)
+            except Unwinding:
+                raise
+            except BaseException as error:
+                if name not in self._failed:
+                    self._failed.add(name)
+                    _LOG.warning(
+                        "The %s %s cannot be read, so it is left out: %s: %s",
+                        _kind(metric).lower(), name, type(error).__name__, error,
+                    )  # fmt: skip
+            else:
+                if value is not None:
+                    values[name] = value
         return values
 
     def labelled(self) -> dict[str, Labelled]:
@@ -164,6 +162,10 @@ class _Group(MetricGroup):
     def _checked(self, name: str) -> str:
         if not isinstance(name, str) or not name:
             raise InvalidArgumentError(f"the name of a metric or group must be a non-empty str; got {name!r}")
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(f"the name of a metric or group is not valid Unicode: {name!r}: {error.reason}") from None
         return ".".join((*self._scope, name))
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
@@ -262,3 +264,20 @@ class _Distribution(Distribution):
 
     def statistics(self) -> dict[str, Any]:
         return {"count": self._count, "sum": self._sum, "min": self._min, "max": self._max}
+
+
+def _read_meter(metric: _Meter) -> dict[str, Any]:
+    return {"count": plain(metric.get_count()), "rate": plain(metric.get_rate())}
+
+
+def _read_distribution(metric: _Distribution) -> dict[str, Any]:
+    return {name: plain(value) for name, value in metric.statistics().items()}
+
+
+#: Return the value of a metric as plain data; None = it has none. By the type itself: isinstance is slow for abstract classes.
+_READERS: Mapping[type[Metric], Callable[[Any], Any]] = {
+    _Counter: lambda metric: plain(metric.get_count()),
+    _Gauge: lambda metric: plain(metric.get_value()),
+    _Meter: _read_meter,
+    _Distribution: _read_distribution,
+}

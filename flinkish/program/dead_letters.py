@@ -22,7 +22,7 @@ DROPPED: Final = "dropped"
 #: Kinds of dead letters.
 UNDECODABLE: Final = "undecodable"
 LATE: Final = "late"
-#: What `raw` holds: the bytes as the source read them, or a pickled value that has no JSON form.
+#: What `raw` holds: the bytes as the source read them, or a pickled value, if JSON has no form for it that shows all of it.
 RAW_OF_SOURCE: Final = "source"
 RAW_PICKLED: Final = "pickle"
 

@@ -9,7 +9,7 @@ Programs import these names from `flinkish.datastream.connectors.base`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -139,12 +139,24 @@ class SourceReader(ABC, Generic[T, SplitT]):
 
     @abstractmethod
     def add_splits(self, splits: Sequence[SplitT]) -> None:
-        """Add splits to read; each is read from the position it contains."""
+        """Add splits to read; each is read from the position it contains.
+
+        After a restore at a lower parallelism, a reader gets several unfinished splits, even if the enumerator assigns one at a
+        time.
+        """
 
     def set_split_limits(self, limits: Mapping[str, int]) -> None:
         """Learn, by split id, how far to read in this epoch; called before `poll_next` in each epoch that has limits.
 
         See SplitEnumerator.split_limits. A reader at its limits answers NOTHING_AVAILABLE.
+        """
+
+    def pause_or_resume_splits(self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]) -> None:
+        """Pause and resume splits, by their ids: those that are ahead of their alignment group are paused, as in Flink.
+
+        Called before and during the polls of an epoch. A reader that has several splits at the same time should override this and
+        emit nothing from paused splits; if only those have records, it answers NOTHING_AVAILABLE. By default only the reader as a
+        whole is held back, by the lowest watermark of its splits.
         """
 
     def notify_no_more_splits(self) -> None:

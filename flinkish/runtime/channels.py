@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from flinkish.common import pickling
-from flinkish.common.conversion import compiled, converter, state_converter, taking_apart
+from flinkish.common.conversion import compiled, converter, out_of_bounds, taking_apart
 from flinkish.common.errors import InvalidProgramError, TypeMismatchError
 from flinkish.common.sizes import rough_size
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
@@ -349,7 +349,7 @@ class _HashWriter(EdgeWriter):
         self._located: dict[Any, Channel] = {}
         self._wrapped: dict[bytes, CanonicalKey] = {}
         key_type = self._target_vertex.head.key_type
-        self._convert_key = None if key_type is None else state_converter(key_type)
+        self._convert_key = None if key_type is None else converter(key_type)
         select = edge.partitioner.key_selector
         assert select is not None
         self._select = select if key_type is None or is_stored_as_given(key_type) else self._declared(select)
@@ -360,7 +360,7 @@ class _HashWriter(EdgeWriter):
         self.emit = self._emitter(None)
 
     def _declared(self, select: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a selector that converts keys to the declared type, which restored keys have (such as a named Row)."""
+        """Return a selector that converts keys to the declared type, as those restored are: a named Row, a FLOAT of 32 bits."""
         convert = self._converted
         return lambda value: convert(select(value))
 
@@ -410,28 +410,27 @@ class _HashWriter(EdgeWriter):
         channels = [_RowChannel(channel.index, fields, key_field) for channel in self.channels]
         scope: dict[str, Any] = {"select": select, "located": located, "locate": locate, "look": look, "as_key": as_key}
         scope |= {"channels": channels, "emit_slowly": emit_slowly, "__name__": __name__}
-        append = [
-            "try:",
-            "    channel = located[key]",
-            "except (KeyError, TypeError):",
-            "    key = as_key(key)",
-            "    channel = located.get(key) or locate(key)",
-            f"{''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns",
-            *[f"c{position}.append(v{position})" for position in range(len(fields))],
-        ]
-        full = ["if len(keys) >= channel.limit:", "    look(channel)"]
+        # A key that has a channel is within the bounds of its field's type, so that only new keys are compared with them.
+        bounds = None if key_field is None else out_of_bounds(type_info.field_types[key_field], "key")
 
         def appended(timestamp: str | None, end: str) -> list[str]:
-            lines = [*append, "keys = channel.keys", *(["keys.append(key)"] if key_field is None else [])]
-            lines += [*([f"channel.timestamps.append({timestamp})"] if timestamp else []), *full, end]
+            slowly = [f"if key is None or {bounds}:", f"    emit_slowly(value, {timestamp})", f"    {end}"] if bounds else []
+            lines = ["try:", "    channel = located[key]", "except (KeyError, TypeError):", *[f"    {line}" for line in slowly]]
+            lines += ["    key = as_key(key)", "    channel = located.get(key) or locate(key)"]
+            lines.append(f"{''.join([f'c{position}, ' for position in range(len(fields))])} = channel.columns")
+            lines += [f"c{position}.append(v{position})" for position in range(len(fields))]
+            if key_field is None:
+                lines += ["keys = channel.keys", "keys.append(key)"]
+            lines += [f"channel.timestamps.append({timestamp})"] if timestamp else []
+            lines += [f"if len({'keys' if key_field is None else f'c{key_field}'}) >= channel.limit:", "    look(channel)", end]
             if key_field is not None:
                 return [f"key = v{key_field}", *lines]
             # A selector that reads by position fills all slots of the row; then the fields must be in the declared order.
             checked = "if value._kwargs is named or value._names == names:"
             return ["key = select(value)", checked, *[f"    {line}" for line in lines]]
 
-        one = taking_apart(type_info, appended("timestamp", "return"), scope)
-        run = taking_apart(type_info, appended(None, "continue"), scope)
+        one = taking_apart(type_info, appended("timestamp", "return"), scope, key_field)
+        run = taking_apart(type_info, appended(None, "continue"), scope, key_field)
         if one is None or run is None:
             return None
         self.channels = [*channels]
@@ -486,7 +485,7 @@ class _HashWriter(EdgeWriter):
         return channel
 
     def _check(self, key: Any) -> None:
-        """Refuse a key that is not of the declared type; others are not converted, as keys are compared as Python objects."""
+        """Refuse a key that is not of the declared type, and one that the type would round to a whole number."""
         if self._convert_key is None:
             return
         converted = self._converted(key)

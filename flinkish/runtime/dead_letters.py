@@ -6,6 +6,7 @@ not part of what a checkpoint stores of an operator: a job may be restored with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,7 +17,7 @@ from flinkish.common import options, pickling
 from flinkish.common.errors import FlinkishError, SinkError
 from flinkish.common.ids import OperatorUid
 from flinkish.common.time import Instant
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.datastream.functions import Function
 from flinkish.datastream.state import ListState, ListStateDescriptor
 from flinkish.graph.job_graph import VertexId
@@ -206,6 +207,8 @@ class _Kept(DeadLetters):
         json, raw = to_json(value), None
         if json is None:
             json, raw = to_json(_shown(value)), pickling.dumps(value)
+        elif not _says_all(value):
+            raw = pickling.dumps(value)
         self._write(
             LATE,
             reason,
@@ -226,6 +229,24 @@ class _Kept(DeadLetters):
         self._counter.inc()
         # In the order of COLUMNS.
         self._subtask.write((kind, reason, *self._origin, *where, *times, *record), size)
+
+
+def _says_all(value: Any) -> bool:
+    """Return whether the JSON of a value shows all of it. JSON has no NaN, infinity, kinds of rows and parts of milliseconds."""
+    match value:
+        case float():
+            return math.isfinite(value)
+        case Instant():
+            return value.nanos % 1_000_000 == 0
+        case Row():
+            return value.get_row_kind() is RowKind.INSERT and all(map(_says_all, value))
+        case list() | tuple() | set() | frozenset():
+            return all(map(_says_all, value))
+        case dict():
+            # Keys become texts: 1 and "1" are the same one.
+            return len(set(map(type, value))) <= 1 and all(map(_says_all, value)) and all(map(_says_all, value.values()))
+        case _:
+            return True
 
 
 def _shown(value: Any) -> str:

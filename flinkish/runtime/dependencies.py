@@ -1,9 +1,9 @@
 """The dependencies of user functions: Python files and packages on sys.path, archives and cached files in the working folder.
 
 Packages are installed once per job (engine/requirements.py). The driver copies everything else once per attempt to a folder that
-all slots can access (`stage`). A slot host sets up its process with it before it unpickles the program (`take_over`). The local
-engine's slots run in the driver's process: Python files and packages are on its sys.path, and its working folder is changed while
-an epoch runs (`working_folder`).
+all slots can access (`stage`); without such a folder, Spark unpacks Python files for each executor (`pack_python_files`). A slot
+host sets up its process with it before it unpickles the program (`take_over`). The local engine's slots run in the driver's
+process: Python files and packages are on its sys.path, and its working folder is changed while an epoch runs (`working_folder`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tarfile
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -151,6 +151,28 @@ def stage(dependencies: Dependencies, folder: Path, *, copy: bool) -> Path | Non
     layout = {"path": path, "working_folder": str(work) if work else None}
     (root / _LAYOUT).write_text(json.dumps(layout), encoding="utf-8")
     return work
+
+
+def pack_python_files(files: Sequence[str], target: Path) -> tuple[str, ...]:
+    """Write Python files, folders and zip files into a zip file; return the entries of sys.path in its unpacked content."""
+    entries = []
+    with zipfile.ZipFile(target, "x", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for number, file in enumerate(files):
+            # Names of our own: PYTHONPATH takes no colons.
+            entry = f"python-{number}"
+            if file.endswith(".py") and os.path.isfile(file):
+                archive.write(file, f"{entry}/{os.path.basename(file)}")
+            elif os.path.isdir(file):
+                for folder, names, inside in os.walk(file, followlinks=True):
+                    names[:] = [name for name in names if name != "__pycache__"]
+                    for name in inside:
+                        path = os.path.join(folder, name)
+                        archive.write(path, f"{entry}/{os.path.relpath(path, file)}")
+            else:
+                entry += ".zip"
+                archive.write(file, entry)
+            entries.append(entry)
+    return tuple(entries)
 
 
 def _place(work: Path, name: str) -> Path:

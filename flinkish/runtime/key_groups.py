@@ -272,11 +272,11 @@ def may_be_wrapped(key_type: TypeInformation) -> bool:
 def is_stored_as_given(key_type: TypeInformation) -> bool:
     """Tell whether every key that the type accepts is equal to the key that a checkpoint restores, even if its class differs.
 
-    This holds for numbers: 2 as a DOUBLE is restored as 2.0. It does not hold for Rows: one without names is restored with the
-    names of the type.
+    This holds for texts and whole numbers: True as a LONG is restored as 1. It does not hold for Rows, because one without names
+    is restored with the names of the type, nor for FLOAT and DOUBLE, which round what they are given.
     """
     if isinstance(key_type, BasicTypeInfo):
-        return key_type.basic_type is not BasicType.BIG_DEC
+        return key_type.basic_type not in (BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC)
     if isinstance(key_type, TupleTypeInfo):
         return all(map(is_stored_as_given, key_type.get_field_types()))
     return isinstance(key_type, PickledBytesTypeInfo)

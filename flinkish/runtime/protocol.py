@@ -198,6 +198,8 @@ class ReaderReport:
     watermark: int | None = None
     #: Whether it stopped because its watermark has passed `max_watermark`.
     held_back: bool = False
+    #: The lowest watermark of the splits that are paused because they have passed `max_watermark`, if the reader itself has not.
+    paused_from: int | None = None
     #: Whether it is active but may become idle just because time passes, so that it has to be polled again.
     awaits_idleness: bool = False
     #: Of a source that the engine reads: this subtask got nothing for as long as its strategy allows.

@@ -437,7 +437,8 @@ class VertexTask:
     def metrics(self) -> VertexMetrics:
         """Return the epoch's figures; call it after `frames`, which counts the records."""
         user = self._metrics.values()
-        late = sum(count for name, count in user.items() if name.rpartition(".")[2] == LATE_RECORDS)
+        # A user's gauge may have this name, too, and any value.
+        late = sum(count for name, count in user.items() if name.rpartition(".")[2] == LATE_RECORDS and type(count) is int)
         late_before, self._late_records = self._late_records, late
         return VertexMetrics(
             vertex=self.vertex.id,

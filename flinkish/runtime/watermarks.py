@@ -159,10 +159,15 @@ class CombinedWatermarks:
             for split in self._splits.values():
                 split.generator.on_periodic_emit(split)
 
-    def end_epoch(self, now: int, *, held_back: bool = False, drained: bool = False) -> None:
-        """Let periodic generators emit, and check which splits became idle, unless the source was held back.
+    def splits_after(self, timestamp: int) -> dict[str, int]:
+        """Return the watermarks of the splits whose watermark is after `timestamp`, by the splits' ids."""
+        return {name: split.watermark for name, split in self._splits.items() if split.watermark > timestamp}
 
-        `drained` = there is nothing left to read. A subtask without splits also becomes idle after the timeout.
+    def end_epoch(self, now: int, *, held_back: bool = False, paused: Collection[str] = (), drained: bool = False) -> None:
+        """Let periodic generators emit, and check which splits became idle, unless they or the whole source were held back.
+
+        `paused` = ids of splits. `drained` = there is nothing left to read. A subtask without splits also becomes idle after the
+        timeout.
         """
         self.emit_periodic()
         timeout = self._strategy.idleness_ms
@@ -172,8 +177,8 @@ class CombinedWatermarks:
                 self._without_splits = now
             if timeout is not None and now - self._without_splits >= timeout:
                 self._idle_without_splits = True
-        for split in self._splits.values():
-            if held_back:
+        for name, split in self._splits.items():
+            if held_back or name in paused:
                 split.keep_from_idleness(now)
             split.check_idleness(now, timeout)
 

@@ -84,7 +84,7 @@ class Logs(logging.Handler):
             with self._messages_lock:
                 return redact("".join(f"{message}\n" for message in self._messages))
         try:
-            return redact(_tail(log.path))
+            return redact(end_of(log.path))
         except OSError:
             return None
 
@@ -115,7 +115,8 @@ def _file_behind(descriptor: int) -> Path | None:
     return path if path.is_file() else None
 
 
-def _tail(path: Path) -> str:
+def end_of(path: Path) -> str:
+    """Return the last lines of a file, of at most LONGEST bytes; raises OSError if it cannot be read."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - LONGEST))

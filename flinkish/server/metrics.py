@@ -252,11 +252,6 @@ def distribution(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**parts, "min": value["min"], "max": value["max"], "mean": value["sum"] / count} if count else parts
 
 
-def text_of(value: Any) -> str:
-    """Return a value as REST shows it."""
-    return str(value)
-
-
 def aggregate(values: Sequence[float], wanted: Sequence[str]) -> dict[str, float]:
     """Return statistics of one metric; `skew` is the mean deviation from the mean, in percent of it, as in Flink."""
     total = float(sum(values))

@@ -27,7 +27,7 @@ TIMEOUT = Time.seconds(60)
 
 
 class InPairs(AsyncFunction):
-    """Calls end two at a time, the later one first."""
+    """Its calls end in pairs; in each pair the later call ends first."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.arrived = asyncio.Event()

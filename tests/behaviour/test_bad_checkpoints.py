@@ -147,9 +147,9 @@ def test_a_damaged_file_is_found_before_anything_is_restored(
         assert "starting again would meet the same" in str(error.value)
     text = str(error.value)
     # what and where
-    # Damage of the log is found by reading all of it.
+    # Damage in the log is found only by reading the whole log.
     assert (str(copy) if pattern == "*.json" else the_file(savepoint, pattern).name) in text
-    # what was not damaged is as it was: the original can still be used
+    # the original savepoint was not changed, so a job can still start from it
     assert first_result(local_env({PATH: savepoint})) > 20
 
 
@@ -164,7 +164,7 @@ def test_a_flipped_bit_is_found_by_the_tasks_of_both_engines(make_env: MakeEnvir
     assert "nothing was restored" in str(error.value)
 
 
-def test_what_is_no_checkpoint_is_said_to_be_none(savepoint: Path, tmp_path: Path) -> None:
+def test_a_path_without_a_checkpoint_is_refused_by_name(savepoint: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x", encoding="utf-8")
     import pyarrow as pa
@@ -239,7 +239,7 @@ def test_code_in_a_strangers_savepoint_does_not_run_after_a_checkpoint_of_ours(
     theirs = save(tmp_path / "theirs", {"security.checkpoint.hmac-key-file": tmp_path / "their.key"}, **malicious)
     mark.unlink(missing_ok=True)
     ours = {"security.checkpoint.hmac-key-file": tmp_path / "our.key"}
-    # a program of the same operators, which does not ask for that state; its checkpoint is signed by our key
+    # A program with the same operators, which does not use that state; its checkpoint is signed by our key.
     allowed = {**ours, PATH: theirs, "execution.state-recovery.allow-untrusted": True}
     signed = save(tmp_path / "ours", allowed, name="another sum")
     asking = {"state_type": Types.PICKLED_BYTE_ARRAY(), "step": Fraction(1)}

@@ -1,4 +1,4 @@
-"""Bad input is met with a named error that says what and where, or with the policy that was chosen; and never in silence."""
+"""Bad input raises an error that says what is wrong and where, or follows the chosen policy; it is never ignored silently."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FLIGHT = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.INT()])
 
 
 def local_env(settings: dict[str, Any] | None = None, parallelism: int = 1) -> StreamExecutionEnvironment:
-    """Return an environment for what does not depend on the engine."""
+    """Return an environment on the local engine, for tests whose outcome does not depend on the engine."""
     configuration = Configuration()
     for key, value in {"execution.engine": "local", **(settings or {})}.items():
         configuration.set_string(key, str(value))
@@ -123,7 +123,7 @@ def test_records_that_cannot_be_read_are_skipped_or_put_aside_and_counted(
     }
 
 
-def test_what_is_wrong_with_a_policy_is_said_when_it_is_made() -> None:
+def test_a_wrong_policy_is_refused_when_it_is_made() -> None:
     with pytest.raises(InvalidProgramError, match="cannot take records"):
         RecordErrorPolicy.side_output(OutputTag("bad", Types.INT()))
 

@@ -39,7 +39,7 @@ LAST = 2**63 - 1
 
 @pytest.fixture
 def batch(make_env: MakeEnvironment) -> StreamExecutionEnvironment:
-    # Small epochs: what is sorted comes in several.
+    # Small epochs, so that the sorted records arrive in several of them.
     return make_env(2, {"execution.epoch.max-records": 4}).set_runtime_mode(RuntimeExecutionMode.BATCH)
 
 
@@ -62,7 +62,7 @@ def test_results_of_reduce_and_of_aggregations_have_no_timestamp(batch: StreamEx
 
 
 class Trace(KeyedProcessFunction):
-    """Emits what it sees, with its count of the key."""
+    """Emits each record with the number of records of its key so far."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -126,7 +126,7 @@ def test_reduce_and_the_aggregations_emit_one_value_for_each_key(batch: StreamEx
     assert sorted(collect(joined)) == [("a", 123), ("b", 25), ("c", 1)]
 
 
-def test_keyed_operators_behind_each_other_each_sort_their_input(batch: StreamExecutionEnvironment) -> None:
+def test_each_of_several_keyed_operators_sorts_its_input(batch: StreamExecutionEnvironment) -> None:
     sums = timed(batch).key_by(lambda value: value[0]).sum(1)
     total = sums.map(lambda pair: ("all", pair[1]), PAIR).key_by(lambda pair: pair[0]).sum(1)
     assert collect(total) == [("all", 14)]
@@ -296,7 +296,7 @@ class Fails(MapFunction):
         return value
 
 
-def test_a_failed_batch_starts_anew_and_its_results_are_seen_once(make_env: MakeEnvironment, tmp_path: Path) -> None:
+def test_a_failed_batch_starts_again_and_its_results_are_seen_once(make_env: MakeEnvironment, tmp_path: Path) -> None:
     settings = {
         "execution.runtime-mode": "BATCH",
         "execution.epoch.max-records": 10,

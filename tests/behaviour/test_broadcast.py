@@ -30,7 +30,7 @@ _PATH = "execution.state-recovery.path"
 
 
 class Cached(BroadcastProcessFunction):
-    """Pairs numbers with the names of their class, whichever comes first; as in PyFlink's own test."""
+    """Pairs numbers with the names of their classes, whether numbers or names come first; as in PyFlink's own test."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.waiting: dict[int, list[int]] = {}
@@ -58,7 +58,7 @@ def test_every_record_meets_the_broadcast_elements_and_these_come_once_to_each_s
 
 
 class CountByKey(KeyedBroadcastProcessFunction):
-    """Counts each key; fails once, at a number, when the marker is not there yet."""
+    """Counts each key; fails at one number, unless the marker file exists."""
 
     def __init__(self, marker: Path | None = None, at: int = -1) -> None:
         self.marker = marker
@@ -115,7 +115,7 @@ def test_keyed_state_timers_and_broadcast_state_survive_a_restart(make_env: Make
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_all_of_it_goes_on_from_a_savepoint_at_another_parallelism(
+def test_state_and_timers_continue_from_a_savepoint_at_another_parallelism(
     make_env: MakeEnvironment, tmp_path: Path, parallelism: int
 ) -> None:
     settings = checkpointed(tmp_path, **{"execution.checkpointing.interval": "1 h", "restart-strategy.type": "none"})
@@ -195,7 +195,7 @@ def test_what_a_checkpointed_function_keeps_in_attributes_survives_a_restart(mak
 
 
 class CommitOnNotice(SinkFunction, CheckpointedFunction, CheckpointListener):
-    """Two-phase commit by hand, as Flink's documentation has it: writes on the notice that a checkpoint is complete."""
+    """Two-phase commit by hand, as in Flink's documentation: writes when it is notified of a completed checkpoint."""
 
     def __init__(self, folder: Path, marker: Path | None = None) -> None:
         self.folder = folder
@@ -208,7 +208,7 @@ class CommitOnNotice(SinkFunction, CheckpointedFunction, CheckpointListener):
         self.pending = list(self.state.get())
         self.open_ones: list[int] = []
         self.told: set[int] = set()
-        # What a complete checkpoint holds, and was perhaps not written before the failure.
+        # The checkpoint is complete, but its content may not have been written before the failure.
         restored = context.get_restored_checkpoint_id()
         if restored is not None:
             self.commit(restored)
@@ -251,7 +251,7 @@ def test_a_sink_function_may_commit_when_a_checkpoint_is_complete_and_learns_of_
     assert sorted(int(path.name) for path in folder.iterdir()) == list(range(600))
 
 
-def test_without_checkpoints_nothing_is_told_and_nothing_is_stored(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_without_checkpoints_nothing_is_notified_and_nothing_is_stored(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "written"
     numbers(env, 9, "numbers").add_sink(CommitOnNotice(folder))
     env.execute()

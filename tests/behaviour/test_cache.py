@@ -19,7 +19,7 @@ PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
 class Computing(MapFunction):
-    """Leaves a file for each record it computes."""
+    """Creates a file for each record that it computes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -97,7 +97,7 @@ class Fails(MapFunction):
 
 
 def make_local(**settings: Any) -> StreamExecutionEnvironment:
-    """Return an environment on the local engine: what follows is decided before a job reaches an engine."""
+    """Return an environment on the local engine: the outcomes of these tests are decided before a job reaches an engine."""
     configuration = Configuration.from_dict({"execution.engine": "local", **settings})
     env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
     return env.set_runtime_mode(RuntimeExecutionMode.BATCH)

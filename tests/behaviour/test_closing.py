@@ -1,4 +1,4 @@
-"""What close() of functions, readers and writers is at the end of a job, on both engines."""
+"""The effect of close() of functions, readers and writers on the end of a job, on both engines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESTARTING = {
 
 
 class Closes(MapFunction):
-    """Notes each close() with a line in a file; waits before it, and raises behind it, if told to."""
+    """Writes a line to a file in each close(); can wait before that, and raise an error after it."""
 
     def __init__(self, notes: Path, *, wait: float = 0, error: BaseException | None = None, fail_at: int | None = None) -> None:
         self.notes, self.wait, self.error, self.fail_at = notes, wait, error, fail_at
@@ -47,7 +47,7 @@ class Closes(MapFunction):
 
 
 class ClosingSink(Sink[Any, None]):
-    """Its writers note their close()."""
+    """A sink whose writers record their close() in a file."""
 
     def __init__(self, notes: Path) -> None:
         self.notes = notes
@@ -114,7 +114,7 @@ def test_without_checkpoints_an_error_in_close_is_a_failure_like_any_other(make_
 
 
 @pytest.mark.parametrize("engine", ["local"])
-def test_behind_the_last_checkpoint_no_restart_hides_an_error_in_close(make_env: MakeEnvironment, tmp_path: Path) -> None:
+def test_after_the_last_checkpoint_no_restart_hides_an_error_in_close(make_env: MakeEnvironment, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = make_env(1, settings={"execution.checkpointing.interval": "1 min", **RESTARTING})
     numbers(env).map(Closes(notes, error=OSError("lost"))).sink_to(ClosingSink(tmp_path / "sink"))

@@ -143,7 +143,7 @@ def test_packages_of_a_requirements_file_are_installed_for_the_job_and_removed_w
     assert str(folder) not in sys.path
 
 
-def test_what_pip_says_is_told_if_packages_cannot_be_installed(tmp_path: Path) -> None:
+def test_the_error_has_the_output_of_pip_if_packages_cannot_be_installed(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("no-such-package==7\n", encoding="utf-8")
     (tmp_path / "cache").mkdir()
     configuration = Configuration.from_dict({"execution.engine": "local", "io.tmp.dirs": str(tmp_path / "tmp")})
@@ -157,7 +157,7 @@ def test_what_pip_says_is_told_if_packages_cannot_be_installed(tmp_path: Path) -
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_what_cannot_be_brought_along_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_dependencies_that_cannot_be_sent_are_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "no.zip").write_text("no zip", encoding="utf-8")
     (tmp_path / "words.txt").write_text("x", encoding="utf-8")
     refused: list[tuple[type[Exception], str, Any]] = [

@@ -1,4 +1,4 @@
-"""Failing user code, restarts, and what comes of them, on both engines."""
+"""Failures of user code, restarts, and their results, on both engines."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_function_that_cannot_be_pickled_is_refused_when_the_job_is_built(env:
 
 
 class CountAndFail(KeyedProcessFunction):
-    """Counts per key; fails once in the whole life of the job, when the marker file is not there yet."""
+    """Counts per key; fails once in the whole life of the job, when the marker file does not exist yet."""
 
     def __init__(self, marker: Path, at: int) -> None:
         self.marker = marker
@@ -141,7 +141,7 @@ def test_a_function_that_ends_the_program_is_an_error_of_its_operator(env: Strea
 
 
 class Panic(BaseException):
-    """As a library in Rust raises it: no Exception, and of a class that has no public module."""
+    """An error as a library in Rust raises it: it is not an Exception, and its class has no public module."""
 
 
 @pytest.mark.parametrize("engine", ["local"])

@@ -1,4 +1,4 @@
-"""Files of all formats in whole jobs: read and written once each, whenever a job fails; HybridSource and merged files as well."""
+"""Files of all formats in whole jobs that fail: each record is read and written once; also HybridSource and merged files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def environment(make_env: MakeEnvironment, folder: Path, **settings: Any) -> Str
 
 @dataclass(frozen=True)
 class Case:
-    """How test data of a format is written and read without flinkish, and with it in a job."""
+    """Writes and reads test data of a format, without flinkish and in a job."""
 
     write: Callable[[Path], None]
     source: Callable[[StreamExecutionEnvironment, str], DataStream]
@@ -276,7 +276,7 @@ def test_merged_files_hold_everything_once_after_restarts(make_env: MakeEnvironm
     files = visible(tmp_path / "lines")
     assert sorted(int(line) for path in files for line in path.read_text().split()) == list(range(ROWS))
     assert any(path.name.startswith("compacted-part-") for path in files)
-    # Of less than a gigabyte nothing is merged before the end; then all of both writers is, into one file.
+    # Less than a gigabyte is not merged before the end; then the files of both writers are merged into one file.
     (merged,) = visible(tmp_path / "rows")
     assert sorted(read_parquet(merged), key=lambda record: record["id"]) == RECORDS
 
@@ -295,7 +295,7 @@ POINTS = {
 @pytest.mark.parametrize("engine", ["local"], indirect=True)
 @pytest.mark.parametrize("point", POINTS)
 def test_files_are_merged_once_wherever_the_job_fails(make_env: MakeEnvironment, tmp_path: Path, point: str) -> None:
-    # So many epochs that the input does not end before the checkpoints that the points need.
+    # Enough epochs that the input does not end before the checkpoints that the points need.
     env = environment(make_env, tmp_path, **{"execution.epoch.max-records": 3})
     source = HybridSource.builder(NumberSequenceSource(0, 49)).add_source(NumberSequenceSource(50, ROWS - 1)).build()
     strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(2).build()
@@ -355,7 +355,7 @@ def test_a_hybrid_source_goes_on_in_whichever_source_it_was(make_env: MakeEnviro
 
 
 class Slow(MapFunction):
-    """Takes its time, so that there is a middle to stop in."""
+    """Works slowly, so that the job can be stopped halfway."""
 
     def map(self, value: int) -> int:
         threading.Event().wait(0.0005)

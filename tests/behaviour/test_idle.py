@@ -24,7 +24,7 @@ _IDLE = "execution.epoch.idle-interval"
 
 
 class One(SourceFunction):
-    """Emits one record and then nothing for ever; it runs on the driver, so that no reader is asked again and again."""
+    """Emits one record and then nothing more; it runs on the driver, so that no reader in a task is polled."""
 
     def run(self, ctx: SourceFunction.SourceContext) -> None:
         self.cancelled = threading.Event()
@@ -36,7 +36,7 @@ class One(SourceFunction):
 
 
 class Late(KeyedProcessFunction):
-    """Sets a timer after a while, and that one another after a while; tells how late they are, in milliseconds."""
+    """Sets a timer, and another one whenever it fires; emits how late each one fires, in milliseconds."""
 
     def __init__(self, delay: int) -> None:
         self.delay = delay

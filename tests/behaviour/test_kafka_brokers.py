@@ -1,4 +1,4 @@
-"""KafkaSource and brokers that talk TLS, ask who one is, are killed, and lose data."""
+"""KafkaSource with brokers that use TLS and passwords, are killed, or lose data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCAL = pytest.mark.parametrize("engine", ["local"])
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that talks TLS and asks who one is, and that tests may kill."""
+    """A broker that uses TLS and requires a password, and that tests may kill."""
     with own_broker(tmp_path_factory.mktemp("secure") / "broker", secure=True) as broker:
         yield broker
 
@@ -69,7 +69,7 @@ def test_a_job_survives_a_broker_that_is_killed_and_started_again(secure: Broker
 
 
 def cut_off(broker: Broker, topic: str, batches: int) -> None:
-    """Let a broker lose what it wrote to a topic after some batches, as a crash of the machine may."""
+    """Remove the batches of a topic after the first ones, which a broker may lose if the machine crashes."""
     folder = broker.folder / "data" / f"{topic}-0"
     (log,) = folder.glob("*.log")
     data, end = log.read_bytes(), 0

@@ -43,13 +43,13 @@ def delete_before(broker: Broker, topic: str, offset: int) -> None:
 
     admin = broker.admin()
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(10)
+        future.result(60)
 
 
 def create_again(broker: Broker, topic: str) -> None:
     admin = broker.admin()
     for future in admin.delete_topics([topic]).values():
-        future.result(10)
+        future.result(60)
     broker.create_topic(1, topic)
 
 
@@ -126,14 +126,14 @@ def test_a_topic_that_is_created_again_and_has_grown_further_fails_the_job(kafka
 
 
 class Restored(FakeEnumeratorContext):
-    """A job's context, with what its readers read when it was stopped."""
+    """A job's context, with the partitions that its readers read when it was stopped."""
 
     def assigned_splits(self) -> list[Any]:
         return [split for splits in self.assigned.values() for split in splits]
 
 
 def look(builder: KafkaSourceBuilder, state: KafkaEnumeratorState, split: KafkaPartitionSplit) -> KafkaEnumeratorState:
-    """Go on from a checkpoint, ask the brokers once how far the partitions go, and return the next checkpoint."""
+    """Continue from a checkpoint, ask the brokers once for the ends of the partitions, and return the next checkpoint."""
     context = Restored()
     enumerator = builder.build().restore_enumerator(context, state)  # type: ignore[arg-type]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSinkBuilder,
     Semantic,
 )
+from flinkish.datastream.connectors.kafka.client import GroupReader, is_passing
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
 from flinkish.datastream.connectors.kafka.sink_settings import KafkaCommittable, Message, digest_of
 from flinkish.datastream.connectors.kafka.staging import Staging
@@ -85,7 +86,7 @@ def test_a_job_writes_keys_values_headers_and_times_to_the_topics_it_chooses(
         assert message.partition() == (number % 3 if number % 2 == 0 else 0)
         assert message.key() == b"k%d" % (number % 3)
         assert message.headers() == [("half", b"%d" % (number // 2))]
-        # The client takes a time of 0 for none.
+        # For the client, a timestamp of 0 means that there is none.
         assert message.timestamp()[1] == max(1, number * 100)
 
 
@@ -104,8 +105,39 @@ def test_every_guarantee_writes_all_messages_of_a_job_that_ends(
     assert sorted(kafka.values(topic)) == sorted(numbers)
 
 
+def test_what_a_group_has_committed_is_found_on_any_topic(kafka: Broker) -> None:
+    from confluent_kafka import Consumer, TopicPartition
+
+    topics = [kafka.create_topic(2), kafka.create_topic(1)]
+    expected: dict[str, list[Any]] = {"of-nobody": []}
+    for number, topic in enumerate(topics):
+        group, offset = f"of-{topic}", TopicPartition(topic, 0, number, f"note {number}")
+        expected[group] = [(topic, number, f"note {number}")]
+        consumer = Consumer({**kafka.client, "group.id": group})
+        _once_it_answers(lambda consumer=consumer, offset=offset: consumer.commit(offsets=[offset], asynchronous=False))  # type: ignore[misc]
+        consumer.close()
+    for group, offsets in expected.items():
+        reader = GroupReader(kafka.client, group, "a test")
+        found = _once_it_answers(lambda reader=reader: reader.committed(10))  # type: ignore[misc]
+        assert [(each.topic, each.offset, each.metadata) for each in found] == offsets
+        reader.client.close()
+
+
+def _once_it_answers(ask: Callable[[], Any]) -> Any:
+    """A broker that has just started has no coordinators of groups yet."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if not is_passing(error.args[0]) or time.monotonic() > deadline:
+                raise
+
+
 @LOCAL
-def test_what_kafka_does_not_take_fails_the_job_in_the_task(kafka: Broker, make_env: MakeEnvironment) -> None:
+def test_messages_that_kafka_refuses_fail_the_job_in_the_task(kafka: Broker, make_env: MakeEnvironment) -> None:
     topic = kafka.create_topic(1)
     exactly_once = DeliveryGuarantee.EXACTLY_ONCE
     for builder, records, message in (
@@ -116,6 +148,14 @@ def test_what_kafka_does_not_take_fails_the_job_in_the_task(kafka: Broker, make_
             sink_to(kafka, serializer(topic).set_partitioner(lambda *_: 7), exactly_once),
             ["a"],
             "the partitioner chose 7 for .*, which has partitions 0 to 0",
+        ),
+        *(
+            (
+                sink_to(kafka, serializer(topic).set_header_provider(lambda record, wrong=wrong: wrong), exactly_once),
+                ["a"],
+                "the header provider must return pairs of a name and bytes",
+            )
+            for wrong in (None, {"name": b"x"}, [("name", 1)])
         ),
     ):
         env = make_env(1)
@@ -283,13 +323,13 @@ def test_a_savepoint_that_is_started_from_twice_is_committed_once(kafka: Broker,
 
 
 def forget(broker: Broker, commits: Commits) -> None:
-    """Have the broker forget what was committed, as it does after a week."""
+    """Make the broker forget the committed offset, as it does after a week."""
     admin = broker.admin()
     for future in admin.delete_consumer_groups([commits.sink._settings.application(commits.lineage, UID)]).values():
-        future.result(10)
+        future.result(60)
 
 
-def test_what_the_brokers_have_forgotten_stands_with_the_checkpoints(kafka: Broker, commits: Commits) -> None:
+def test_a_commit_that_the_brokers_forgot_is_known_from_the_folder_of_the_checkpoints(kafka: Broker, commits: Commits) -> None:
     first = commits.requests("a", age=10**9)
     commits.committer().commit(1, first)
     forget(kafka, commits)
@@ -302,7 +342,7 @@ def test_what_the_brokers_have_forgotten_stands_with_the_checkpoints(kafka: Brok
     assert kafka.values(commits.topic) == ["a"]
 
 
-def test_messages_whose_file_is_gone_or_changed_are_not_passed_over(commits: Commits) -> None:
+def test_a_missing_or_changed_file_of_messages_fails_the_commit(commits: Commits) -> None:
     requests = commits.requests("a", staged=True)
     (file,) = commits.staged_files()
     content = file.read_bytes()

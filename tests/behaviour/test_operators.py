@@ -44,7 +44,7 @@ def test_map_flat_map_and_filter_take_functions_and_function_objects(env: Stream
     assert sorted(collect(stream)) == [40, 40, 60, 60]
 
 
-def test_a_generator_is_a_good_flat_map(env: StreamExecutionEnvironment) -> None:
+def test_a_generator_function_can_be_a_flat_map(env: StreamExecutionEnvironment) -> None:
     def words(line: str) -> Any:
         yield from line.split()
 
@@ -52,7 +52,7 @@ def test_a_generator_is_a_good_flat_map(env: StreamExecutionEnvironment) -> None
 
 
 class Numbered(MapFunction):
-    """Counts on its own object."""
+    """Counts in an attribute."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -169,7 +169,7 @@ def test_side_outputs_go_where_the_tag_is_read(env: StreamExecutionEnvironment) 
 
 
 class Subtask(MapFunction):
-    """Tells which subtask a record came to."""
+    """Emits each record with the index of its subtask."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.index = runtime_context.get_index_of_this_subtask()

@@ -258,7 +258,7 @@ def test_a_generator_from_map_is_refused_at_the_map(build: Callable[[], DataStre
     assert "'Behind'" not in text
 
 
-# Functions that can never return what they must, which is seen when the job is built.
+# Functions that can never return a valid result, which is detected when the job is built.
 
 
 def _yielding(*_: Any) -> Any:
@@ -375,7 +375,7 @@ class _WithHelpers(MapFunction):
         return value
 
 
-def test_the_own_methods_of_a_function_may_be_what_they_like() -> None:
+def test_other_methods_of_a_function_are_not_checked() -> None:
     assert collect(numbers().map(_WithHelpers())) == [(7, 1)]
 
 

@@ -22,7 +22,7 @@ HOUR = 3_600_000
 
 
 class Reminder(KeyedProcessFunction):
-    """Counts, and an hour of processing time after a record tells how many there are by then."""
+    """Counts records, and emits the count one hour of processing time after each record."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -64,7 +64,7 @@ def test_a_script_gives_the_same_outputs_through_a_crash_and_at_another_parallel
     job.crash(CrashPoint.BEFORE_SINK_COMMIT)
     sums.assert_committed(("a", 1), ("b", 2))
     late.assert_committed(("a", 10))
-    # Timers of an hour ago fire on time, in the job that was started again.
+    # Timers that were set an hour ago fire on time in the restarted job.
     job.advance(1)
     reminders.assert_output(("a", 3, 1_000 + HOUR), ("b", 1, 1_000 + HOUR))
     pairs.emit(("b", 5), 16, split=1)

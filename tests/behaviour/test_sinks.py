@@ -293,7 +293,7 @@ def test_a_table_of_another_schema_is_refused_when_the_job_is_built(tmp_path: Pa
         env.from_collection(["a"], Types.STRING()).sink_to(DeltaSink(path))
 
 
-def test_rows_that_take_something_back_cannot_be_appended(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_rows_of_other_kinds_than_insert_cannot_be_appended(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     row_type = Types.ROW_NAMED(["a"], [Types.INT()])
     deleted = env.from_collection([1], Types.INT()).map(lambda _: Row.of_kind(RowKind.DELETE, 1), row_type)
     deleted.sink_to(DeltaSink(str(tmp_path / "table"))).name("Table")

@@ -199,7 +199,7 @@ def test_windows_over_a_watched_folder_fire_also_while_a_reader_has_no_file(
         assert take(sums, 1) == [23]
 
 
-def test_files_that_are_read_stay_read_after_a_savepoint(make_env: MakeEnvironment, tmp_path: Path) -> None:
+def test_files_are_not_read_again_after_a_savepoint(make_env: MakeEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "input"
     folder.mkdir()
 

@@ -61,7 +61,7 @@ def test_watermarks_cross_a_shuffle_as_the_least_of_all_channels(env: StreamExec
 
 
 class Alarm(KeyedProcessFunction):
-    """Sets the timers that a record asks for and tells when they fire."""
+    """Sets the timers that a record requests, and emits when they fire."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         _, _, *timers = value
@@ -84,7 +84,7 @@ def test_timers_fire_in_the_order_of_time_over_all_keys(env: StreamExecutionEnvi
     assert all(timestamp == time and event for _, time, timestamp, event in results)
 
 
-#: What timers do by themselves is the same code in both engines; that they fire on Spark, other tests here show.
+#: Timers are the same code on both engines; other tests here show that they fire on Spark.
 timers_alone = pytest.mark.parametrize("engine", ["local"], indirect=True)
 
 
@@ -201,7 +201,7 @@ def test_results_carry_the_time_of_their_record_or_timer(env: StreamExecutionEnv
 
 
 def read_together(env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> int:
-    """Read a source whose times go fast and one whose times go slowly; return by how much the first was ahead at most."""
+    """Read a source with a fast event time and one with a slow event time; return the maximum lead of the fast one."""
 
     def source(name: str, count: int, step: int) -> DataStream:
         generated = DataGeneratorSource(lambda index: (name, index * step), count=count)
@@ -227,7 +227,7 @@ def test_sources_of_an_alignment_group_do_not_run_ahead_of_the_slowest(make_env:
 
 
 class Emits(SourceFunction):
-    """Emits some records and then nothing for ever; it runs on the driver, so that no reader is asked again and again."""
+    """Emits some records and then nothing more; it runs on the driver, so that no reader in a task is polled."""
 
     def __init__(self, *records: Any) -> None:
         self.records = records
@@ -242,7 +242,7 @@ class Emits(SourceFunction):
         self.cancelled.set()
 
 
-def test_a_stream_falls_idle_behind_its_source_though_nothing_else_happens(env: StreamExecutionEnvironment) -> None:
+def test_a_stream_after_a_source_becomes_idle_although_nothing_else_happens(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     waiting = strategy.with_idleness(Duration.of_millis(300))

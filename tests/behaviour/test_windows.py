@@ -83,7 +83,7 @@ def test_sessions_of_pyflinks_example(env: StreamExecutionEnvironment) -> None:
 
 
 class GapOfRecord(SessionWindowTimeGapExtractor):
-    """The later the record, the longer its gap."""
+    """Gives later records longer gaps."""
 
     def extract(self, element: Any) -> int:
         return int(element[1])

@@ -14,8 +14,8 @@ import pytest
 
 from flinkish.cli.programs import packed
 from tests.cluster import levels_job
+from tests.cluster.levels import Levels
 from tests.cluster.standalone import SMALL_JVM, Cluster, running
-from tests.cluster.test_standalone import Levels
 from tests.kit.s3_server import S3Server
 from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until

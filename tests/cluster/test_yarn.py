@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import sys
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ import pytest
 
 from flinkish.checkpoint.signing import SigningKey
 from tests.cluster import yarn
+from tests.cluster.levels import Levels
 from tests.cluster.standalone import Job
-from tests.cluster.test_standalone import Levels
 from tests.kit.jars import MissingJarsError
 from tests.kit.s3_server import S3Server
+from tests.kit.seeds import chosen_seed
 from tests.kit.waiting import wait_until
 
 # Seven JVMs on few cores.
@@ -53,7 +53,7 @@ def cluster(tmp_path: Path, packed_environment: Path) -> Iterator[yarn.Yarn]:
 def test_executors_and_a_driver_outside_the_cluster_are_killed_and_results_are_exact(
     cluster: yarn.Yarn, s3: S3Server, tmp_path: Path, packed_environment: Path
 ) -> None:
-    seed = int(os.environ.get("FLINKISH_SEED") or random.SystemRandom().randrange(10**6))
+    seed = chosen_seed()
     print(f"FLINKISH_SEED={seed}")
     rng = random.Random(seed)
     levels = Levels(

@@ -74,7 +74,7 @@ def start(script: str, *arguments: str | Path, fault: str | None = None) -> subp
 
 def messages_in(kafka: Broker, topic: str) -> int:
     """Return how many messages a topic has that may not exist yet."""
-    return len(kafka.read(topic)) if topic in kafka.admin().list_topics(timeout=5).topics else 0
+    return len(kafka.read(topic)) if topic in kafka.admin().list_topics(timeout=60).topics else 0
 
 
 def delays_of(messages: list[Any]) -> list[tuple[Any, ...]]:

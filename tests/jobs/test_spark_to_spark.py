@@ -85,8 +85,10 @@ def test_spells_are_merged_once_although_the_job_is_killed(
     ]
     submit = [str(Path(sys.executable).with_name("flinkish")), "submit", "--master", "local[2]"]
     submit += ["--conf", "spark.databricks.delta.snapshotPartitions=1", "--conf", "spark.ui.enabled=false"]
+    # What a killed process leaves in memory-backed storage is removed by the next one only.
+    scratch = f"-Dio.tmp.dirs={tmp_path / 'scratch'}"
     with (tmp_path / "log").open("w") as log:
-        killed = subprocess.Popen([*submit, *arguments], cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
+        killed = subprocess.Popen([*submit, *arguments, scratch], cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
     try:
         # The last spells of the first days are still open.
         wait_until("the first spells", lambda: len(written(target)) > 20, 240, ended=lambda: killed.poll() is not None)

@@ -1,8 +1,8 @@
-"""A stand-in for Google Cloud Storage and Azure Blob Storage, in memory: what obstore and delta-rs ask of them, no more.
+"""A stand-in for Google Cloud Storage and Azure Blob Storage, in memory, for the requests that obstore and delta-rs send.
 
-Nobody else's emulator of Google's XML interface can be installed by pip, and Azure's needs Node. It keeps the stores' rules for
-conditional writes (a generation or an ETag that must match, or that there is none), answers pages of lists, and checks nothing of
-credentials, but that a request carries some.
+No emulator of Google's XML interface can be installed by pip, and Azure's emulator needs Node. The stand-in follows the stores'
+rules for conditional writes (a generation or an ETag must match, or the object must not exist), and answers lists in pages. It
+checks that a request has credentials, but not which.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cloud:
     parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     #: (method, path, headers) of all requests, with names in small letters.
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
-    #: What lists do not show yet, and what they still show though it is gone.
+    #: Objects that lists do not show yet, and objects that lists still show although they were deleted.
     unlisted: set[str] = field(default_factory=set)
     ghosts: set[str] = field(default_factory=set)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
     cloud: Cloud
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
+        """Do not log requests."""
 
     def _handle(self) -> None:
         url = urlsplit(self.path)

@@ -13,7 +13,7 @@ from flinkish.datastream.state import ValueStateDescriptor
 
 
 def fail_once(markers: Path, at: Any) -> None:
-    """Raise at the first call with this `at`, in whatever attempt: a file in the folder `markers` remembers it."""
+    """Raise an error in the first call with this `at` over all attempts; a file in the folder `markers` records the call."""
     marker = markers / str(at)
     if not marker.exists():
         markers.mkdir(exist_ok=True)
@@ -22,7 +22,7 @@ def fail_once(markers: Path, at: Any) -> None:
 
 
 class FailOnce(MapFunction):
-    """Passes records on; at each of the values `at` it fails once in all attempts. `of` takes the value from a record."""
+    """Passes records on; fails once, over all attempts, at each of the values `at`. `of` extracts the value from a record."""
 
     def __init__(self, markers: Path, *at: Any, of: Callable[[Any], Any] | None = None) -> None:
         self._markers = markers
@@ -37,7 +37,7 @@ class FailOnce(MapFunction):
 
 
 class Itself(TimestampAssigner):
-    """The record, or the number that it is the text of, is its event time."""
+    """A record is a number, or the text of one, and that number is its event time."""
 
     def extract_timestamp(self, value: int | str, record_timestamp: int) -> int:
         return int(value)
@@ -61,7 +61,7 @@ class Punctuated(WatermarkGenerator):
 
 
 class CountByKey(KeyedProcessFunction):
-    """Emits the key, as it prints, and how many of its records there were; the state's name is `count`."""
+    """Emits each key as text, with the number of its records so far; the state's name is `count`."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def ask(port: int, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
-    """Send text, bytes, or else JSON; return the status and the answer, decoded unless it is a text."""
+    """Send text or bytes as they are, other content as JSON; return the status, and the answer as decoded JSON or as text."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         content = body if isinstance(body, (str, bytes)) else json.dumps({} if body is None else body)

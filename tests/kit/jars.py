@@ -14,7 +14,7 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fli
 
 
 class MissingJarsError(Exception):
-    """The jars are not there and could not be fetched."""
+    """The jars are missing and could not be fetched."""
 
 
 def jar_folder(name: str, version: str) -> Path:

@@ -1,8 +1,8 @@
 """A real Kafka broker (KRaft, broker and controller in one JVM), for tests.
 
 One is shared by all test processes of a run (`shared_broker`). A guard process stands between the tests and the broker's JVM:
-this module, run as a script. It ends the JVM when the process that it watches is gone, however that ended; and the JVM gets a
-signal from the kernel when the guard is killed.
+this module, run as a script. It ends the JVM when the process that it watches has ended in any way, and the kernel ends the JVM
+when the guard is killed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.kit.jars import fetch, jar_folder
+from tests.kit.ports import free_port
 from tests.kit.waiting import wait_until
 
 _ROOT = Path(__file__).resolve().parents[2]
 JARS = jar_folder("kafka", "4.3.1")
 _PR_SET_PDEATHSIG = 1
 _TIMEOUT = 60.0
+#: How long a confirmed transaction may take to become visible, in seconds; one that stays open is waited for as long.
+_VISIBLE_WITHIN = 1.0
 
 _PROPERTIES = """
 process.roles=broker,controller
@@ -78,21 +81,13 @@ def _java(program: str) -> str:
     return str(Path(os.environ["JAVA_HOME"], "bin", program)) if os.environ.get("JAVA_HOME") else program
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 class Broker:
     """A broker with its data in a folder."""
 
     def __init__(self, folder: Path, port: int, *, secure: bool = False) -> None:
         self.folder = folder
         self.port = port
-        #: Whether it talks TLS and asks for a password.
+        #: Whether it uses TLS and requires a password.
         self.secure = secure
         self._guard: int | None = None
 
@@ -102,7 +97,7 @@ class Broker:
 
     @property
     def client(self) -> dict[str, str]:
-        """What a client needs to reach it."""
+        """The properties with which a client connects to it."""
         reach = {"bootstrap.servers": self.address}
         if self.secure:
             reach |= {"security.protocol": "SASL_SSL", "ssl.ca.location": str(self.folder / "ca.pem")}
@@ -111,11 +106,10 @@ class Broker:
 
     @staticmethod
     def make(folder: Path, *, secure: bool = False, port: int | None = None) -> Broker:
-        """Lay out the folder of a new broker, at a free port unless one is given."""
+        """Prepare the folder of a new broker; it listens on a free port unless one is given."""
         fetch("kafka", JARS)
         folder.mkdir(parents=True)
-        free, controller = _free_ports(2)
-        port = port or free
+        port, controller = port or free_port(), free_port()
         protocol = "SASL_SSL" if secure else "PLAINTEXT"
         text = _PROPERTIES.format(port=port, controller=controller, folder=folder, protocol=protocol)
         if secure:
@@ -180,10 +174,10 @@ class Broker:
             future.result(20)
 
         def is_there() -> bool:
-            found = admin.list_topics(name, timeout=5).topics[name]
+            found = admin.list_topics(name, timeout=60).topics[name]
             return not found.error and len(found.partitions) >= partitions
 
-        wait_until(f"topic {name}", is_there, 20)
+        wait_until(f"topic {name}", is_there, 60)
         return name
 
     def produce(self, topic: str, messages: Sequence[Any], *, transaction: str | None = None, commit: bool = True) -> None:
@@ -192,7 +186,7 @@ class Broker:
 
         settings = {**self.client, "linger.ms": 1}
         producer = Producer(settings if transaction is None else {**settings, "transactional.id": transaction})
-        partitions = len(producer.list_topics(topic, timeout=10).topics[topic].partitions)
+        partitions = len(producer.list_topics(topic, timeout=60).topics[topic].partitions)
         if transaction is not None:
             producer.init_transactions(30)
             producer.begin_transaction()
@@ -226,22 +220,29 @@ class Broker:
         )
 
     def read(self, topic: str, *, committed: bool = True) -> list[Any]:
-        """Return all messages of a topic, by partition, in their order."""
+        """Return all messages of a topic, by partition, in their order.
+
+        A broker confirms a transaction before readers of committed messages see it, so they wait a moment for open transactions.
+        """
         from confluent_kafka import KafkaError, TopicPartition
 
         consumer = self.consumer(committed=committed)
         try:
-            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-            open_, found = set(partitions), []
-            deadline = time.monotonic() + 30
-            while open_:
+            open_, found, hidden = set(partitions), [], set()
+            began = time.monotonic()
+            deadline = began + 120
+            while open_ or (hidden and time.monotonic() < began + _VISIBLE_WITHIN):
                 assert time.monotonic() < deadline, "the topic was not read to its end"
                 for message in consumer.consume(10_000, 0.02):
                     if message.error() is None:
                         found.append(message)
                     elif message.error().code() == KafkaError._PARTITION_EOF:
-                        open_.discard(message.partition())
+                        number = message.partition()
+                        open_.discard(number)
+                        _, end = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
+                        (hidden.add if message.offset() < end else hidden.discard)(number)
                     else:
                         raise AssertionError(message.error())
         finally:

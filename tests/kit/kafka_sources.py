@@ -1,4 +1,4 @@
-"""Builders of KafkaSource for the topics of a test's broker, and what reads them."""
+"""Builders of KafkaSource for the topics of a test's broker, and functions that read them."""
 
 from __future__ import annotations
 
@@ -47,15 +47,17 @@ def split_at(topic: str, offset: int, partition: int = 0, **more: Any) -> KafkaP
 
 def committed(broker: Broker, group: str, topic: str, partition: int = 0) -> int:
     """Return the offset that a group has committed; -1001 if it has none."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    admin = broker.admin()
-    request = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition)])]
-    (future,) = admin.list_consumer_group_offsets(request).values()
+    # Not an administration client, see client.GroupReader.
+    consumer = Consumer({**broker.client, "group.id": group})
     try:
-        return int(future.result(10).topic_partitions[0].offset)
+        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=60)
+        return int(found.offset)
     except KafkaException as error:
         # The first group of a broker: what holds its offsets is made.
         if error.args[0].name() not in ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"):
             raise
         return -1001
+    finally:
+        consumer.close()

@@ -1,4 +1,4 @@
-"""A source that its engine reads, and an engine in this process that does so: what Spark does, one batch after the other."""
+"""A source that is read by the engine, and an engine in this process that reads it, one batch after the other, as Spark does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = Types.ROW_NAMED(["key", "time"], [Types.STRING(), Types.LONG()])
 
 
 class Batches(NativeSource[Any]):
-    """Batches of partitions of rows, of which the position counts how many were read."""
+    """Batches of partitions of rows; the position is the number of batches that were read."""
 
     def __init__(self, *batches: Sequence[Sequence[tuple[str, int]]], schema: str = "key, time") -> None:
         self.batches = batches

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
+from tests.kit.ports import free_port
 from tests.kit.waiting import wait_until
 
 USER, PASSWORD = "flinkish", "s3cret-of-flinkish"
@@ -36,9 +37,7 @@ class PostgreSQL:
         self._identity: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY, "extra_groups": ()} if as_root else {}
         # Not below pytest's folders, which only the user who runs the tests may enter.
         self._folder = Path(tempfile.mkdtemp(prefix="flinkish-pg-"))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         (self._folder / "password").write_text(PASSWORD)
         if as_root:
             for path in (self._folder, self._folder / "password"):

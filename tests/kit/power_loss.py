@@ -24,7 +24,7 @@ class _Synced:
 
 
 class ForgetfulDisk:
-    """Records each fsync below a folder; `lose_power` leaves what a disk certainly holds after a given number of them.
+    """Records each fsync below a folder; `lose_power` restores what a disk is certain to hold after a given number of them.
 
     Strict POSIX: a file has the bytes of its last fsync, a folder the names of its last one. Real file systems keep more.
     """

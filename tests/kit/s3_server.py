@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common.configuration import Configuration
+from tests.kit.ports import free_port
 from tests.kit.waiting import wait_until
 
 ACCESS_KEY, SECRET_KEY = "AKIDOFFLINKISH", "s3cret-of-flinkish"
@@ -50,9 +51,7 @@ class S3Server:
 @contextlib.contextmanager
 def running() -> Iterator[S3Server]:
     """Run a server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        server = S3Server(free.getsockname()[1])
+    server = S3Server(free_port())
     # It ends with the tests, however they end.
     end_with_parent = functools.partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGKILL)
     process = subprocess.Popen(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _POLL = threading.Event()
 _POLL_S = 0.01
-#: Longest pause between two looks.
+#: Longest pause between two checks.
 _LONGEST_POLL_S = 0.5
 
 
@@ -24,14 +24,14 @@ def wait_until(
     ended: Callable[[], bool] = lambda: False,
     report: Callable[[], str] = lambda: "",
 ) -> None:
-    """Wait until a condition holds; fail with `what`, and the report, after `timeout` seconds.
+    """Wait until a condition holds; after `timeout` seconds, fail with a message that contains `what` and the report.
 
-    If `ended` says that nothing can make the condition true any more, fail at once.
+    If `ended` returns True, because nothing can make the condition true any more, fail at once.
     """
     deadline = time.monotonic() + timeout
     began = time.monotonic()
     while not condition():
-        # A condition that takes long, such as to read a table, must not take a core from what it waits for.
+        # A slow condition, such as reading a table, must not keep a core from the work that it waits for.
         pause = min(max(_POLL_S, 2 * (time.monotonic() - began)), _LONGEST_POLL_S)
         over = ended()
         # It may have come true just before the end.

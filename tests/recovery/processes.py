@@ -102,6 +102,14 @@ class Job:
         ]  # fmt: skip
         return sorted(str(path) for path in [*self.temporary.iterdir(), *shared])
 
+    def stands_still(self) -> bool:
+        """Tell whether a process of the job has stopped itself, as a fault makes it do."""
+        statuses = set()
+        for process in self.members():
+            with suppress(psutil.NoSuchProcess):
+                statuses.add(process.status())
+        return psutil.STATUS_STOPPED in statuses
+
     def signal_all(self, number: signal.Signals) -> None:
         """Send a signal to every process of the job."""
         for process in self.members():
@@ -110,13 +118,13 @@ class Job:
 
     def kill_all(self) -> None:
         """Send SIGKILL to every process of the job, until none is left."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.members() and time.monotonic() < deadline:
             self.signal_all(signal.SIGKILL)
             # Not psutil's wait: that would take the exit status away from the Popen object.
             self.process.poll()
             threading.Event().wait(0.02)
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
 
     def wait_until(self, what: str, condition: Callable[[], bool], timeout: float = 120.0) -> None:
         """Wait for a condition; on the deadline, or if the job ends before, fail with the job's output and its processes."""
@@ -136,7 +144,7 @@ class Job:
         assert self.finish(timeout) == 0, self.output()
         self.assert_nothing_left()
 
-    def assert_nothing_left(self, timeout: float = 15.0, *, but: str = "") -> None:
+    def assert_nothing_left(self, timeout: float = 60.0, *, but: str = "") -> None:
         """All processes end, and no temporary folder is left, but for such as `but` is a pattern of."""
         wait_until("no process is left", lambda: not self.members(), timeout, report=self.report)
         left = self.folders_left()

@@ -32,8 +32,8 @@ def written_in(broker: Broker, topic: str) -> int:
     """Return about how many messages a topic holds: also those of open transactions, and their marks."""
     consumer = broker.consumer()
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1] for number in partitions)
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1] for number in partitions)
     finally:
         consumer.close()
 

@@ -25,10 +25,10 @@ def test_a_job_started_anew_right_after_its_driver_was_killed_is_not_disturbed_b
     with running(*command, log=tmp_path / "a") as killed:
         killed.wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0)
         killed.process.send_signal(signal.SIGKILL)
-        killed.process.wait(20)
+        killed.process.wait(60)
         with running(*command, "--parallelism=3", log=tmp_path / "b") as job:
             job.assert_finished()
-        wait_until("JVM, workers and slot hosts of the killed driver have ended", lambda: not killed.members(), 20)
+        wait_until("JVM, workers and slot hosts of the killed driver have ended", lambda: not killed.members(), 60)
         # Memory-backed folders of a killed process are removed by the next one.
         assert [folder for folder in killed.folders_left() if folder.startswith("/dev/shm")] == []
     assert_golden(tmp_path)
@@ -40,7 +40,7 @@ def test_a_job_whose_jvm_was_killed_starts_again_in_a_new_one(tmp_path: Path) ->
         job.wait_until("rows were committed", lambda: len(table_rows(tmp_path / "table")) > 0)
         before = job.jvm()
         before.send_signal(signal.SIGKILL)
-        psutil.wait_procs([before], timeout=20)
+        psutil.wait_procs([before], timeout=60)
         assert job.finish() == 0, job.output()
         assert f": the JVM of Spark, process {before.pid}, was ended by signal 9." in job.output()
         # Spark's own folders, and the native libraries it unpacks, are removed by the JVM, which could not.

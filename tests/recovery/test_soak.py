@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.seeds import chosen_seed
+from tests.kit.waiting import wait_until
 from tests.recovery import keyed_timers_job
 from tests.recovery.folder_sink import committed_rows
 from tests.recovery.processes import Job, running
@@ -50,8 +51,17 @@ def kill_some_process(job: Job, rng: random.Random) -> None:
 
 def stop_it_politely(job: Job, rng: random.Random) -> None:
     job.process.send_signal(rng.choice([signal.SIGTERM, signal.SIGINT]))
-    job.signal_all(signal.SIGCONT)  # a fault may have stopped it
-    job.finish(30)
+    finish_awake(job, 30)
+
+
+def finish_awake(job: Job, timeout: float) -> None:
+    """Wait for the end of a job that a fault may stop, before this call or during it."""
+
+    def ended() -> bool:
+        job.signal_all(signal.SIGCONT)
+        return job.process.poll() is not None
+
+    wait_until(f"the end of {job.process.pid}", ended, timeout, report=job.report)
 
 
 def leave_it_to_its_successor(job: Job, rng: random.Random) -> None:
@@ -129,7 +139,7 @@ def test_a_job_killed_at_random_ends_with_every_row_once(on: str, number: int, t
         for former in left:
             former.signal_all(signal.SIGCONT)
         for former in left:
-            former.finish(60)
+            finish_awake(former, 60)
         assert_golden(tmp_path, records)
     finally:
         for context in contexts:

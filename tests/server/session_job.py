@@ -30,7 +30,6 @@ def main(folder: str, count: int, engine: str = "local") -> None:
         # An epoch takes longer on Spark.
         "execution.epoch.max-records": "20" if engine == "local" else "100",
         "execution.checkpointing.interval": "200 ms",
-        "execution.checkpointing.dir": f"{folder}/checkpoints",
         "execution.checkpointing.savepoint-dir": f"{folder}/savepoints",
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(2)

@@ -158,7 +158,7 @@ def test_flinks_own_page_shows_the_jobs_and_cancels_one(relay: ThreadingHTTPServ
 
 def look(browser: Browser, handler: type[Relay], place: str, texts: list[str]) -> list[str]:
     """Return what is wrong with a page: missing texts, errors in the console, requests that the server did not answer well."""
-    deadline = time.monotonic() + 8
+    deadline = time.monotonic() + 30
     missing = texts
     while missing and time.monotonic() < deadline:
         # The editor that shows tracebacks has spaces that do not break.

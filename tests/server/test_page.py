@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from flinkish.server.web import page_files
+from tests.kit.ports import free_port
 from tests.server.browser import CHECKS, Browser, need_browser
 from tests.server.page_jobs import failing_job, running_job, slow_job
 from tests.server.session_cluster import Session
@@ -412,8 +413,8 @@ def test_the_token_is_asked_for_once_and_sent_from_then_on(browser: Browser) -> 
 
 
 def test_a_lost_server_is_told_and_found_again(browser: Browser) -> None:
-    with served(refresh_interval=300) as server:
-        port = server.port
+    port = free_port()
+    with served(ports=(port,), refresh_interval=300):
         browser.open(f"http://localhost:{port}/")
         browser.wait_text("No job runs.")
     browser.wait_text("The server does not answer", "What is shown is old", "No job runs.")
@@ -424,6 +425,43 @@ def test_a_lost_server_is_told_and_found_again(browser: Browser) -> None:
         browser.wait("the server again", "return !document.querySelector('.lost') && !document.querySelector('.stale')")
         browser.open("about:blank")
         browser.console()
+
+
+def test_the_watermark_of_a_source_is_that_which_it_sends(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.address("#/logs"))
+    browser.wait_text("Log files of Server")
+    # By the letters, the last operator is the one before the watermarks are made.
+    script = """
+    const done = arguments[0];
+    const marks = { Assigner: 5, Source__zones: -9223372036854775808 };
+    const list = Object.entries(marks).map(([name, min]) => ({ id: `${name}.currentOutputWatermark`, min, max: min }));
+    window.fetch = async (path) => new Response(JSON.stringify(path.includes("/subtasks/metrics") ? list : []));
+    import("./js/samples.js")
+      .then(({ sampleJob }) => sampleJob("/jobs/x", { jid: "x", now: 1, state: "RUNNING", vertices: [{ id: "v" }] }))
+      .then((found) => done(found.get("v").get("watermark").min), (error) => done(String(error)));
+    """
+    assert browser.driver.execute_async_script(script) == 5
+
+
+def test_the_bottleneck_is_behind_what_is_held_back_or_a_far_busier_vertex_beside_it(browser: Browser, shown: Shown) -> None:
+    browser.open(shown.address("#/logs"))
+    browser.wait_text("Log files of Server")
+    script = """
+    const [shares, done] = arguments;
+    const inputs = { middle: ["slow", "fast"], end: ["middle"] };
+    const nodes = Object.keys(shares).map((id) => ({ id, inputs: (inputs[id] ?? []).map((from) => ({ id: from })) }));
+    const sample = ([busy, held]) =>
+      new Map([["busyTimeMsPerSecond", { max: busy }], ["backPressuredTimeMsPerSecond", { max: held }]]);
+    const samples = new Map(Object.entries(shares).map(([id, pair]) => [id, sample(pair)]));
+    import("./js/graph.js")
+      .then(({ findBottlenecks }) => done([...findBottlenecks({ plan: { nodes } }, samples)]), (error) => done(String(error)));
+    """
+    found = browser.driver.execute_async_script
+    behind = {"slow": (20, 800), "fast": (20, 800), "middle": (600, 0), "end": (30, 0)}
+    assert found(script, behind) == ["middle"]
+    beside = {"slow": (600, 30), "fast": (20, 800), "middle": (20, 0), "end": (30, 0)}
+    assert found(script, beside) == ["slow"]
+    assert found(script, {**beside, "fast": (20, 0)}) == []
 
 
 def test_the_page_asks_only_its_own_server(browser: Browser, shown: Shown) -> None:
@@ -450,9 +488,25 @@ def test_a_program_is_uploaded_run_and_cancelled_in_a_session(browser: Browser, 
 
         browser.driver.find_element("id", "program").send_keys(str(script))
         browser.wait_text("tiny_job.py is uploaded.")
+        browser.click("td button", "Plan")
+        browser.wait("the question", "return document.activeElement.id === 'field-arguments'")
+        browser.keys("'tiny job'", TAB, "1", ENTER)
+        text = browser.wait_text("Plan of tiny_job.py: tiny job", "Source: numbers")
+        assert "\u00d7 1" in text
+        browser.wait("the focus", "return document.activeElement.id === 'plan'")
+        assert browser.run(CHECKS) == []
+        assert session.get("/jobs") == {"jobs": []}
+
+        # What was answered for the plan is proposed.
+        browser.click("section button", "Run this")
+        browser.wait("the question", "return document.activeElement.id === 'field-arguments'")
+        assert browser.run("return document.activeElement.value") == "'tiny job'"
+        browser.keys(ESCAPE)
+
         browser.click("td button", "Run")
         browser.wait("the question", "return document.activeElement.id === 'field-arguments'")
         assert browser.run(CHECKS) == []
+        browser.run("document.querySelectorAll('dialog input').forEach((each) => (each.value = ''))")
         browser.keys("'tiny job'", TAB, "1", ENTER)
 
         browser.wait("the graph", "return document.querySelector('.vertex') && document.querySelector('h1').innerText")
@@ -462,6 +516,8 @@ def test_a_program_is_uploaded_run_and_cancelled_in_a_session(browser: Browser, 
         browser.click(".heading button", "Cancel")
         browser.click("dialog button", "Cancel the job")
         browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'canceled'")
+        browser.click(".heading a", "log")
+        browser.wait_text(f"driver-{session.get('/jobs')['jobs'][0]['id']}.log", "switched from state RUNNING to CANCELLING")
     finally:
         browser.open("about:blank")
         session.close()

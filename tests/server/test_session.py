@@ -135,6 +135,10 @@ def test_scripts_that_are_wrong_and_jobs_that_are_stopped(session: Session, tmp_
     wait_until("the error", lambda: "this is its second execute()" in log.read_text(), 30, report=session.logs)
     assert sorted(log.with_suffix(".out").read_text().split()) == ["1", "1>", "2", "2>"]
     assert [(each["name"], each["state"]) for each in session.get("/jobs/overview")["jobs"]] == [("first", "FINISHED")]
+    # A Dispatcher on another machine can show it, too.
+    (kept,) = (tmp_path / "ha" / "session" / "archive").glob(f"{first}-*.out")
+    wait_until("the rest of the log", lambda: "second execute()" in kept.with_suffix(".log").read_text(), 30, report=session.logs)
+    assert kept.read_text() == log.with_suffix(".out").read_text()
 
     # A stopped job: the result of the stop can be read, also after its driver has ended, and a job can be started from it.
     program = session.upload(_SCRIPT)

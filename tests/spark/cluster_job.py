@@ -1,6 +1,6 @@
 """A script for the test with executors of their own: kills one within an epoch and one between two, and prints what came out.
 
-Argument: a folder for its marker files.
+Argument: a folder for its marker files. The tasks need a Python file of the job, which executors get from Spark.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,8 @@ from pyspark.sql import SparkSession
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import parent_jvm
 from flinkish.engine.spark.engine import SparkEngine
+from flinkish.runtime.dependencies import Dependencies
+from flinkish.runtime.protocol import EpochCommand
 from tests.spark.toy import TOY, KillOnce, ToyLoop, ToySettings, expected_counts, toy_program
 
 _EPOCHS = 4
@@ -27,7 +30,21 @@ def _executor_of(pid: int) -> int:
     return next(process.pid for process in psutil.Process(pid).parents() if process.name() == "java")
 
 
+@dataclass(frozen=True)
+class ImportAndKillOnce(KillOnce):
+    """Also imports a module that only the job's Python files have."""
+
+    def __call__(self, slot: int, level: int, command: EpochCommand) -> None:
+        import module_of_the_job  # type: ignore[import-not-found]
+
+        assert module_of_the_job.NAME == "sent"
+        super().__call__(slot, level, command)
+
+
 def main() -> None:
+    module = Path(sys.argv[1], "files", "module_of_the_job.py")
+    module.parent.mkdir()
+    module.write_text("NAME = 'sent'\n")
     within, between = Path(sys.argv[1], "within"), Path(sys.argv[1], "between")
     # Less memory than a worker of local-cluster has: else an executor is only placed after a minute.
     settings = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1"}
@@ -45,8 +62,9 @@ def main() -> None:
                 os.kill(_executor_of(loop.reports[-1][0].process["pid"]), signal.SIGKILL)
 
         loop.before = kill
-        hook = KillOnce(within, slot=1, level=1, epoch=2, victim=lambda: parent_jvm().pid)
+        hook = ImportAndKillOnce(within, slot=1, level=1, epoch=2, victim=lambda: parent_jvm().pid)
         program = toy_program(engine.scratch_root(), settings=ToySettings(hook=hook))
+        program = replace(program, dependencies=Dependencies(python_files=(str(module),)))
         try:
             engine.run_attempt(program, loop)
             break

@@ -35,6 +35,7 @@ TOTAL = Types.ROW_NAMED(["key", "time"], [Types.STRING(), Types.LONG()])
 EVERY_TYPE = """
     select id, id % 2 = 0 yes, cast(id as tinyint) b, cast(id as smallint) s, cast(id as int) i, float(1.5) f, double(2.5) d,
     cast(id as decimal(10, 2)) price, 'x' text, binary('ab') raw, date'2024-01-02' day, timestamp'1969-12-31 23:59:59.5Z' at,
+    timestamp'1969-12-31 23:59:59.000001Z' exact,
     timestamp_ntz'2024-01-01 00:00:00.000001' wall, array(1, null) a, map('k', id) m,
     struct(id x, array(timestamp'2024-01-01') y) n, cast(null as string) nothing
 """
@@ -141,12 +142,16 @@ def test_all_types_are_the_same_there_and_back(
     frame = spark_session.sql(f"{EVERY_TYPE} from range(100)")
     given: list[DataFrame] = []
     stream = on_spark.from_data_frame(frame)
+    # Not for the rows of a DataFrame on their way.
+    spark_session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
     stream.sink_to(DataFrameSink(lambda df, _: given.append(df.persist()) or df.count()))
     on_spark.execute()
     assert sorted(given[0].collect()) == sorted(frame.collect())
     assert given[0].dtypes == frame.dtypes
     back = on_spark.from_data_frame(frame).collect_as_data_frame(spark_session)
     assert (sorted(back.collect()), back.dtypes) == (sorted(frame.collect()), frame.dtypes)
+    assert spark_session.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MILLIS"
+    spark_session.conf.unset("spark.sql.parquet.outputTimestampType")
     frame.write.parquet(str(tmp_path / "rows"))
     streaming = spark_session.readStream.schema(frame.schema).parquet(str(tmp_path / "rows"))
     rows = on_spark.from_data_frame(streaming).execute_and_collect(limit=100)
@@ -257,9 +262,10 @@ def test_a_look_for_arrivals_takes_no_files_out_of_turn(spark_session: SparkSess
 
 
 def test_a_write_that_fails_is_repeated_with_the_same_rows_and_the_same_id(
-    make_env: MakeEnvironment, spark_session: SparkSession
+    make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
 ) -> None:
     calls: list[tuple[int, str, list[Any]]] = []
+    odd = tmp_path / "a {b} é"
 
     def write(df: DataFrame, checkpoint_id: int, commit: DataFrameCommit) -> None:
         calls.append((checkpoint_id, commit.lineage, sorted(df.collect())))
@@ -271,10 +277,13 @@ def test_a_write_that_fails_is_repeated_with_the_same_rows_and_the_same_id(
         {
             "execution.checkpointing.interval": "60 s", "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "1", "restart-strategy.fixed-delay.delay": "1 ms",
+            "execution.checkpointing.dir": str(odd), "io.tmp.dirs": str(odd),
         },
     )  # fmt: skip
+    odd.mkdir()
     env.from_data_frame(spark_session.range(10)).sink_to(DataFrameSink(write))
     env.execute()
+    assert list(tmp_path.iterdir()) == [odd]
     assert calls[0] == calls[1]
     assert len(calls) == 2
     assert [row.id for row in calls[0][2]] == list(range(10))

@@ -99,7 +99,8 @@ class _Run:
         self.process.wait()
         for folder in Path("/dev/shm").glob(f"flinkish-scratch-{os.getuid()}-*"):
             if int(folder.name.split("-")[3]) in self.all:
-                shutil.rmtree(folder)
+                # The start of an engine in another test process may remove it at the same time.
+                shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.temporary)
 
 
@@ -158,12 +159,12 @@ def test_under_spark_submit_ctrl_c_ends_driver_and_hosts_of_an_idle_job(start: S
 
 def test_after_kill_9_of_the_driver_jvm_and_hosts_end(start: Start) -> None:
     run = start(_PYTHON, "busy")
-    began = _clock.monotonic()
     run.process.kill()
     run.process.wait()
-    while run.left() and _clock.monotonic() - began < 20_000:
-        threading.Event().wait(0.05)
     # Folders on memory-backed storage stay until the next start of an engine, which removes them.
-    assert all(name.startswith("flinkish-scratch-") for name in run.left()), run.left()
-    for name in run.left():
-        shutil.rmtree(Path("/dev/shm") / name)
+    wait_until(
+        "nothing but these is left",
+        lambda: all(name.startswith("flinkish-scratch-") for name in run.left()),
+        20,
+        report=run.output,
+    )

@@ -140,6 +140,35 @@ def _is_timestamp(type_info: TypeInformation) -> bool:
     )
 
 
+def stored_key(type_info: TypeInformation) -> Convert | None:
+    """Return the function that makes keys equal if they are stored as the same value; None if equal keys are stored so.
+
+    A column has microseconds, and the digits of its type. Values that no column can hold are returned as they are.
+    """
+    type_info = unwrap(type_info)
+    convert: Convert
+    match type_info:
+        case DecimalTypeInfo():
+            rounded = type_info.rounded
+            convert = lambda value: rounded(decimal.Decimal(value))  # noqa: E731
+        case BasicTypeInfo(basic_type=BasicType.INSTANT):
+            convert = _instant_to_micros
+        case TimestampTypeInfo() | LocalTimeTypeInfo() if _is_timestamp(type_info):
+            convert = utc_time
+        case DateTypeInfo() | LocalTimeTypeInfo(time_type=LocalTimeTypeInfo.TimeType.LOCAL_DATE):
+            convert = lambda value: datetime.date(value.year, value.month, value.day)  # noqa: E731
+        case _:
+            return None
+
+    def stored(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ValueError, AttributeError, ArithmeticError):
+            return value
+
+    return stored
+
+
 def bytes_of(value: Any) -> bytes:
     """Return the bytes of a bytes-like value; raise TypeError or ValueError for others. (Python's bytes(5) would be 5 zeros.)"""
     if isinstance(value, int):

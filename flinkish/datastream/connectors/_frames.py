@@ -71,8 +71,11 @@ def _values(column: Any) -> list[Any]:
     """Return the values of a column as Python objects, missing values as None; NaN in a column of floats is a value."""
     values: list[Any] = column.tolist()
     if column.dtype.kind != "f":
-        values = [None if missing else _python_value(value) for value, missing in zip(values, column.isna(), strict=True)]
-    return values
+        return [None if missing else _python_value(value) for value, missing in zip(values, column.isna(), strict=True)]
+    if type(column.dtype).__module__.startswith("numpy"):
+        return values
+    # pandas' own types of floats, such as Float64, have a missing value in addition to NaN.
+    return [value if isinstance(value, float) else None for value in values]
 
 
 def _python_value(value: Any) -> Any:

@@ -7,7 +7,8 @@ Python code. Tasks get the rows as Arrow data or from Parquet files.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from flinkish.common.errors import (
     UnsupportedError,
 )
 from flinkish.common.ids import random_id
+from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors._spark_types import row_type_of
@@ -44,6 +46,11 @@ __all__ = ["BoundedDataFrameSource", "StreamingDataFrameSource", "data_frame_sou
 
 #: Errors that a cast of Arrow, or Python, raises for a value that Python cannot hold.
 _UNREADABLE = (ValueError, OverflowError)
+#: Settings of a session that decide which times Parquet files hold, with the values that lose nothing; our reader expects them.
+_EXACT = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
 #: Nodes of Spark's plans that keep state from batch to batch.
 _STATEFUL = (
     "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "FlatMapGroupsInPandasWithState",
@@ -219,6 +226,22 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
     return decode
 
 
+@contextmanager
+def _settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of a SparkSession for a while."""
+    before = {key: session.conf.get(key, None) for key in values}
+    try:
+        for key, value in values.items():
+            session.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                session.conf.unset(key)
+            else:
+                session.conf.set(key, old)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedDataFrameState:
     """The enumerator's state: the folder of the rows, and the files that no reader has yet."""
@@ -265,7 +288,8 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
 
     def _write(self, folder: Path) -> None:
         try:
-            self.frame.write.parquet(folder.as_uri())
+            with _settings(self.frame.sparkSession, _EXACT):
+                self.frame.write.parquet(hadoop_url(folder))
         except Exception as error:
             raise SourceError(
                 f"Spark could not compute the rows of the DataFrame into {folder}: {type(error).__name__}: "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.disk import make_folders, sync
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.ids import random_id
+from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
 from flinkish.datastream.connectors._spark_types import ddl_of, row_type_of
@@ -28,6 +29,10 @@ from flinkish.program.row_folders import row_folder
 from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, SinkWriterContext, WriteContext
 
 __all__ = ["DataFrameCommit", "DataFrameSink"]
+
+
+#: Options of Spark's reader: the user's session may be set to leave out files that it cannot read.
+_NO_FILE_LEFT_OUT: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +254,8 @@ class _Committer(Committer[RowFile]):
                     hint="rows are kept beside the checkpoints of the job that wrote them, for as long as these are retained.",
                 )
             commit = DataFrameCommit(checkpoint_id=checkpoint_id, lineage=lineage, job_id=job_id, sink_uid=sink_uid)
-            df = self._open().read.schema(schema).parquet(*[Path(path).as_uri() for path in files])
+            reader = self._open().read.options(**_NO_FILE_LEFT_OUT).schema(schema)
+            df = reader.parquet(*[hadoop_url(path, pattern=True) for path in files])
             self._write(df, checkpoint_id, *([commit] if self._with_commit else []))
         self._committed.append([request.committable.path for request in requests])
         while len(self._committed) > self._retained:

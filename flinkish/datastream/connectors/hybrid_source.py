@@ -7,7 +7,7 @@ splits again, which informs the enumerator. So splits and the enumerator's state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -28,6 +28,7 @@ from flinkish.program.sources import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from flinkish.program.state_kinds import source_kind
 
 __all__ = ["HybridSource", "HybridSourceBuilder"]
 
@@ -51,6 +52,8 @@ class HybridEnumeratorState:
 
     source: int
     enumerator: bytes
+    #: The kind of the current source, see program/state_kinds.py; empty in checkpoints of earlier versions.
+    kind: str = ""
 
 
 class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
@@ -107,6 +110,12 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
                     hint="add the sources that were there, or give the source another uid, so that it starts from the beginning.",
                 )
             source = self._sources[index]
+            if checkpoint is not None and index == reading and checkpoint.kind not in ("", source_kind(source)):
+                raise ForeignCheckpointError(
+                    f"source {index} of the HybridSource was {checkpoint.kind} when the checkpoint was taken, and is "
+                    f"{source_kind(source)} in this program",
+                    hint="add the sources that were there, or give the source another uid, so that it starts from the beginning.",
+                )
             own = [
                 msgspec.msgpack.decode(split.split, type=source.split_type)
                 for split in splits
@@ -295,7 +304,9 @@ class _HybridEnumerator(SplitEnumerator[HybridSplit, HybridEnumeratorState]):
 
     def snapshot_state(self, checkpoint_id: int) -> HybridEnumeratorState:
         return HybridEnumeratorState(
-            source=self._index, enumerator=msgspec.msgpack.encode(self._inner.snapshot_state(checkpoint_id))
+            source=self._index,
+            enumerator=msgspec.msgpack.encode(self._inner.snapshot_state(checkpoint_id)),
+            kind=source_kind(self._sources[self._index]),
         )
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -404,6 +415,15 @@ class _HybridReader(SourceReader[Any, HybridSplit]):
             prefix = _PREFIX.format(self._index, "")
             own = {name.removeprefix(prefix): limit for name, limit in limits.items() if name.startswith(prefix)}
             self._inner.set_split_limits(own)
+
+    def pause_or_resume_splits(self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]) -> None:
+        if self._inner is not None:
+            prefix = _PREFIX.format(self._index, "")
+
+            def own(names: Collection[str]) -> set[str]:
+                return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+
+            self._inner.pause_or_resume_splits(own(splits_to_pause), own(splits_to_resume))
 
     def notify_no_more_splits(self) -> None:
         # Only called for the last source; a reader may get this call before its first split.

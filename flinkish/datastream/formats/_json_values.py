@@ -45,6 +45,8 @@ from flinkish.datastream.connectors.file_system.json_values import (
 )
 
 _MISSING: Final = object()
+#: That of Java's Instant.
+_LAST_SECOND: Final = 31_556_889_864_403_199
 
 
 class LenientJsonConverters(JsonConverters):
@@ -168,8 +170,12 @@ def _to_instant(value: Any) -> Instant:
     """Read an Instant as Jackson does: numbers are seconds."""
     if isinstance(value, str):
         return to_instant(value)
-    seconds, fraction = divmod(decimal.Decimal(str(value)), 1)
-    return Instant(int(seconds), int(fraction * 1_000_000_000))
+    # Rounded down: a decimal's own divmod() rounds towards zero, which gives times before 1970 negative nanoseconds.
+    number = decimal.Decimal(str(value))
+    if abs(number) > _LAST_SECOND:
+        raise ValueError
+    nanos = int((number * 1_000_000_000).to_integral_value(decimal.ROUND_FLOOR))
+    return Instant(*divmod(nanos, 1_000_000_000))
 
 
 # Writing.

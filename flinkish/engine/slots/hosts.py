@@ -84,6 +84,8 @@ class HostConfig:
     path: tuple[str, ...] = ()
     #: Name of the folder with the program's own modules in the executors' working folders; None = they are on `path`, if any.
     own_modules: str | None = None
+    #: Entries of sys.path with the Python files of the job, relative to the executors' working folders, if they share no folder.
+    python_files: tuple[str, ...] = ()
     #: The interpreter of the hosts; None = that of Spark's workers.
     python: str | None = None
     #: Milliseconds without a call after which a host ends by itself, unless the program file was touched in the meantime, as the
@@ -198,9 +200,10 @@ class _SlotHost:
 
     def _start(self) -> ProcessId:
         config = self._config
-        # The program's own modules come first, as on the driver. Then the worker's own path: with spark-submit --py-files, the
-        # executor's copies are used.
-        own = [] if config.own_modules is None else [str(working_folder(self._jvm) / config.own_modules)]
+        # The job's Python files come first, as if they were staged, then the program's own modules, as on the driver. Then the
+        # worker's own path: with spark-submit --py-files, the executor's copies are used.
+        sent = (*config.python_files, *(() if config.own_modules is None else (config.own_modules,)))
+        own = [str(working_folder(self._jvm) / entry) for entry in sent]
         path = [entry for entry in (*own, *sys.path, *config.path) if entry]
         python = config.python or sys.executable
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}

@@ -24,6 +24,8 @@ from flinkish.common import notices, options, pickling
 from flinkish.common.clock import Clock, SystemClock
 from flinkish.common.errors import CloseTimeoutError, EngineError
 from flinkish.common.ids import IdSource, random_id
+from flinkish.common.paths import hadoop_url
+from flinkish.engine.scratch import DiskFolder
 from flinkish.engine.slots import hosts
 from flinkish.engine.spark import settings, shim
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
@@ -63,6 +65,8 @@ _log = logging.getLogger(__name__)
 _SLOT_TASK = "flinkish.runtime.slot:SlotTask"
 #: The folder in an executor's working folder to which Spark unpacks the program's own modules.
 _OWN_MODULES = "flinkish-program"
+#: Archives of Python files that Spark sends: they must be there as long as the session, which may be the user's.
+_SENT_FILES = DiskFolder(None, "flinkish-sent")
 #: Seconds between two checks that the query and the JVM are alive, while no event arrives.
 _LOOK_S = 0.5
 _POLL_S = 0.002
@@ -115,6 +119,8 @@ class SparkEngine:
         self._attempts = 0
         #: The session whose executors get the program's own modules.
         self._modules_sent_to: HeldSession | None = None
+        #: The session whose executors get the job's Python files, and the entries of sys.path; see `_send_files`.
+        self._files_sent: tuple[HeldSession, tuple[str, ...]] | None = None
         self._watchdog: Watchdog | None = None
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
@@ -135,6 +141,7 @@ class SparkEngine:
                 self._own_folders = make_own_folder(hosts.working_folder(held.jvm))
             own = OwnPlace(root=self._own_folders, attempt=self._attempts)
         self._send_modules(held, program)
+        sent = () if own is None else self._send_files(held, program.dependencies.python_files)
         attempt = _Attempt(
             held,
             program,
@@ -144,6 +151,7 @@ class SparkEngine:
             clock=self._clock,
             close_timeout=self._settings.close_timeout,
             own=own,
+            python_files=sent,
         )
         with self._lock:
             self._attempt = attempt
@@ -206,6 +214,19 @@ class SparkEngine:
             held.session.sparkContext.addArchive(f"{Path(archive).resolve().as_uri()}#{_OWN_MODULES}")
             self._modules_sent_to = held
 
+    def _send_files(self, held: HeldSession, files: tuple[str, ...]) -> tuple[str, ...]:
+        """Have Spark unpack Python files for each executor; return the entries of sys.path, relative to their working folders.
+
+        The job's folders are removed with it, but executors that come later, for other jobs, get the files as well.
+        """
+        if files and (self._files_sent is None or self._files_sent[0] is not held):
+            name = f"flinkish-files-{self._ids()}"
+            archive = _SENT_FILES.path() / f"{name}.zip"
+            entries = dependencies.pack_python_files(files, archive)
+            held.session.sparkContext.addArchive(f"{archive.as_uri()}#{name}")
+            self._files_sent = held, tuple(f"{name}/{entry}" for entry in entries)
+        return () if self._files_sent is None else self._files_sent[1]
+
     def _clean_up_after_jvm(self) -> None:
         with self._lock:
             attempt = self._attempt
@@ -229,8 +250,10 @@ class _Attempt:
         clock: Clock,
         close_timeout: int,
         own: OwnPlace | None = None,
+        python_files: tuple[str, ...] = (),
     ) -> None:
         self._held = held
+        self._python_files = python_files
         self._program = program
         self._loop = loop
         self._clock = clock
@@ -296,7 +319,9 @@ class _Attempt:
         program = self._program
         program.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         one_machine = settings.is_one_machine(self._held.master)
-        work = dependencies.stage(program.dependencies, program.scratch, copy=not one_machine)
+        work = None
+        if self._own is None:
+            work = dependencies.stage(program.dependencies, program.scratch, copy=not one_machine)
         config = hosts.HostConfig(
             attempt_id=program.attempt_id,
             key=self._key,
@@ -304,6 +329,7 @@ class _Attempt:
             task=self._task,
             slot_values=slot_values(program.plan.slots),
             path=tuple(sys.path) if one_machine else (),
+            python_files=self._python_files,
             own_modules=None if one_machine or program.dependencies.own_modules is None else _OWN_MODULES,
             python=dependencies.interpreter(program.python_executable, work),
         )
@@ -342,7 +368,7 @@ class _Attempt:
             return build(session, config, len(self._program.plan.levels), inputs, in_place=in_place, idle=idle)
 
     def _write(self, rows: DataFrame) -> DataStreamWriter:
-        place = self._folder.resolve().as_uri() if self._own is None else self._own.uri("spark")
+        place = hadoop_url(self._folder.resolve()) if self._own is None else self._own.uri("spark")
         return rows.writeStream.outputMode("append").option("checkpointLocation", place)
 
     def _run_epochs(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flinkish.common.errors import EngineError
@@ -120,13 +120,13 @@ def check_own_folders(program: TaskProgram, *, temporary_checkpoints: bool) -> N
             hint="set it to a folder that all machines mount, or to an object store, such as s3://bucket/folder.",
         )
     needs = []
-    if program.dependencies.files != NO_DEPENDENCIES:
-        needs.append("Python files, archives, cached files or requirements")
+    if replace(program.dependencies.files, python_files=()) != NO_DEPENDENCIES:
+        needs.append("archives, cached files or requirements")
     if any(node.name == "CacheWrite" for vertex in program.plan.job_graph.vertices.values() for node in vertex.operators):
         needs.append("a cached stream")
     if needs:
         raise EngineError(
             f"The program has {' and '.join(needs)}, which need a folder that the driver and all executors access.",
-            hint="set io.tmp.dirs to a folder that all machines mount, or send files with --py-files, --files and --archives of "
+            hint="set io.tmp.dirs to a folder that all machines mount, or send files with --files and --archives of "
             "`flinkish submit`.",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import os
 import pwd
 import re
@@ -314,6 +315,8 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     archive = _class_archive(java, values) if java and settings.class_archive else None
     if archive is not None:
         values[_JAVA_OPTIONS] = f"{values.get(_JAVA_OPTIONS, '')} {archive.java_options()}".strip()
+    # PySpark needs pandas for the first query; it is imported while the JVM starts. An error shows there.
+    threading.Thread(target=_suppressed_import, args=("pandas",), name="flinkish-import", daemon=True).start()
     try:
         session = _start_session(values)
     except Exception as error:
@@ -329,6 +332,11 @@ def _make_session(settings: SparkSettings) -> SparkSession:
     if spark_settings.is_local(values["spark.master"]):
         _omit_checksum_files(session)
     return session
+
+
+def _suppressed_import(module: str) -> None:
+    with contextlib.suppress(Exception):
+        importlib.import_module(module)
 
 
 def _equip_executors(context: Any, values: Mapping[str, str]) -> None:
@@ -433,7 +441,7 @@ class Java:
     """The Java that Spark uses."""
 
     path: str
-    #: The output of `java -version`.
+    #: The output of `java -version`, or the file `release` of its installation.
     version_text: str
 
 
@@ -444,16 +452,29 @@ def check_java(environment: Mapping[str, str]) -> Java:
     if java is None:
         where = f"JAVA_HOME is {home}, and there is no bin/java in it" if home else "there is no `java` on the PATH"
         raise EngineError(f"Spark needs Java, but {where}.", hint=_JAVA_HINT)
-    try:
-        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"Spark needs Java, but {java} does not run: {error}", hint=_JAVA_HINT) from error
-    text = output.stderr + output.stdout
+    text = _release(java) or _ask_version(java)
     version = java_version(text)
     if version is None or version < _OLDEST_JAVA:
         found = "an unknown version" if version is None else f"Java {version}"
         raise EngineError(f"Spark needs Java {_OLDEST_JAVA} or newer, but {java} is {found}.", hint=_JAVA_HINT)
     return Java(path=java, version_text=text)
+
+
+def _release(java: str) -> str | None:
+    """Return the file in which an installation of Java states its version; None if it has none. Asking Java takes 0.1 s."""
+    try:
+        text = (Path(java).resolve().parent.parent / "release").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if java_version(text) is None else text
+
+
+def _ask_version(java: str) -> str:
+    try:
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"Spark needs Java, but {java} does not run: {error}", hint=_JAVA_HINT) from error
+    return output.stderr + output.stdout
 
 
 def spark_home() -> Path:
@@ -462,6 +483,6 @@ def spark_home() -> Path:
 
 
 def java_version(output: str) -> int | None:
-    """Return the major version in the output of `java -version`; None if there is none."""
-    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    """Return the major version in the output of `java -version` or in a file `release`; None if there is none."""
+    match = re.search(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)', output)
     return int(match.group(1)) if match else None

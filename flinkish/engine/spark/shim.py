@@ -12,10 +12,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
@@ -23,6 +21,9 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from flinkish.engine.slots.hosts import HostConfig, call
 from flinkish.engine.slots.wire import Call, PackedFrames, Reply, pack_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ("slot", "level", "edge", "channel", "seq", "body")
 #: Rows between levels. The JVM would have to parse a schema that is a text, for each operator.
@@ -185,22 +186,36 @@ def _prepare_worker() -> None:
     PySpark, and which the task of the next level waits for. Frozen objects are left out.
 
     Spark closes the connection of a worker after 60 s without a task and when it stops. The worker then tries to report the end
-    of its input as an error; over a Unix socket that fails at once, and its daemon prints the traceback.
+    of its input as an error; over a Unix socket that fails at once, and its daemon prints the traceback. The daemon also prints
+    one if the connection ends during a task, such as when Ctrl-C stops the job: nobody reads what the worker has left to send.
     """
     worker: Any = sys.modules.get("pyspark.worker")
     if worker is None or getattr(worker.handle_worker_exception, "flinkish", False):
         return
     gc.freeze()
-    report = worker.handle_worker_exception
+    report, run_task = worker.handle_worker_exception, worker.main
 
-    def handle(error: BaseException, *args: Any, **kwargs: Any) -> None:
+    def handle(error: BaseException, outfile: IO[bytes], *args: Any, **kwargs: Any) -> None:
         between_tasks = [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["main", "read_int"]
         if between_tasks and isinstance(error, (EOFError, ConnectionError)):
             os._exit(0)
-        report(error, *args, **kwargs)
+        report(error, outfile, *args, **kwargs)
+        _flush_or_end(outfile)
+
+    def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
+        run_task(infile, outfile)
+        _flush_or_end(outfile)
 
     handle.flinkish = True  # type: ignore[attr-defined]
-    worker.handle_worker_exception = handle
+    worker.handle_worker_exception, worker.main = handle, main
+
+
+def _flush_or_end(outfile: IO[bytes]) -> None:
+    """Send what a worker has written, or end it if Spark has closed the connection."""
+    try:
+        outfile.flush()
+    except ConnectionError:
+        os._exit(1)
 
 
 def _task_context() -> TaskContext:
@@ -239,6 +254,10 @@ def _arrow(packed: PackedFrames) -> pa.RecordBatch:
 
 
 def _pandas(packed: PackedFrames) -> pd.DataFrame:
+    # Imported here, because the driver imports this module before it starts the JVM, and pandas while it waits for that.
+    import numpy as np
+    import pandas as pd
+
     columns: dict[str, Any] = {
         name: np.frombuffer(packed.column(index), dtype=np.int32) for index, name in enumerate(COLUMNS[:-1])
     }

@@ -72,10 +72,13 @@ _SHORT: Mapping[str, tuple[str, str | None]] = {
 def parse_command_line(arguments: Sequence[str]) -> CommandLine:
     """Split a command line into options of spark-submit, options of flinkish, the script, and the script's arguments.
 
-    The script is the first argument that is neither an option nor the value of one. Raises InvalidArgumentError if there is none.
+    The script is the first argument that is neither an option nor the value of one. As in Flink, an option such as -p wins over a
+    property of its key, which is left out. Raises InvalidArgumentError if there is no script.
     """
     options: list[tuple[str, str | None]] = []
     properties: list[str] = []
+    #: Properties that were given as options, by their keys.
+    short: dict[str, str] = {}
     rest = list(arguments)
 
     def value_of(name: str) -> str:
@@ -87,12 +90,14 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
         given = rest.pop(0)
         name, equals, value = given.partition("=")
         if not given.startswith("-"):
-            return CommandLine(options=tuple(options), properties=tuple(properties), job=given, arguments=tuple(rest))
+            kept = tuple(each for each in properties if short.get(each.partition("=")[0].strip(), each) == each)
+            return CommandLine(options=tuple(options), properties=kept, job=given, arguments=tuple(rest))
         if given.startswith("-D"):
             properties.append(given[2:] or value_of("-D"))
         elif name in _SHORT:
             key, fixed = _SHORT[name]
-            properties.append(f"{key}={fixed or (value if equals else value_of(name))}")
+            short[key] = f"{key}={fixed or (value if equals else value_of(name))}"
+            properties.append(short[key])
         elif given in _FLAGS:
             options.append((given, None))
         elif name.startswith("--") and equals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from flinkish.metrics.plain import text_of
 from flinkish.metrics.reporters.settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
 
@@ -49,7 +50,7 @@ def text(sample: Sample) -> str:
     if isinstance(value, Histogram):
         shown = ", ".join(f"p{100 * share:g}={at:g}" for share, at in value.quantiles.items())
         return f"count={value.count}, min={value.min:g}, max={value.max:g}, mean={value.mean:g}, stddev={value.stddev:g}, {shown}"
-    return str(value)
+    return text_of(value)
 
 
 def place(labels: Mapping[str, str]) -> str:

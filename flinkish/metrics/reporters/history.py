@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from flinkish.metrics.catalog import Scope
+from flinkish.metrics.plain import text_of
 from flinkish.metrics.reporters.base import labels_of
 from flinkish.metrics.reporters.settings import ReporterSettings
 from flinkish.metrics.samples import Histogram, Sample
@@ -25,13 +27,19 @@ class HistoryReporter:
                 continue
             labels = labels_of(sample, self._settings)
             value = sample.value
-            plain = {str(share): at for share, at in value.quantiles.items()} if isinstance(value, Histogram) else value
-            jobs.setdefault(job_id, {})[f"{_scope(sample.scope, labels)}{sample.name}"] = plain
+            quantiles = value.quantiles if isinstance(value, Histogram) else None
+            shown = _json(value) if quantiles is None else {str(share): _json(at) for share, at in quantiles.items()}
+            jobs.setdefault(job_id, {})[f"{_scope(sample.scope, labels)}{sample.name}"] = shown
         for job_id, values in jobs.items():
             self._write(job_id, values)
 
     def close(self) -> None:
         pass
+
+
+def _json(value: object) -> object:
+    """Return a value that JSON has: NaN and infinity are texts."""
+    return text_of(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _scope(scope: Scope, labels: Mapping[str, str]) -> str:

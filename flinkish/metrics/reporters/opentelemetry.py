@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import flinkish
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, MissingPackageError
+from flinkish.common.limits import LONG_MAX, LONG_MIN
 from flinkish.metrics.catalog import Kind, Scope, find
 from flinkish.metrics.reporters.base import labelled
 from flinkish.metrics.reporters.settings import ReporterSettings
@@ -83,7 +84,9 @@ def _values(sample: Sample) -> Iterator[tuple[dict[str, str], str, float]]:
     """Yield additional attributes, a suffix of the name, and a number for each value of a sample."""
     value = sample.value
     if isinstance(value, (int, float)):
-        yield {}, "", value
+        # The protocol has whole numbers of 64 bits, and no truth values: one of these would stop the report.
+        whole = isinstance(value, int) and LONG_MIN <= value <= LONG_MAX
+        yield {}, "", int(value) if whole else float(value)
     elif isinstance(value, Histogram):
         yield {}, ".count", value.count
         for share, at in value.quantiles.items():

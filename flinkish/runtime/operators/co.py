@@ -16,7 +16,7 @@ from flinkish.program.operators import (
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.contexts import CoProcessContext, KeyedCoProcessContext
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator, keyed
-from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.results import results_emitter, tagged_emit
 from flinkish.runtime.operators.timed import UserTimerOperator
 
 ProcessInput = Callable[[Any, int | None], None]
@@ -51,6 +51,8 @@ class CoMapOperator(_TwoInputOperator[CoMapConfig]):
 
     def _mapping(self, function: Callable[[Any], Any]) -> ProcessInput:
         emit, what = self.emit, f"map of {self.node.name!r} must return a record or None"
+        if self.output.side:
+            emit = tagged_emit(self)
 
         def process(value: Any, timestamp: int | None, self: CoMapOperator = self) -> None:
             result = function(value)
@@ -69,6 +71,8 @@ class CoFlatMapOperator(_TwoInputOperator[CoFlatMapConfig]):
 
     def _flattening(self, function: Callable[[Any], Any]) -> ProcessInput:
         emit, what = self.emit, f"flat_map of {self.node.name!r} must return None or an iterable of results"
+        if self.output.side:
+            emit = tagged_emit(self)
 
         def process(value: Any, timestamp: int | None, self: CoFlatMapOperator = self) -> None:
             results = function(value)

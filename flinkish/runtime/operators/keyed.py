@@ -11,6 +11,7 @@ from flinkish.runtime.operators.contexts import KeyedProcessContext
 from flinkish.runtime.operators.function import FunctionOperator, keyed
 from flinkish.runtime.operators.results import results_emitter
 from flinkish.runtime.operators.timed import UserTimerOperator
+from flinkish.runtime.state.handles import refuse_nothing
 
 
 class KeyedProcessOperator(UserTimerOperator[KeyedProcessConfig]):
@@ -45,12 +46,17 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
         state = self._state
         reduced = state.value()
         reduced = value if reduced is None else self._reduce(reduced, value)
+        if reduced is None:
+            refuse_nothing(repr(self.node.name), self.function, value)
         state.update(reduced)
         self.emit(reduced, timestamp)
 
     def _accumulate(self, value: Any, timestamp: int | None) -> None:
         reduced = self._state.value()
-        self._state.update(value if reduced is None else self._reduce(reduced, value))
+        reduced = value if reduced is None else self._reduce(reduced, value)
+        if reduced is None:
+            refuse_nothing(repr(self.node.name), self.function, value)
+        self._state.update(reduced)
 
     def end_key(self) -> None:
         self.emit(self._state.value(), None)

@@ -11,8 +11,18 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.output_tag import OutputTag
 from flinkish.runtime.channels import Emit
 from flinkish.runtime.operators.base import Output, converting, discard
+from flinkish.runtime.operators.function import FunctionOperator
 
 EmitResults = Callable[[Any, int | None], None]
+
+
+def tagged_emit(operator: FunctionOperator[Any]) -> Emit:
+    """Return an `emit` for one result of an operator that also takes pairs (OutputTag, value).
+
+    For operators whose side outputs are seldom read: they use it only where one is.
+    """
+    emit_results = results_emitter(operator.output, operator.emit, operator.side_types(), operator.node.name)
+    return lambda result, timestamp: emit_results((result,), timestamp)
 
 
 def results_emitter(output: Output, emit: Emit, tags: dict[str, TypeInformation | None], name: str) -> EmitResults:

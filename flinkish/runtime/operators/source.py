@@ -189,6 +189,8 @@ class SourceOperator(Operator):
         self._known: dict[str, bytes] = {}
         self._told_no_more = False
         self._held_back = False
+        #: Ids of the splits that the reader was told to pause, with their watermarks.
+        self._paused: dict[str, int] = {}
         #: Of a native source, whose idleness is told by the driver: None if this task has said nothing of it.
         self._said_idle: bool | None = None
         self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
@@ -240,7 +242,9 @@ class SourceOperator(Operator):
             self._end()
         elif self.combined is not None:
             drained = not splits and status is InputStatus.NOTHING_AVAILABLE
-            self.combined.end_epoch(self.context.time.steady, held_back=self._held_back, drained=drained)
+            self.combined.end_epoch(
+                self.context.time.steady, held_back=self._held_back, paused=self._paused.keys(), drained=drained
+            )
             self.send_watermark()
             splits = self._with_generators(splits)
             watermark = None if self.combined.idle or self.current_watermark == MIN_WATERMARK else self.current_watermark
@@ -253,6 +257,7 @@ class SourceOperator(Operator):
             wants_split=wants_split and not finished,
             watermark=watermark,
             held_back=self._held_back,
+            paused_from=min(self._paused.values(), default=None),
             awaits_idleness=not finished and self._awaits_idleness(),
         )
 
@@ -347,6 +352,7 @@ class SourceOperator(Operator):
         left, size, before = command.credit, _FIRST_PART, 0
         status = InputStatus.MORE_AVAILABLE
         self._held_back = self._is_ahead(command)
+        self._pause_splits(reader, command)
         while left > 0 and status is InputStatus.MORE_AVAILABLE and not self._held_back:
             part = output.credit = min(left, _ALIGNED_PART if aligned else size)
             while output.credit > 0 and status is InputStatus.MORE_AVAILABLE:
@@ -358,8 +364,21 @@ class SourceOperator(Operator):
             size = max(1, min(2 * size, _LARGEST_PART, part * _PART_BYTES // max(1, sent - before)))
             before = sent
             self._held_back = status is InputStatus.MORE_AVAILABLE and self._is_ahead(command)
+            if aligned:
+                self._pause_splits(reader, command)
         output.credit = left
         return status
+
+    def _pause_splits(self, reader: SourceReader[Any, Any], command: ReaderCommand) -> None:
+        """Have the reader pause the splits that are ahead of the group; if all are, the reader as a whole is held back."""
+        paused = {}
+        pauses = type(reader).pause_or_resume_splits is not SourceReader.pause_or_resume_splits
+        if pauses and self.combined is not None and command.max_watermark is not None and not self._held_back:
+            paused = self.combined.splits_after(command.max_watermark)
+        to_pause, to_resume = paused.keys() - self._paused.keys(), self._paused.keys() - paused.keys()
+        self._paused = paused
+        if to_pause or to_resume:
+            reader.pause_or_resume_splits(to_pause, to_resume)
 
     def _is_ahead(self, command: ReaderCommand) -> bool:
         if command.max_watermark is None or self.combined is None:
@@ -376,6 +395,7 @@ class SourceOperator(Operator):
             self.close()
             self._known = {}
             self._told_no_more = False
+            self._paused = {}
             if self.combined is not None:
                 self.combined = CombinedWatermarks(self._strategy, self._periodic, self.context.attempt_id)
                 self.combined.watermark = self.current_watermark

@@ -17,7 +17,7 @@ from flinkish.program.operators import (
 from flinkish.runtime.operators.base import Output
 from flinkish.runtime.operators.contexts import ProcessContext
 from flinkish.runtime.operators.function import FunctionOperator
-from flinkish.runtime.operators.results import results_emitter
+from flinkish.runtime.operators.results import results_emitter, tagged_emit
 
 
 class MapOperator(FunctionOperator[MapConfig]):
@@ -25,6 +25,8 @@ class MapOperator(FunctionOperator[MapConfig]):
         super().connect(output)
         emit, function = output.main, self.function
         convert = converter(self.node.output_type)
+        if output.side:
+            emit, convert = tagged_emit(self), None
         what = f"map of {self.node.name!r} must return a record"
 
         # `function.map` is looked up for each record, because open() may set it.
@@ -42,14 +44,16 @@ class MapOperator(FunctionOperator[MapConfig]):
         def process_row(value: Any, timestamp: int | None, self: MapOperator = self) -> None:
             emit_converted(function.map(value), timestamp)
 
-        if self.emit_rows is not None:
+        if self.emit_rows is not None and not output.side:
             self.process = process_row  # type: ignore[method-assign]
         else:
             self.process = process if convert is None else process_and_convert  # type: ignore[method-assign]
         self._mapping = mapping(self.node.output_type, what)
 
     def process_run(self, values: Iterable[Any]) -> None:
-        if self.emit_rows is not None:
+        if self.output.side:
+            super().process_run(values)
+        elif self.emit_rows is not None:
             self.emit_rows.mapped(self, self.function.map, values)
         else:
             self.output.main_run(self._mapping(self, self.function.map, values))
@@ -59,6 +63,8 @@ class FlatMapOperator(FunctionOperator[FlatMapConfig]):
     def open(self) -> None:
         super().open()
         self._flat_map = self.function.flat_map
+        if self.output.side:
+            self.emit = tagged_emit(self)
 
     def process(self, value: Any, timestamp: int | None) -> None:
         emit = self.emit

@@ -10,6 +10,7 @@ from flinkish.datastream.time_domain import TimeDomain
 from flinkish.runtime.operators.base import OperatorContext
 from flinkish.runtime.operators.function import ConfigT, FunctionOperator
 from flinkish.runtime.operators.results import EmitResults
+from flinkish.runtime.operators.window.restored import refuse_windows
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 from flinkish.runtime.state.backend import Look
 from flinkish.runtime.state.keyed import KeyedStateBackend
@@ -106,6 +107,11 @@ class UserTimerOperator(TimedOperator[ConfigT]):
 
     timer_context: TimerContext
     emit_results: EmitResults
+
+    def open(self) -> None:
+        super().open()
+        if self.context.restored_checkpoint is not None:
+            refuse_windows(self.context.state.uid, self.context.state.unclaimed(), self.timers)
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key

@@ -43,6 +43,14 @@ def timer_time(value: Any, method: str) -> int:
     return time
 
 
+def after_all_time(name: str, time: int) -> TypeMismatchError:
+    """Return the error for a window or a trigger's timer at a time that no watermark reaches, so that it would never fire."""
+    return TypeMismatchError(
+        f"{name!r} has a window or a timer that would have to fire at {time}, after the last time that there is ({LONG_MAX}).",
+        hint="give records their time in milliseconds since 1970, and filter out those whose time is not known.",
+    )
+
+
 def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) -> int:
     """Return the result of a timestamp assigner as an int; raises TypeMismatchError if it is not a point in time."""
     time = time_of(timestamp)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from flinkish.common.errors import StateError
 from flinkish.datastream.state import BroadcastState, ReadOnlyBroadcastState
 from flinkish.runtime.state.backend import MapTable
-from flinkish.runtime.state.handles import conversion, finding
+from flinkish.runtime.state.handles import conversion, finding, storing
 from flinkish.runtime.state.tables import OPERATOR_ADDRESS
 
 
@@ -20,7 +20,7 @@ class TableBroadcastState(BroadcastState[Any, Any]):
     def __init__(self, what: str, table: MapTable) -> None:
         self.what = what
         self.table = table
-        self._convert_key = conversion(what, table.key_codec)
+        self._convert_key = storing(what, table.key_codec)
         self._find = finding(what, table.key_codec)
         self._convert = conversion(what, table.codec, nullable=True)
 

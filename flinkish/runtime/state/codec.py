@@ -418,6 +418,23 @@ def structure_of(type_info: TypeInformation) -> str:
             return repr(type_info)
 
 
+def row_fields(type_info: TypeInformation) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the fields of each row within a type, in an order that only depends on its structure."""
+    match type_info:
+        case ExternalTypeInfo():
+            return row_fields(type_info.type_info)
+        case RowTypeInfo() | TupleTypeInfo():
+            own = (tuple(type_info.get_field_names()),) if isinstance(type_info, RowTypeInfo) else ()
+            parts = type_info.field_types
+        case MapTypeInfo():
+            own, parts = (), (type_info.key_type, type_info.value_type)
+        case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
+            own, parts = (), (type_info.element_type,)
+        case _:
+            return ()
+    return own + tuple(names for part in parts for names in row_fields(part))
+
+
 def _is_untyped(type_info: TypeInformation) -> bool:
     while isinstance(type_info, ExternalTypeInfo):
         type_info = type_info.type_info

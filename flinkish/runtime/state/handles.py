@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from flinkish.common.errors import TypeMismatchError
+from flinkish.common.errors import InvalidArgumentError, TypeMismatchError
+from flinkish.datastream.functions import AggregateFunction, ReduceFunction
 from flinkish.datastream.state import AggregatingState, ListState, MapState, ReducingState, ValueState
 from flinkish.runtime.key_groups import is_stored_as_given
 from flinkish.runtime.state.backend import Convert, ListTable, MapTable, Scope, ValueTable
@@ -36,6 +37,44 @@ def conversion(what: str, codec: Codec, *, nullable: bool = False) -> Convert | 
 def finding(what: str, key_codec: Codec) -> Convert | None:
     """Return a function from a map's key to the stored form of the key; None if they are always equal."""
     return None if is_stored_as_given(key_codec.type_info) else conversion(what, key_codec)
+
+
+def storing(what: str, key_codec: Codec) -> Convert | None:
+    """Return a function from a map's key to the key that is stored; None if keys are stored as given.
+
+    It refuses a key that its type would round, if `finding` does not convert: no look-up would find the rounded key.
+    """
+    convert = conversion(what, key_codec)
+    if convert is None or not is_stored_as_given(key_codec.type_info):
+        return convert
+
+    def exact(key: Any) -> Any:
+        converted = convert(key)
+        if converted is not key and converted != key:
+            raise TypeMismatchError(
+                f"{what} holds keys of type {key_codec.type_info!r}; got {key!r}, which this type would change to {converted!r}",
+                hint="round the key before, or declare the type that keys have.",
+            )
+        return converted
+
+    return exact
+
+
+def refuse_nothing(what: str, function: ReduceFunction | AggregateFunction, value: Any, method: str = "add") -> None:
+    """Raise an error if None cannot be what a function made of an accumulator and a record: all records before would be lost.
+
+    A reduce function may return a record that is None, and an aggregate function an accumulator that it also begins with.
+    """
+    if isinstance(function, ReduceFunction):
+        if value is not None:
+            raise InvalidArgumentError(
+                f"reduce of {what} must return the combined record; got None", hint="check that each branch returns a value."
+            )
+    elif function.create_accumulator() is not None:
+        raise InvalidArgumentError(
+            f"{method} of {what} must return the accumulator; got None",
+            hint="a function that changes the accumulator must return it, too.",
+        )
 
 
 class Cell:
@@ -108,12 +147,14 @@ class TtlValueState(ValueState[Any]):
 
 
 class CellReducingState(ReducingState[Any]):
-    __slots__ = ("_cell", "_convert", "_reduce")
+    __slots__ = ("_cell", "_convert", "_function", "_reduce", "_what")
 
-    def __init__(self, cell: Cell, convert: Convert | None, reduce: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, cell: Cell, convert: Convert | None, function: ReduceFunction, what: str) -> None:
         self._cell = cell
         self._convert = convert
-        self._reduce = reduce
+        self._function = function
+        self._reduce = function.reduce
+        self._what = what
 
     def get(self) -> Any:
         return self._cell.get()
@@ -121,6 +162,8 @@ class CellReducingState(ReducingState[Any]):
     def add(self, value: Any) -> None:
         reduced = self._cell.get()
         result = value if reduced is None else self._reduce(reduced, value)
+        if result is None:
+            refuse_nothing(self._what, self._function, value)
         self._cell.put(result if self._convert is None else self._convert(result))
 
     def take(self) -> tuple[Any, ...]:
@@ -136,12 +179,13 @@ class CellReducingState(ReducingState[Any]):
 
 
 class CellAggregatingState(AggregatingState[Any, Any]):
-    __slots__ = ("_cell", "_convert", "_function")
+    __slots__ = ("_cell", "_convert", "_function", "_what")
 
-    def __init__(self, cell: Cell, convert: Convert | None, function: Any) -> None:
+    def __init__(self, cell: Cell, convert: Convert | None, function: AggregateFunction, what: str) -> None:
         self._cell = cell
         self._convert = convert
         self._function = function
+        self._what = what
 
     def get(self) -> Any:
         accumulator = self._cell.get()
@@ -155,6 +199,8 @@ class CellAggregatingState(AggregatingState[Any, Any]):
         if accumulator is None:
             accumulator = self._function.create_accumulator()
         accumulator = self._function.add(value, accumulator)
+        if accumulator is None:
+            refuse_nothing(self._what, self._function, value)
         self._cell.put(accumulator if self._convert is None else self._convert(accumulator))
 
     def take(self) -> tuple[Any, ...]:
@@ -165,6 +211,8 @@ class CellAggregatingState(AggregatingState[Any, Any]):
         """Put in what `take` gave elsewhere."""
         accumulator = self._cell.get()
         result = taken if accumulator is None else self._function.merge(accumulator, taken)
+        if result is None:
+            refuse_nothing(self._what, self._function, taken, "merge")
         self._cell.put(result if self._convert is None else self._convert(result))
 
     def clear(self) -> None:

@@ -37,6 +37,7 @@ from flinkish.runtime.state.handles import (
     TtlValueState,
     conversion,
     finding,
+    storing,
 )
 from flinkish.runtime.state.tables import (
     Address,
@@ -140,7 +141,7 @@ class KeyedStateBackend:
 
         def make(table: MapTable, policy: TtlPolicy | None) -> MapState[Any, Any]:
             what = self._what(descriptor)
-            keys = conversion(what, table.key_codec), finding(what, table.key_codec)
+            keys = storing(what, table.key_codec), finding(what, table.key_codec)
             convert = conversion(what, table.codec, nullable=True)
             if policy is None:
                 return TableMapState(self, table, keys, convert)
@@ -152,9 +153,8 @@ class KeyedStateBackend:
         """Return the reducing state of a descriptor; the same object each time."""
 
         def make(table: ValueTable, policy: TtlPolicy | None) -> ReducingState[Any]:
-            return CellReducingState(
-                self._cell(table, policy), self._conversion(descriptor, table.codec), descriptor.get_reduce_function().reduce
-            )
+            function, what = descriptor.get_reduce_function(), self._what(descriptor)
+            return CellReducingState(self._cell(table, policy), conversion(what, table.codec), function, what)
 
         return self._get(descriptor, tables.REDUCING, (descriptor.type_info,), make)
 
@@ -162,9 +162,8 @@ class KeyedStateBackend:
         """Return the aggregating state of a descriptor; the same object each time."""
 
         def make(table: ValueTable, policy: TtlPolicy | None) -> AggregatingState[Any, Any]:
-            return CellAggregatingState(
-                self._cell(table, policy), self._conversion(descriptor, table.codec), descriptor.get_agg_function()
-            )
+            function, what = descriptor.get_agg_function(), self._what(descriptor)
+            return CellAggregatingState(self._cell(table, policy), conversion(what, table.codec), function, what)
 
         return self._get(descriptor, tables.AGGREGATING, (descriptor.type_info,), make)
 

@@ -124,8 +124,10 @@ def _overlaps(file: StateFile, request: RestoreRequest) -> bool:
     first, last = file.key_groups
     if first == rows.NO_KEY_GROUP:
         return True  # it contains operator state, which every subtask reads
+    if not request.keyed:
+        return True  # it contains keyed state, perhaps of this operator, which is refused
     groups = key_group_range(request.subtask, request.max_parallelism, request.parallelism)
-    return request.keyed and first < groups.stop and last >= groups.start
+    return first < groups.stop and last >= groups.start
 
 
 def _open_checked(restore: Restore, file: StateFile) -> pq.ParquetFile:
@@ -192,11 +194,24 @@ def _read_file(
                     found.append(((uid, category_of(kind), name), kind, table))
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(restore, file, f"its rows cannot be read: {error}") from error
-    declarations.update(declared)
+    for address in {address for address, _, _ in found} & declared.keys():
+        declaration = declared[address]
+        other = declarations.setdefault(address, declaration)
+        if (other.structure, other.ttl) != (declaration.structure, declaration.ttl):
+            raise ForeignCheckpointError(
+                f"state {address[2]!r} of operator {address[0]} cannot be restored at this parallelism: some subtasks have "
+                f"stored it as {_described(other)}, others as {_described(declaration)}, in checkpoint {restore.checkpoint_id}",
+                hint="its declaration was changed, and not all subtasks had asked for it when the checkpoint was taken. Start at "
+                "the old parallelism with a program that asks for it in open(), and go on from a checkpoint of that.",
+            )
     for address, kind, table in found:
         trusted = restore.pickle_allowed and address in declared and declared[address].trusted
         marked = table.append_column(_TRUSTED, pa.repeat(pa.scalar(trusted), table.num_rows))
         parts.setdefault(address, {}).setdefault(kind, []).append(marked)
+
+
+def _described(declaration: rows.Declaration) -> str:
+    return f"{declaration.description} with{'' if declaration.ttl else 'out'} time-to-live"
 
 
 def _uniform_parts(
@@ -241,11 +256,18 @@ def _in_groups(table: pa.Table, request: RestoreRequest) -> pa.Table:
     """Select the rows of a subtask's key groups, and rows without a key."""
     column = table["key_group"]
     limits = pc.min_max(column).as_py()
-    groups = key_group_range(request.subtask, request.max_parallelism, request.parallelism)
-    if limits["max"] == rows.NO_KEY_GROUP or (request.keyed and limits["min"] in groups and limits["max"] in groups):
+    if limits["max"] == rows.NO_KEY_GROUP:
         return table
-    keyless = pc.equal(column, rows.NO_KEY_GROUP)
-    return table.filter(pc.or_(keyless, in_range(column, groups)) if request.keyed else keyless)
+    if not request.keyed:
+        raise ForeignCheckpointError(
+            f"operator {request.uid} has keyed state in the checkpoint, but its input is not keyed in this program, so that "
+            "state would be lost",
+            hint="put key_by() in front of it again; or give the operator another uid, to start without that state.",
+        )
+    groups = key_group_range(request.subtask, request.max_parallelism, request.parallelism)
+    if limits["min"] in groups and limits["max"] in groups:
+        return table
+    return table.filter(pc.or_(pc.equal(column, rows.NO_KEY_GROUP), in_range(column, groups)))
 
 
 def _check_format(declaration: rows.Declaration, address: StateAddress, request: RestoreRequest) -> None:
@@ -294,6 +316,14 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
             f"but is declared as {meta}",
             hint="declare it as it was, or give the state another name to start empty.",
         )
+    moved = _moved_fields(declaration.fields, meta.fields())
+    if moved:
+        raise ForeignCheckpointError(
+            f"state {name!r} of operator {uid} cannot be restored: it was stored as {declaration.description}, but is declared "
+            f"as {meta}, which has the fields {', '.join(moved)} elsewhere; values are stored by position, so they would be "
+            "mixed up",
+            hint="declare the fields in their old order, or give the state another name to start empty.",
+        )
     trusted, stored_ttl = restored.trusted, declaration.ttl
     try:
         untrusted = {} if trusted else restored.untrusted()
@@ -311,6 +341,16 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
         into.processing_time.load(processing_time)
     else:
         into.load(*loaded)
+
+
+def _moved_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence[str]]) -> list[str]:
+    """Return the fields of rows that have another position now; a field that has another name now is at its old position."""
+    return [
+        field
+        for before, now in zip(stored, declared, strict=False)  # earlier versions stored none
+        for index, field in enumerate(now)
+        if field in before and before.index(field) != index
+    ]
 
 
 def _all_plain(keys: list[Any]) -> bool:

@@ -313,6 +313,7 @@ def declaration_of(meta: TableMeta) -> rows.Declaration:
         description=str(meta),
         ttl=meta.ttl,
         max_parallelism=meta.max_parallelism,
+        fields=meta.fields(),
     )
 
 

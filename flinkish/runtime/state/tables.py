@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from flinkish.common.errors import FlinkishError, StateError, TypeMismatchError
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.runtime.state.codec import codec_of, structure_of
+from flinkish.runtime.state.codec import codec_of, row_fields, structure_of
 
 Address = Any
 #: A value as it is stored between epochs: the value itself if it is immutable, otherwise its encoding.
@@ -77,6 +77,11 @@ class TableMeta:
         types = ", ".join(map(structure_of, self.types))
         key = "" if self.key_type is None else f" by {structure_of(self.key_type)}"
         return f"{self.kind}({types}){key}"
+
+    def fields(self) -> tuple[tuple[str, ...], ...]:
+        """Return the names of the fields of each row in the types: a restored field may be renamed, but not moved."""
+        types = self.types if self.key_type is None else (*self.types, self.key_type)
+        return tuple(names for each in types for names in row_fields(each))
 
     def __str__(self) -> str:
         types = ", ".join(map(repr, self.types))

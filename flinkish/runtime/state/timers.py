@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.runtime.state.backend import Fire, Look, TimerTable
-from flinkish.runtime.state.tables import Namespaced
+from flinkish.runtime.state.tables import Namespaced, namespace_of
 
 
 def _go_on(fired: int) -> None:
@@ -66,6 +66,11 @@ class InternalTimerService:
     def num_processing_time_timers(self) -> int:
         """Return the number of processing-time timers."""
         return self._processing_time.size
+
+    def namespace_kinds(self) -> set[type]:
+        """Return the classes of the namespaces of all timers; that of None for the void namespace."""
+        queues = self._event_time, self._processing_time
+        return {type(namespace_of(address)) for queue in queues for _, address in queue}
 
     def forget(self, *, logged: bool) -> None:
         """Drop all timers, with what changed, as if they had never been."""

@@ -9,6 +9,7 @@ from flinkish.checkpoint.statistics import CheckpointRecord
 from flinkish.common.job_status import JobStatus
 from flinkish.graph.job_graph import JobVertex
 from flinkish.jobmaster.execution_graph import Execution
+from flinkish.metrics.plain import text_of
 from flinkish.server import metrics
 from flinkish.server.answers import vertices as vertex_answers
 from flinkish.server.answers.operations import HeartbeatRequest
@@ -235,7 +236,7 @@ def chosen(found: Mapping[str, Any], call: Call) -> Answer:
     names = call.words("get")
     if not names:
         return [vertex_answers.Metric(name) for name in sorted(found)]
-    return [vertex_answers.Metric(name, metrics.text_of(found[name])) for name in names if name in found]
+    return [vertex_answers.Metric(name, text_of(found[name])) for name in names if name in found]
 
 
 def aggregated(found: Mapping[str, Sequence[float]], call: Call, wanted: Sequence[str]) -> Answer:

@@ -25,7 +25,7 @@ from flinkish.server.session.drivers import forward
 from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SessionState
 from flinkish.server.session.leadership import NotLeaderError
-from flinkish.server.session.lost import answer_without_driver
+from flinkish.server.session.lost import answer_without_driver, is_cancel
 from flinkish.server.session.routes import SESSION_ROUTES
 from flinkish.server.settings import ServerSettings
 from flinkish.server.web import WebPage, page_files
@@ -136,6 +136,8 @@ class _Application:
                 break
             try:
                 reply = forward(report, target.method, target.path, target.query, target.body)
+                if reply.status == 202 and is_cancel(entry.job_id, target.method, target.path):
+                    self._remember_cancel(entry)
                 return Response(reply.body, reply.status, media_type=reply.content_type or JSON)
             except OSError as error:
                 current = dispatcher.job(entry.job_id)
@@ -156,6 +158,13 @@ class _Application:
             if found is not None:
                 return Response(found, 200, media_type=JSON)
         return answer_without_driver(dispatcher, current, target.method, target.path, target.query)
+
+    def _remember_cancel(self, entry: JobEntry) -> None:
+        """Store that a job is being cancelled: if its driver is killed meanwhile, it must not be started again."""
+        try:
+            self._state.dispatcher.cancel(entry)
+        except (RegistryError, NotLeaderError) as error:
+            _log.warning("That job %s is being cancelled could not be stored: %s", entry.job_id, error)
 
 
 async def _body(request: Request, longest: int) -> bytes:

@@ -36,7 +36,7 @@ from flinkish.server.session.entries import (
 )
 from flinkish.server.session.launch import Launch, StartError
 from flinkish.server.session.leadership import Lead, Leadership, Live, NotLeaderError
-from flinkish.server.session.processes import HOST, Processes
+from flinkish.server.session.processes import Processes
 from flinkish.server.session.settings import SessionSettings, make_private
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.session.supervision import (
@@ -90,10 +90,14 @@ class Dispatcher:
         self._clock = clock
         self._ids = ids
         self._lock = threading.RLock()
+        self._processes = processes
         self._storage = SessionStorage(settings.root)
         self._leadership = Leadership(settings, self._storage, processes, clock, self._lock, address=address, reports=reports)
         self._launch = Launch(settings, self._storage, processes, clock, ids, reports=reports, environment=environment)
         self._archives: OrderedDict[str, Archive] = OrderedDict()
+        #: The ended jobs whose logs are on this machine, as far as there are any.
+        self._with_logs: set[str] = set()
+        self._logs_lock = threading.Lock()
 
     # -- leading -------------------------------------------------------------------------------------------------------------
 
@@ -206,15 +210,25 @@ class Dispatcher:
                 self._start(lead, entry)
             except BaseException:
                 live.awaited = False
-                if job_id in lead.jobs:
-                    self._forget(lead, lead.jobs[job_id])
-                lead.live.pop(job_id, None)
+                self._forget_start(lead, job_id)
                 raise
         try:
             self._await_start(lead, job_id, live)
         finally:
             live.awaited = False
         return job_id
+
+    def _forget_start(self, lead: Lead, job_id: str) -> None:
+        """Forget a job whose start has failed: its client gets the error, so it must not be started later."""
+        entry = lead.jobs.get(job_id)
+        if entry is None:
+            lead.live.pop(job_id, None)
+            return
+        try:
+            self._forget(lead, entry)
+        except FlinkishError as error:
+            lead.jobs[job_id] = changed(entry, cancelling=True)
+            _log.warning("Job %s, which could not be started, could not be forgotten either: %s", job_id, error)
 
     def plan(self, submission: Submission) -> bytes:
         """Return the plan of a program as JSON, without running it as a job; raises StartError, EngineError, NotLeaderError."""
@@ -311,7 +325,8 @@ class Dispatcher:
         """Return the archive of a job that has ended; None if there is none. Raises RegistryError if it cannot be read."""
         if entry.archive is None:
             return None
-        final = self.driver(entry) is None
+        # While its driver is running, it may add the results of operations.
+        final = self.driver(entry) is None and self._launch.is_alive(entry.driver) is not True
         with self._lock:
             known = self._archives.get(entry.archive)
         if known is not None and final:
@@ -343,10 +358,24 @@ class Dispatcher:
         except NotLeaderError:
             return []
         for job in jobs:
+            self._fetch_logs(job)
             # Those who ask are shown the files: secrets that a former Dispatcher has passed on are hidden in them, too.
             redaction.remember(dict(each.split("=", 1) for each in job.properties if "=" in each))
         files = [file for job in jobs for file in (self.log_file(job.job_id), self.stdout_file(job.job_id))]
         return [part for file in files for part in (file, self._launch.old_log(file))]
+
+    def _fetch_logs(self, job: JobEntry) -> None:
+        """Copy the logs of a job that has ended on another machine to this one, once."""
+        if job.status is None:
+            return
+        with self._logs_lock:
+            if job.job_id in self._with_logs:
+                return
+            try:
+                self._launch.fetch_logs(job)
+                self._with_logs.add(job.job_id)
+            except OSError as error:
+                _log.warning("The logs of job %s could not be read: %s", job.job_id, error)
 
     # -- drivers -------------------------------------------------------------------------------------------------------------
 
@@ -361,27 +390,36 @@ class Dispatcher:
             record = None if entry is None else entry.driver
             if entry is None or record is None or record.id != report.driver_id or record.token_hash != hash_of(token):
                 return False
+            if record.condemned:
+                return False
             if entry.status is not None and report.status is None:
                 return False
             live = lead.live[entry.job_id]
             if entry.cancelling and must_not_run(live.report, report):
                 return False
             live.report, live.heard = report, self._clock.monotonic()
-            if record.pid != report.pid:
+            if (record.pid, record.created) != (report.pid, report.created):
                 # With spark-submit, the process that was started is not the driver itself.
                 entry = changed(entry, driver=msgspec.structs.replace(record, pid=report.pid, created=report.created))
                 self._store(lead, entry)
             first = entry.summary is None
             if report.summary is not None:
-                entry = lead.jobs[entry.job_id] = changed(entry, summary=report.summary)
+                entry = changed(entry, summary=report.summary)
                 if first and report.status is None:
                     # Store the job's name, so that it is known even if the Dispatcher is killed.
                     self._store(lead, entry)
+                lead.jobs[entry.job_id] = entry
             if report.status is not None and entry.status is None:
                 self._close(lead, entry, report.status)
             return True
 
     def _supervise(self, lead: Lead) -> None:
+        try:
+            with self._lock:
+                if self._leading() is lead:
+                    self._leadership.settle(lead)
+        except NotLeaderError:
+            return
         for job_id in list(lead.jobs):
             with self._lock:
                 entry = lead.jobs.get(job_id)
@@ -420,14 +458,15 @@ class Dispatcher:
         match decide(entry, sight, limits):
             case Keep():
                 return
-            case Start(kill=kill):
-                if kill:
-                    self._launch.kill(entry)
+            case Start(kill=True):
+                self._kill(lead, entry, live)
+            case Start():
                 self._start_again(lead, entry, live)
             case Close(status=status):
                 self._close(lead, entry, status)
             case Fail(reason=reason):
                 self._close(lead, changed(entry, failure=reason), "FAILED")
+                self._launch.keep_logs(entry)
             case unexpected:
                 assert_never(unexpected)
 
@@ -440,6 +479,16 @@ class Dispatcher:
         self._store(lead, changed(entry, status=status, ended=self._clock.wall_time(), archive=archive))
         _log.info("Job %s ended: %s.", entry.job_id, status)
 
+    def _kill(self, lead: Lead, entry: JobEntry, live: Live) -> None:
+        """Kill a silent driver. A Dispatcher that does not lead any more cannot store that, so it kills nothing."""
+        driver = entry.driver
+        assert driver is not None, "a driver that is running is known"
+        if not driver.condemned:
+            self._store(lead, changed(entry, driver=msgspec.structs.replace(driver, condemned=True)))
+            _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, driver.pid)
+        live.report = None
+        self._launch.kill(driver)
+
     def _start_again(self, lead: Lead, entry: JobEntry, live: Live) -> None:
         before = entry.driver
         if before is not None:
@@ -449,14 +498,26 @@ class Dispatcher:
         self._start(lead, entry)
 
     def _start(self, lead: Lead, entry: JobEntry) -> None:
-        """Start a driver; the entry is stored before the start, and again with the id of the process."""
+        """Start a driver; the entry is stored before the start, and again with the id of the process.
+
+        A driver whose process could not be stored is killed: there is another start, or none if the caller reports the error.
+        """
         token, driver_id = self._ids() + self._ids(), self._ids()
-        record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=self._clock.wall_time(), host=HOST)
+        now, place = self._clock.wall_time(), self._processes.place
+        record = DriverRecord(id=driver_id, token_hash=hash_of(token), started=now, host=place)
         entry = changed(entry, driver=record)
         self._store(lead, entry)
         live = lead.live[entry.job_id]
         live.heard = self._clock.monotonic()
-        self._store(lead, changed(entry, driver=self._launch.start(entry, record, token)))
+        started = self._launch.start(entry, record, token)
+        try:
+            self._store(lead, changed(entry, driver=started))
+        except NotLeaderError:
+            # The new leader has read the entry, so it waits for the reports of this driver.
+            _log.warning("Job %s: the next leader takes its driver over.", entry.job_id)
+        except RegistryError:
+            self._launch.kill(started)
+            raise
 
     # -- jobs that have ended --------------------------------------------------------------------------------------------------
 
@@ -466,6 +527,9 @@ class Dispatcher:
         now = self._clock.wall_time()
         with self._lock:
             for entry in expired(lead.jobs.values(), now, capacity=server.capacity, expiration=server.expiration):
+                if self._launch.is_alive(entry.driver):
+                    # Its script goes on, and may import further modules of the program.
+                    continue
                 try:
                     self._forget(lead, entry)
                 except (RegistryError, NotLeaderError) as error:
@@ -475,7 +539,9 @@ class Dispatcher:
 
     def _remove_traces(self, lead: Lead, entry: JobEntry) -> None:
         if entry.driver is not None:
-            for file in (wire.archive_file(entry.job_id, entry.driver.id), wire.end_file(entry.job_id, entry.driver.id)):
+            ids = entry.job_id, entry.driver.id
+            for file in (wire.archive_file(*ids), wire.end_file(*ids), *wire.log_files(*ids)):
                 self._remove_file(file)
+        self._with_logs.discard(entry.job_id)
         self._launch.remove_files(entry.job_id)
         self._remove_unused(lead, entry.program)

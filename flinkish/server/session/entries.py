@@ -31,10 +31,13 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     token_hash: str
     #: When it was started, in milliseconds since the epoch.
     started: int
+    #: The place of its process; see `places`.
     host: str
     #: The process id and the start time of the process; None = the Dispatcher was killed before it stored them.
     pid: int | None = None
     created: float | None = None
+    #: Whether it was silent for too long: it is to be killed, and its reports are refused.
+    condemned: bool = False
 
 
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True, tag="job"):

@@ -152,6 +152,10 @@ def shut_down(state: SessionState, call: Call) -> Answer:
     mode = call.query.get("jobs", "cancel")
     if mode not in ("cancel", "keep"):
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (jobs) is not known: {mode[:80]!r}.")
+    dispatcher = state.dispatcher
+    if mode == "cancel" and not dispatcher.leads:
+        where = "nobody leads the session" if dispatcher.leader is None else f"the session's leader is {dispatcher.leader}"
+        raise RestError(503, f"This Dispatcher does not lead, so it cannot cancel the jobs: {where}. It ends with jobs=keep.")
     state.shut_down(mode == "cancel")
     return {}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import shlex
 import shutil
@@ -19,17 +18,17 @@ from flinkish.common.config_file import PROPERTIES_VARIABLE
 from flinkish.common.errors import EngineError, FlinkishError
 from flinkish.common.ids import IdSource
 from flinkish.program.executor_loader import GATEWAY_VARIABLE
-from flinkish.server.session import wire
+from flinkish.server.session import kept_logs, places, wire
 from flinkish.server.session.archive import decode_archive
 from flinkish.server.session.entries import DriverRecord, JobEntry, ProgramEntry
 from flinkish.server.session.processes import (
-    HOST,
     Command,
     Processes,
     driver_command,
     submit_command,
     tail,
 )
+from flinkish.server.session.rotation import begin_again
 from flinkish.server.session.settings import SessionSettings
 from flinkish.server.session.storage import SessionStorage
 from flinkish.server.settings import TOKEN_VARIABLE
@@ -38,6 +37,8 @@ _log = logging.getLogger("flinkish.server.session")
 
 #: Size in bytes at which a driver's file is closed and a new one is begun; at most two such parts of each file are kept.
 LONGEST_LOG = 64 << 20
+#: When to try again if that failed, in milliseconds.
+_LOG_PAUSE = 60_000
 #: How long a process that has written a plan may take to end by itself, in milliseconds.
 _END_PATIENCE = 5_000
 #: How much of a log an error shows, in bytes.
@@ -74,6 +75,8 @@ class Launch:
         self._ids = ids
         self._reports = reports
         self._environment = dict(environment)
+        #: Files that could not be begun again, with the time of the next try, in monotonic milliseconds.
+        self._not_limited: dict[Path, int] = {}
 
     def start(self, entry: JobEntry, driver: DriverRecord, token: str) -> DriverRecord:
         """Start a driver and return its record with its process; raises StartError, EngineError."""
@@ -81,16 +84,15 @@ class Launch:
         return msgspec.structs.replace(driver, pid=pid, created=created)
 
     def is_alive(self, driver: DriverRecord | None) -> bool | None:
-        """Return whether a driver's process is running; None = unknown, because it is on another machine or was not stored."""
-        if driver is None or driver.pid is None or driver.created is None or driver.host != HOST:
+        """Return whether a driver's process is running; None = unknown, because it is in another place or was not stored."""
+        if driver is None or driver.pid is None or driver.created is None:
             return None
-        return self._processes.is_alive(driver.pid, driver.created)
+        pid, created = driver.pid, driver.created
+        return places.is_alive(driver.host, self._processes.place, lambda: self._processes.is_alive(pid, created))
 
-    def kill(self, entry: JobEntry) -> None:
-        """Kill the driver of a job if it is a process of this machine."""
-        driver = entry.driver
-        if driver is not None and driver.pid is not None and driver.created is not None and driver.host == HOST:
-            _log.warning("Job %s: its driver (process %d) has been silent for too long and is killed.", entry.job_id, driver.pid)
+    def kill(self, driver: DriverRecord) -> None:
+        """Kill a driver if its process is known to be running."""
+        if self.is_alive(driver) and driver.pid is not None and driver.created is not None:
             self._processes.kill(driver.pid, driver.created)
 
     def ended(self, entry: JobEntry) -> str | None:
@@ -128,20 +130,33 @@ class Launch:
         return self._settings.logs / f"driver-{job_id}.out"
 
     def limit_logs(self, job_id: str) -> None:
-        """Begin the files of a job's drivers anew if they have become too long, and keep what they had as `.1`."""
+        """Begin the files of a job's drivers again if they have become too long, and keep what they had as `.1`."""
+        now = self._clock.monotonic()
         for file in (self.log_file(job_id), self.stdout_file(job_id)):
+            if now < self._not_limited.get(file, now):
+                continue
             try:
                 if file.stat().st_size > LONGEST_LOG:
-                    # The driver has the file open, so it cannot be renamed; it writes each line at the end, wherever that is.
-                    draft = self.old_log(file).with_suffix(".new")
-                    with open(draft, "wb", opener=private) as copy, file.open("rb") as content:
-                        shutil.copyfileobj(content, copy, 1 << 20)
-                    os.truncate(file, 0)
-                    draft.replace(self.old_log(file))
+                    begin_again(file, self.old_log(file))
+                self._not_limited.pop(file, None)
             except FileNotFoundError:
                 continue
             except OSError as error:
-                _log.warning("%s has become long, and could not be begun anew: %s", file, error)
+                # Such as a full disk: each try copies the file.
+                self._not_limited[file] = now + _LOG_PAUSE
+                _log.warning("%s has become long, and could not be begun again: %s", file, error)
+
+    def fetch_logs(self, entry: JobEntry) -> None:
+        """Copy the logs of a job that has ended elsewhere from the session's folder to this machine; raises OSError."""
+        if entry.driver is not None and self.is_alive(entry.driver) is None:
+            files = self.log_file(entry.job_id), self.stdout_file(entry.job_id)
+            kept_logs.fetch(self._storage, entry.job_id, entry.driver.id, files, [self.old_log(file) for file in files])
+
+    def keep_logs(self, entry: JobEntry) -> None:
+        """Write the logs of a driver that was killed here to the session's folder, as it does at its end; raises OSError."""
+        if entry.driver is not None and self.is_alive(entry.driver) is not None:
+            files = self.log_file(entry.job_id), self.stdout_file(entry.job_id)
+            kept_logs.keep(self._storage, entry.job_id, entry.driver.id, files)
 
     @staticmethod
     def old_log(file: Path) -> Path:
@@ -206,6 +221,8 @@ class Launch:
             wire.DRIVER_VARIABLE: driver_id,
             wire.JOB_VARIABLE: entry.job_id,
         }
+        if self._settings.checkpoints is not None:
+            variables[wire.CHECKPOINTS_VARIABLE] = str(self._settings.checkpoints)
         job_id = entry.job_id
         return self._command(entry, self._folder(job_id), self.log_file(job_id), self.stdout_file(job_id), variables)
 
@@ -251,11 +268,6 @@ class Launch:
         except OSError as error:
             raise EngineError(f"the program {program.name} could not be copied to {folder}: {error}") from error
         return target
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file that only its owner can read."""
-    return os.open(path, flags, 0o600)
 
 
 def _bootstrap(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from flinkish.common.errors import FlinkishError, StaleGenerationError
 from flinkish.engine.processes import this_process
 from flinkish.server.session.election import Lease, Watch
 from flinkish.server.session.entries import Entry, JobEntry, ProgramEntry, key_of
-from flinkish.server.session.processes import HOST, Processes
+from flinkish.server.session.processes import Processes
 from flinkish.server.session.registry import Registry
 from flinkish.server.session.settings import SessionSettings
 from flinkish.server.session.storage import SessionStorage
@@ -81,7 +81,8 @@ class Leadership:
         self._lock = lock
         self._address = address
         self._reports = reports
-        self._watch = Watch(settings.lease, HOST, processes.is_alive)
+        self._place = processes.place
+        self._watch = Watch(settings.lease, self._place, processes.is_alive)
         self._created = this_process().created
         self._lead: Lead | None = None
         self._leader: LeaderRecord | None = None
@@ -143,6 +144,14 @@ class Leadership:
             raise NotLeaderError(None) from error
         _take_over(lead, entry)
 
+    def settle(self, lead: Lead) -> None:
+        """Undo commits that may have arrived although they were reported as failed; raises the same errors as `store`."""
+        try:
+            lead.registry.settle()
+        except StaleGenerationError as error:
+            self._step_down(str(error))
+            raise NotLeaderError(None) from error
+
     def forget(self, lead: Lead, entry: Entry) -> None:
         """Remove an entry; raises the same errors as `store`."""
         try:
@@ -164,7 +173,7 @@ class Leadership:
             generation=registry.generation,
             address=self._address,
             reports=self._reports,
-            host=HOST,
+            host=self._place,
             pid=os.getpid(),
             created=self._created,
         )
@@ -173,14 +182,16 @@ class Leadership:
         lead = Lead(registry=registry, record=record, lease=Lease(self._settings.lease, now))
         for entry in entries.values():
             _take_over(lead, entry)
-        lead.live = {job_id: Live(heard=now) for job_id in lead.jobs}
+        # From now on, drivers can report; the claim may have taken longer than they may be silent.
+        lead.live = {job_id: Live(heard=self._clock.monotonic()) for job_id in lead.jobs}
         with self._lock:
             self._lead = lead
         running = sum(entry.status is None for entry in lead.jobs.values())
         _log.info("This Dispatcher leads as generation %d; %d jobs are to run.", registry.generation, running)
 
     def _is_own(self, record: LeaderRecord | None) -> bool:
-        return record is not None and (record.address, record.reports) == (self._address, self._reports)
+        own = (self._address, self._reports, self._place, os.getpid(), self._created)
+        return record is not None and (record.address, record.reports, record.host, record.pid, record.created) == own
 
     def _renew(self, lead: Lead, now: int) -> None:
         latest = self._storage.leader()

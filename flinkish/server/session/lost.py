@@ -18,12 +18,18 @@ from flinkish.server.views.jobs import EXECUTION_STATES, JOB_STATES
 _OUTCOMES = {"FINISHED": "SUCCEEDED", "CANCELED": "CANCELED", "FAILED": "FAILED"}
 
 
+def is_cancel(job_id: str, method: str, path: str) -> bool:
+    """Return whether a request is about cancelling a job; its query may ask for something else."""
+    job = f"/jobs/{job_id}"
+    return path in (job, f"{job}/yarn-cancel", f"/applications/{job_id}/cancel") and (method != "GET" or path != job)
+
+
 def answer_without_driver(
     dispatcher: Dispatcher, entry: JobEntry, method: str, path: str, query: Mapping[str, str]
 ) -> Response | None:
     """Return the answer; None = answer as for an unknown job. Raises RestError 503 while the driver is being started again."""
     job = f"/jobs/{entry.job_id}"
-    if path in (job, f"{job}/yarn-cancel", f"/applications/{entry.job_id}/cancel") and (method != "GET" or path != job):
+    if is_cancel(entry.job_id, method, path):
         return _cancel(dispatcher, entry, query)
     if method != "GET":
         # As for an unknown job: the operation is accepted, and its result is a failure.

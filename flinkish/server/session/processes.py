@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,7 @@ from typing import IO, Protocol
 
 from flinkish.common.errors import EngineError
 from flinkish.engine.processes import ProcessId
-
-#: The name of this machine in records.
-HOST = socket.gethostname()
+from flinkish.server.session.places import this_place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +29,12 @@ class Command:
 
 
 class Processes(Protocol):
-    """The processes of one machine; all methods may be called from any thread."""
+    """The processes of one place; all methods may be called from any thread."""
+
+    @property
+    def place(self) -> str:
+        """The place, for records of these processes; see `places`."""
+        ...
 
     def start(self, command: Command) -> tuple[int, float]:
         """Start a process in a session of its own; return its id and start time. Raises EngineError."""
@@ -51,12 +53,18 @@ class SystemProcesses:
     """See Processes."""
 
     def __init__(self) -> None:
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        #: The processes that were started here and may be running, with their start times: only their parent can reap them.
+        self._children: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+
+    @property
+    def place(self) -> str:
+        return this_place()
 
     def start(self, command: Command) -> tuple[int, float]:
         # Reap children that nobody checks any more, such as the spark-submit of a driver that was killed.
-        for earlier in list(self._children.values()):
-            earlier.poll()
+        for pid, (earlier, _) in list(self._children.items()):
+            if earlier.poll() is not None:
+                self._children.pop(pid, None)
         try:
             with _append(command.log) as log, _append(command.stdout) as stdout:
                 child = subprocess.Popen(
@@ -72,13 +80,20 @@ class SystemProcesses:
             raise EngineError(
                 f"the driver could not be started: {error}", hint="check the free space, and the folder of env.log.dir."
             ) from error
-        self._children[child.pid] = child
-        found = ProcessId.of(child.pid)
-        return child.pid, 0.0 if found is None else found.created
+        try:
+            found = ProcessId.of(child.pid)
+        except OSError as error:
+            # Without its start time, the process could not be recorded.
+            child.kill()
+            child.wait()
+            raise EngineError(f"the driver could not be started: {error}") from error
+        created = 0.0 if found is None else found.created
+        self._children[child.pid] = child, created
+        return child.pid, created
 
     def is_alive(self, pid: int, created: float) -> bool:
-        child = self._children.get(pid)
-        if child is not None:
+        child, started = self._children.get(pid, (None, 0.0))
+        if child is not None and started == created:
             if child.poll() is None:
                 return True
             self._children.pop(pid, None)

@@ -56,6 +56,9 @@ class Registry:
         self._summarized = 0
         #: The file of each entry with its size, by key.
         self._files: dict[str, tuple[str, int]] = {}
+        #: Files that are or are not in the table, because what became of their commits is not known.
+        self._unknown: list[str] = []
+        self._unsettled = False
         self.generation = Generation(0)
 
     def claim(self) -> dict[str, Entry]:
@@ -64,13 +67,29 @@ class Registry:
         Raises RegistryError if the table cannot be written, CorruptCheckpointError if an entry is damaged, ForeignCheckpointError
         if an entry was signed by another key.
         """
+        failure: Exception = OSError("other Dispatchers were quicker each time")
+        entries: dict[str, Entry] = {}
         for _ in range(fencing.CLAIM_TRIES):
             log = self._table.open_or_create(Generation(0), time=self._clock.wall_time(), sync=True)
+            try:
+                # Before the claim: who cannot read the entries must not take them from a Dispatcher that can.
+                entries = {path: entries.get(path) or self._read(path) for path in log.files()}
+            except CorruptCheckpointError as error:
+                before = set(log.files())
+                log.refresh()
+                if set(log.files()) == before:
+                    raise
+                # The leader is still there, and has just replaced an entry.
+                failure = error
+                continue
             wanted = fencing.claim(log.transaction(_APPLICATION))
             try:
                 log.note_transaction(_APPLICATION, wanted.number, {})
             except Exception as error:
+                # Another Dispatcher may have been quicker, with the same number: it alone has this generation. If only the answer
+                # was lost, the next try takes a higher one.
                 failure = error
+                continue
             log.refresh()
             if log.transaction(_APPLICATION) == wanted.number:
                 break
@@ -80,7 +99,7 @@ class Registry:
         self._summarized = log.version
         found: dict[str, Entry] = {}
         for path, size in log.files().items():
-            entry = self._read(path)
+            entry = entries.get(path) or self._read(path)
             found[key_of(entry)] = entry
             self._files[key_of(entry)] = (path, size)
         return found
@@ -109,6 +128,15 @@ class Registry:
             before = self._files[key]
             self._commit({other: file for other, file in self._files.items() if other != key})
             self._delete(before)
+
+    def settle(self) -> None:
+        """Undo commits that may have arrived although their callers got an error; raises the same errors as `put`.
+
+        Otherwise, the next Dispatcher might find an entry that was not stored according to this one.
+        """
+        if self._unsettled:
+            self._sequence += 1
+            self._commit(self._files)
 
     def _delete(self, file: tuple[str, int] | None) -> None:
         if file is not None:
@@ -140,10 +168,14 @@ class Registry:
             )
         except Exception as error:
             # The commit may have arrived: a file that was deleted then would be missing in the table.
+            self._unsettled = True
+            self._unknown += [] if new is None else [new]
             raise self._failed(failure or error) from error
         match outcome:
             case Committed():
                 self._files = dict(files)
+                self._table.delete([path for path in self._unknown if path not in log.files()])
+                self._unknown, self._unsettled = [], False
                 self._clean(log)
             case TakenOver(by=by):
                 raise self._table.taken_over(by, self.generation)

@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,13 +34,14 @@ from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.processes import this_process
 from flinkish.program.program import Program
+from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.application import ensure_server
 from flinkish.server.jobs import ServedJob
-from flinkish.server.session import driver, wire
+from flinkish.server.session import driver, kept_logs, places, wire
 from flinkish.server.session.archive import add_answers, encode_archive, make_archive
 from flinkish.server.session.calls import ask
 from flinkish.server.session.storage import SessionStorage
-from flinkish.server.session.wire import Report
+from flinkish.server.session.wire import LeaderRecord, Report
 from flinkish.server.settings import ServerSettings, is_loopback, server_settings
 from flinkish.server.state import ServerState
 from flinkish.server.views import jobs as job_views
@@ -53,8 +54,12 @@ _REPORT_TIMEOUT = 5.0
 _LOOK_INTERVAL = 500
 #: How long a driver tries to reach a Dispatcher before it starts its job without one, in seconds.
 _START_PATIENCE = 10.0
+#: The part of heartbeat.timeout after which a driver ends that cannot reach the leader.
+_SHARE_OF_SILENCE = 0.8
 #: Waiting times before the attempts to write the archive of a job, in seconds: 5 attempts in 15 s.
 _ARCHIVE_WAITS = (0.0, 1.0, 2.0, 4.0, 8.0)
+#: Maximum length of a job's name in reports, in characters.
+_LONGEST_NAME = 1_000
 #: Settings of the Dispatcher's server, which do not apply to the driver's own server.
 _SERVER_PREFIXES = ("rest.", "security.ssl.")
 
@@ -70,6 +75,10 @@ class Assignment:
     #: The session's folder.
     storage: str
     token: str = field(repr=False)
+    #: The folder of the job's checkpoints if its configuration names none.
+    checkpoints: str | None = None
+    #: The files with the driver's log and its standard output.
+    files: tuple[Path, Path] | None = None
 
 
 def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
@@ -87,9 +96,26 @@ def take_assignment(environment: MutableMapping[str, str]) -> Assignment | None:
             reports=environment[wire.ADDRESS_VARIABLE],
             storage=environment[wire.STORAGE_VARIABLE],
             token=token,
+            checkpoints=environment.get(wire.CHECKPOINTS_VARIABLE),
+            files=_files(environment),
         )
     except KeyError as error:
         raise ConfigurationError(f"{wire.TOKEN_VARIABLE} is set, but not {error.args[0]}") from None
+
+
+def _files(environment: Mapping[str, str]) -> tuple[Path, Path] | None:
+    log, stdout = environment.get(wire.LOG_VARIABLE), environment.get(wire.STDOUT_VARIABLE)
+    return (Path(log), Path(stdout)) if log and stdout else None
+
+
+@dataclass(slots=True)
+class _ForeignLeader:
+    """A leader on another machine or in another container, as its records show it."""
+
+    generation: int
+    beat: int
+    #: When it was first seen, in monotonic milliseconds.
+    since: int
 
 
 class SupersededError(StaleGenerationError):
@@ -117,6 +143,9 @@ class SessionDriver:
         self._superseded = False
         self._created = this_process().created
         self._modules: str | None = None
+        #: How long a driver may be silent until a Dispatcher starts another one, in milliseconds.
+        self._silence = options.HEARTBEAT_TIMEOUT.default
+        self._foreign: _ForeignLeader | None = None
 
     # -- the program -------------------------------------------------------------------------------------------------------
 
@@ -125,7 +154,10 @@ class SessionDriver:
         self._modules = str(archive)
 
     def execute_async(self, program: Program) -> EmbeddedJobClient:
-        """Start the program as the job; raises InvalidProgramError if it is the script's second one."""
+        """Start the program as the job; raises InvalidProgramError if it is the script's second one.
+
+        Its checkpoints must outlive this process: if its configuration names no folder for them, they are kept with the session.
+        """
         with self._lock:
             if self._executed:
                 raise InvalidProgramError(
@@ -135,17 +167,25 @@ class SessionDriver:
             self._executed = True
         store_settings.use(program.configuration, alone=not RUNNING_JOBS.running())
         # Exit functions are called in reverse order: this one after the server has waited for clients and closed.
-        atexit.register(self._add_operations)
+        atexit.register(self._finish)
         self._server = driver_settings(program.configuration)
         self._state = ensure_server(program.configuration, self._server)
         RUNNING_JOBS.subscribe(self)
         interval = program.configuration.get(options.HEARTBEAT_INTERVAL)
+        self._silence = program.configuration.get(options.HEARTBEAT_TIMEOUT)
         threading.Thread(target=self._run, args=(interval / 1000,), name="flinkish-reports", daemon=True).start()
         self._heard.wait(_START_PATIENCE)
         self._refuse_superseded()
         job_id = self._assignment.job_id
-        program = replace(program, own_modules=self._modules)
+        program = replace(program, own_modules=self._modules, configuration=self._with_checkpoints(program.configuration))
         return executor.execute_async(program, job_id=job_id, retire=self._retire)
+
+    def _with_checkpoints(self, configuration: Configuration) -> Configuration:
+        folder = self._assignment.checkpoints
+        takes_any = configuration.contains(options.CHECKPOINTING_INTERVAL)
+        if folder is None or not takes_any or configuration.contains(options.CHECKPOINTS_DIRECTORY):
+            return configuration
+        return Configuration(configuration).set(options.CHECKPOINTS_DIRECTORY, folder)
 
     @property
     def executed(self) -> bool:
@@ -182,6 +222,7 @@ class SessionDriver:
         if self._write(wire.archive_file(self._assignment.job_id, self._assignment.driver_id), encode_archive(archive)):
             self._status = archive.status
             self._report()
+            self._write_logs()
 
     def _ends_for_good(self, job: EmbeddedJobClient) -> bool:
         """Return whether a job has reached a final state, rather than been suspended with its process."""
@@ -206,11 +247,21 @@ class SessionDriver:
                 _log.warning("The archive of job %s could not be written: %s", self._assignment.job_id, error)
         return False
 
-    def _add_operations(self) -> None:
-        """Add the results of savepoints and stops to the archive: they become known only after the end of the job."""
+    def _write_logs(self) -> None:
+        """Write the end of the log and of the standard output to the session's folder, for Dispatchers on other machines."""
+        assignment = self._assignment
+        try:
+            if assignment.files is not None:
+                kept_logs.keep(self._storage, assignment.job_id, assignment.driver_id, assignment.files)
+        except OSError as error:
+            _log.warning("The log of job %s could not be kept with the session: %s", assignment.job_id, error)
+
+    def _finish(self) -> None:
+        """Write what becomes known only after the end of the job: results of savepoints and stops, and the rest of the log."""
         state, served = self._state, self._served()
         if state is None or served is None or self._status is None:
             return
+        self._write_logs()
         results = state.operations.results()
         if not results:
             return
@@ -256,10 +307,33 @@ class SessionDriver:
             except OSError as error:
                 _log.warning("The session's leader could not be read: %s", error)
                 return
-            # Reports contain tokens, and others may have written to the storage: reports never leave this machine.
-            if leader is not None and leader.reports != self._reports and is_loopback(leader.reports.rpartition(":")[0]):
+            self._end_before_another(leader, now)
+            # Reports contain tokens, and others may have written to the storage: reports never leave this machine. On another
+            # machine or in another container, the port is somebody else's here.
+            if (
+                leader is not None
+                and leader.reports != self._reports
+                and is_loopback(leader.reports.rpartition(":")[0])
+                and places.has_same_loopback(leader.host, places.this_place())
+            ):
                 self._reports = leader.reports
                 self._send(body)
+
+    def _end_before_another(self, leader: LeaderRecord | None, now: int) -> None:
+        """End if the leader is where this driver cannot report to: it starts another one after heartbeat.timeout.
+
+        If it has gone itself meanwhile, this driver goes on.
+        """
+        if leader is None or leader.ended or not places.cannot_be_reached(leader.host, places.this_place()):
+            self._foreign = None
+        elif self._foreign is None or self._foreign.generation != leader.generation:
+            self._foreign = _ForeignLeader(leader.generation, leader.beat, since=now)
+        elif self._foreign.beat != leader.beat:
+            # It is alive.
+            self._foreign.beat = leader.beat
+            if now - self._foreign.since > self._silence * _SHARE_OF_SILENCE:
+                _log.error("Job %s: the leader at %s cannot be reached from here.", self._assignment.job_id, leader.address)
+                self._superseded = True
 
     def _send(self, body: bytes) -> bool:
         try:
@@ -290,10 +364,17 @@ class SessionDriver:
             host=host,
             port=int(port),
             token=server.token or "",
-            summary=None if view is None else job_views.summary(view),
+            summary=None if view is None else _shortened(job_views.summary(view)),
             slots=0 if view is None or view.status.is_terminal_state() else view.setup.plan.slots,
             status=self._status,
         )
+
+
+def _shortened(summary: JobSummary) -> JobSummary:
+    """Return a summary that fits into a report, whatever the job's name: a Dispatcher refuses reports that are too long."""
+    if len(summary.name) <= _LONGEST_NAME:
+        return summary
+    return msgspec.structs.replace(summary, name=f"{summary.name[:_LONGEST_NAME]}...")
 
 
 def driver_settings(configuration: Configuration) -> ServerSettings:

@@ -6,11 +6,11 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from flinkish.common.clock import Clock, SystemClock
-from flinkish.common.errors import FlinkishError
+from flinkish.common.errors import FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
 from flinkish.server.endpoint import Endpoint
 from flinkish.server.jobs import ServedJobs
@@ -20,6 +20,7 @@ from flinkish.server.rest.app import make_ungated_app
 from flinkish.server.session.app import make_session_app
 from flinkish.server.session.dispatcher import Dispatcher
 from flinkish.server.session.drivers import Drivers, forward
+from flinkish.server.session.entries import JobEntry
 from flinkish.server.session.handlers import SessionState
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.processes import Processes, SystemProcesses
@@ -138,24 +139,36 @@ class Service:
         """Cancel all jobs and wait until they have ended, so that none is left without a Dispatcher."""
         deadline = self._clock.monotonic() + int(1000 * _CANCEL_PATIENCE)
         try:
-            for job in self.dispatcher.jobs():
-                report = self.dispatcher.driver(job)
-                if job.status is None:
-                    self.dispatcher.cancel(job)
-                    if report is not None:
-                        _quietly(lambda: forward(report, "PATCH", f"/jobs/{job.job_id}", {"mode": "cancel"}, b"{}", 5.0))  # noqa: B023
-            while any(job.status is None for job in self.dispatcher.jobs()) and self._clock.monotonic() < deadline:
+            for job in self._running():
+                self._cancel(job)
+            said: str | None = None
+            while self._running() and self._clock.monotonic() < deadline:
                 threading.Event().wait(_STEP)
-                self._step(None)
-        except (NotLeaderError, FlinkishError) as error:
+                said = self._step(said)
+            for job in self._running():
+                _log.warning("Job %s has not ended within %g s; the session ends without it.", job.job_id, _CANCEL_PATIENCE)
+        except NotLeaderError as error:
             _log.warning("Not all jobs could be cancelled: %s", error)
 
+    def _running(self) -> Sequence[JobEntry]:
+        return [job for job in self.dispatcher.jobs() if job.status is None]
 
-def _quietly(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except OSError as error:
-        _log.warning("A job could not be cancelled: %s", error)
+    def _cancel(self, job: JobEntry) -> None:
+        """Cancel one job; an error is logged, because the others must be cancelled all the same. Raises NotLeaderError."""
+        try:
+            self.dispatcher.cancel(job)
+        except RegistryError as error:
+            _log.warning("That job %s is being cancelled could not be stored: %s", job.job_id, error)
+        report = self.dispatcher.driver(job)
+        if report is None:
+            return
+        try:
+            reply = forward(report, "PATCH", f"/jobs/{job.job_id}", {"mode": "cancel"}, b"{}", 5.0)
+        except OSError as error:
+            _log.warning("Job %s could not be cancelled: %s", job.job_id, error)
+            return
+        if reply.status >= 400:
+            _log.warning("Job %s could not be cancelled: %s", job.job_id, reply.body.decode("utf-8", "replace"))
 
 
 def _local(settings: ServerSettings) -> ServerSettings:

@@ -13,6 +13,7 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.engine.scratch import temporary_folder
+from flinkish.engine.spark import settings as spark_settings
 from flinkish.engine.spark.submission import CommandLine, parse_command_line
 from flinkish.server.session.supervision import Limits
 from flinkish.server.settings import ServerSettings, server_settings
@@ -20,6 +21,7 @@ from flinkish.server.settings import ServerSettings, server_settings
 #: The port of a session's server if the configuration names none; Flink's default.
 _PORT = 8081
 _FOLDER = "session"
+_CHECKPOINTS = "checkpoints"
 #: Stands for the script of a driver, while the options before it are checked.
 _SCRIPT = "driver.py"
 
@@ -45,6 +47,8 @@ class SessionSettings:
     submit_enabled: bool
     #: Whether the session's folder is one for temporary files.
     temporary: bool
+    #: The folder for checkpoints of jobs whose configuration names none; None = tasks run on machines that may not have it.
+    checkpoints: PurePath | None
     #: The settings that the Dispatcher was started with, as `key=value`; drivers get them, too.
     properties: tuple[str, ...] = ()
 
@@ -62,9 +66,11 @@ def session_settings(configuration: Configuration, properties: tuple[str, ...] =
     cluster = configuration.get(options.HA_CLUSTER_ID)
     root = local if directory is None else paths.durable_root(directory, key=options.HA_STORAGE_PATH.key)
     logs = configuration.get(options.LOG_DIR)
+    folder = root / _FOLDER if cluster is None else root / f"{_FOLDER}-{_safe(cluster)}"
+    submit_options = _submit_options(configuration)
     return SessionSettings(
         server=server,
-        root=root / _FOLDER if cluster is None else root / f"{_FOLDER}-{_safe(cluster)}",
+        root=folder,
         local=local,
         logs=local / "log" if logs is None else paths.local_path(logs, key=options.LOG_DIR.key),
         key=SigningKey.load(configuration.get(options.CHECKPOINT_HMAC_KEY_FILE)),
@@ -75,10 +81,11 @@ def session_settings(configuration: Configuration, properties: tuple[str, ...] =
             restart_window=configuration.get(options.DRIVER_RESTART_WINDOW),
         ),
         start_timeout=configuration.get(options.DRIVER_START_TIMEOUT),
-        submit_options=_submit_options(configuration),
+        submit_options=submit_options,
         working_folder=Path.cwd(),
         submit_enabled=configuration.get(options.WEB_SUBMIT_ENABLE),
         temporary=directory is None,
+        checkpoints=folder / _CHECKPOINTS if directory is not None or _is_one_machine(configuration, submit_options) else None,
         properties=properties,
     )
 
@@ -129,6 +136,16 @@ def _deploys_into_cluster(line: CommandLine) -> bool:
     confs = [conf.partition("=")[::2] for conf in line.values("--conf", "-c")]
     modes = [*line.values("--deploy-mode"), *(value for key, value in confs if key.strip() == "spark.submit.deployMode")]
     return "cluster" in (mode.strip() for mode in modes)
+
+
+def _is_one_machine(configuration: Configuration, submit_options: tuple[str, ...] | None) -> bool:
+    """Tell whether the tasks of jobs run on this machine, unless a job's own settings name another master."""
+    master = configuration.get_string("spark.master", spark_settings.DEFAULT_MASTER)
+    if submit_options is not None:
+        line = parse_command_line([*submit_options, _SCRIPT])
+        confs = dict(conf.partition("=")[::2] for conf in line.values("--conf", "-c"))
+        master = (line.values("--master") or [confs.get("spark.master", master)])[-1]
+    return spark_settings.is_one_machine(master)
 
 
 def _safe(cluster: str) -> str:

@@ -14,7 +14,7 @@ from flinkish.server.session.wire import LEADERS, LeaderRecord, leader_file
 #: Maximum sizes of files in bytes.
 _LEADER_LIMIT = 1 << 16
 FILE_LIMIT = 1 << 28
-#: How often the leader's record is looked for, if the one that was found is gone when it is read.
+#: Number of attempts to read the leader's record: each new leader removes the record of the one before.
 _TRIES = 10
 _LEADER = re.compile(r"[0-9]{12}\.json")
 

@@ -16,6 +16,8 @@ from flinkish.server.session.wire import FINAL, Report
 _FIRST_PAUSE, _LONGEST_PAUSE = 1_000, 30_000
 #: How long a driver without a known process may take to report, in milliseconds: the Dispatcher was killed while starting it.
 UNKNOWN_PATIENCE = 5_000
+#: How long to wait for the end of a driver that was killed, in milliseconds: one that waits for a dead file server does not end.
+_KILL_PATIENCE = 10_000
 #: States of a job that its driver is ending, or has ended.
 _ENDING = ("CANCELLING", "FAILING", *FINAL)
 
@@ -33,7 +35,7 @@ class Limits:
 class Sight:
     """The observed state of a driver; times are milliseconds."""
 
-    #: Whether its process is running; None = unknown, because it is on another machine or its id was not stored.
+    #: Whether its process is running; None = unknown, because it is in another place or its id was not stored.
     alive: bool | None
     #: Time since its last report; if it has never reported, time since it could have done so.
     silent: int
@@ -50,7 +52,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a driver; `kill` = first kill the old one, which is running but silent."""
+    """Start a driver; `kill` = first kill the old one, which is running but silent, and decide again when it is gone."""
 
     kill: bool
 
@@ -74,10 +76,14 @@ Decision = Keep | Start | Close | Fail
 
 def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
     """Return the decision about a job that has not ended."""
-    if entry.driver is not None and sight.alive is not False and sight.silent <= patience(entry, limits):
+    driver, patient = entry.driver, sight.silent <= patience(entry, limits)
+    if driver is not None and not driver.condemned and sight.alive is not False and patient:
         return Keep()
     if sight.ended is not None:
         return Close(sight.ended)
+    if sight.alive is True and not _does_not_die(entry, sight, limits):
+        # Before anything else: it may run on, and the end that it may write until its death must be seen.
+        return Start(kill=True)
     if entry.cancelling:
         return Close("CANCELED")
     if entry.driver is None:
@@ -89,7 +95,12 @@ def decide(entry: JobEntry, sight: Sight, limits: Limits) -> Decision:
     # The clock may have been put back since the last start.
     if recent and 0 <= sight.now - recent[-1] < _pause(len(recent)):
         return Keep()
-    return Start(kill=sight.alive is True)
+    return Start(kill=False)
+
+
+def _does_not_die(entry: JobEntry, sight: Sight, limits: Limits) -> bool:
+    condemned = entry.driver is not None and entry.driver.condemned
+    return condemned and sight.silent > patience(entry, limits) + _KILL_PATIENCE
 
 
 def patience(entry: JobEntry, limits: Limits) -> int:

@@ -14,6 +14,8 @@ TOKEN_VARIABLE = "FLINKISH_DISPATCHER_TOKEN"
 STORAGE_VARIABLE = "FLINKISH_DISPATCHER_STORAGE"
 DRIVER_VARIABLE = "FLINKISH_DRIVER_ID"
 JOB_VARIABLE = "FLINKISH_JOB_ID"
+#: The folder of the job's checkpoints if its configuration names none; not set if the tasks may not be able to access it.
+CHECKPOINTS_VARIABLE = "FLINKISH_CHECKPOINTS"
 #: The program to run, as JSON of `Program`: arguments may be secret, so they are not on the command line.
 PROGRAM_VARIABLE = "FLINKISH_PROGRAM"
 #: The file that a driver's log is written to, and the one with its standard output.
@@ -63,6 +65,7 @@ class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: The addresses for clients and for the drivers' reports.
     address: str
     reports: str
+    #: The place of its process; see `places`.
     host: str
     pid: int
     created: float
@@ -80,6 +83,11 @@ def archive_file(job_id: str, driver_id: str) -> str:
 def end_file(job_id: str, driver_id: str) -> str:
     """Return the file that says that a job has ended for good, written before its checkpoints are deleted."""
     return f"{_ARCHIVES}/{job_id}-{driver_id}.ended"
+
+
+def log_files(job_id: str, driver_id: str) -> tuple[str, str]:
+    """Return the files with the end of the log, and of the standard output, of the driver of a job that has ended."""
+    return f"{_ARCHIVES}/{job_id}-{driver_id}.log", f"{_ARCHIVES}/{job_id}-{driver_id}.out"
 
 
 def program_file(program_id: str) -> str:

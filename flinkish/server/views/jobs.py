@@ -16,6 +16,7 @@ from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.execution_graph import Execution, ExecutionState
 from flinkish.jobmaster.job_metrics import SubtaskFigures
 from flinkish.jobmaster.restart_strategies import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartConfig
+from flinkish.metrics.plain import text_of
 from flinkish.server.answers import jobs as answers
 from flinkish.server.answers.cluster import ConfigurationEntry
 from flinkish.server.answers.operations import ExecutionResult, ExecutionStatus, JobExecutionResultInfo
@@ -210,7 +211,7 @@ def io_metrics(subtasks: Iterable[SubtaskFigures]) -> answers.IoMetrics:
 def user_metrics(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return user metrics as name, kind and text."""
     kinds = {int: "LongCounter", float: "DoubleCounter"}
-    return [(name, kinds.get(type(value), "Metric"), str(value)) for name, value in sorted(values.items())]
+    return [(name, kinds.get(type(value), "Metric"), text_of(value)) for name, value in sorted(values.items())]
 
 
 def _vertex_summary(view: JobView, vertex: JobVertex) -> answers.VertexSummary:

@@ -265,14 +265,14 @@ def test_two_threads_that_trigger_at_once_start_one_checkpoint() -> None:
     triggers: list[Trigger | None] = []
 
     def run() -> None:
-        barrier.wait(10)
+        barrier.wait(60)
         triggers.append(world.coordinator.trigger_if_due())
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert sum(trigger is not None for trigger in triggers) == 1
 
 
@@ -351,7 +351,7 @@ def test_listeners_may_call_the_coordinator() -> None:
         original(checkpoint)
         thread = threading.Thread(target=lambda: seen.append(world.coordinator.pending))
         thread.start()
-        thread.join(10)
+        thread.join(60)
 
     world.listener.checkpoint_completed = completed  # type: ignore[method-assign]
     world.trigger()

@@ -221,7 +221,7 @@ def test_of_many_drivers_that_start_at_once_each_gets_a_generation_of_its_own_an
 
     def run(storage: DeltaCheckpointStorage) -> None:
         try:
-            start.wait(10)
+            start.wait(60)
             storage.claim()
         except BaseException as error:
             errors.append(error)
@@ -257,7 +257,7 @@ def test_a_commit_that_races_with_a_take_over_is_either_refused_or_inherited(tmp
             start: threading.Barrier = start,
             refused: list[StaleGenerationError] = refused,
         ) -> None:
-            start.wait(10)
+            start.wait(60)
             try:
                 old.commit(draft)
             except StaleGenerationError as error:
@@ -265,7 +265,7 @@ def test_a_commit_that_races_with_a_take_over_is_either_refused_or_inherited(tmp
 
         thread = threading.Thread(target=commit)
         thread.start()
-        start.wait(10)
+        start.wait(60)
         new.claim()
         thread.join(60)
         latest = new.latest()

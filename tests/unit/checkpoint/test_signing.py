@@ -42,7 +42,7 @@ def test_two_threads_that_make_the_key_at_once_get_the_same(tmp_path: Path) -> N
     keys: list[SigningKey] = []
 
     def random_bytes(count: int) -> bytes:
-        both.wait(10)
+        both.wait(60)
         return threading.current_thread().name.encode()[:1] * count
 
     threads = [
@@ -52,7 +52,7 @@ def test_two_threads_that_make_the_key_at_once_get_the_same(tmp_path: Path) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert len(keys) == 2
     assert keys[0].secret == keys[1].secret
 

@@ -55,7 +55,7 @@ def test_a_cluster_is_stopped_with_or_without_its_jobs(
             # The process has ended.
             monkeypatch.setattr("flinkish.cli.client.RestClient.get", _unreachable)
 
-    monkeypatch.setattr(cluster_commands.time, "sleep", sleep)
+    monkeypatch.setattr(cluster_commands, "sleep", sleep)
     result = stop(server, *flags)
 
     assert result.exit_code == 0, result.output
@@ -65,6 +65,37 @@ def test_a_cluster_is_stopped_with_or_without_its_jobs(
 
 def _unreachable(*_: Any) -> None:
     raise cluster_commands.UnreachableError("http://x", "Connection refused")
+
+
+def test_a_cluster_that_answers_too_slowly_has_not_ended(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answer("DELETE /cluster?jobs=cancel", {})
+    monkeypatch.setattr("flinkish.cli.client.RestClient.get", _slow)
+    result = stop(server, "--timeout", "0.1")
+    assert result.exit_code == 1
+    assert "has not ended after 0.1 s" in result.stderr
+
+
+def _slow(*_: Any) -> None:
+    raise cluster_commands.UnreachableError("http://x", TimeoutError())
+
+
+def test_ctrl_c_ends_a_cluster_that_is_being_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
+    stand_in.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    logs = tmp_path / "logs"
+
+    def sleep(_seconds: float) -> None:
+        if any(file.read_text() for file in logs.iterdir()):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster_commands, "sleep", sleep)
+    with pytest.raises(KeyboardInterrupt):
+        cluster_commands.start_detached((f"env.log.dir={logs}", f"security.checkpoint.hmac-key-file={tmp_path}/key"))
+    [log] = logs.iterdir()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)
 
 
 def test_a_cluster_that_does_not_end_is_told(server: FakeServer) -> None:

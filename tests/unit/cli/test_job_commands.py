@@ -303,6 +303,18 @@ def test_progress_is_told_while_an_operation_takes_long(server: FakeServer) -> N
     assert gaps == [0.001 * 2**n for n in range(6)]
 
 
+def test_an_operation_is_waited_for_while_another_dispatcher_takes_over(server: FakeServer) -> None:
+    away = (503, {"errors": ["this Dispatcher does not lead"]})
+    path = f"/jobs/{A}/savepoints/{TRIGGER}"
+    server.answers[f"GET {path}"] = [(200, RUNS), away, away, (200, done(location="there"))]
+    rest = client.RestClient(client.Address(f"http://127.0.0.1:{server.port}"))
+
+    assert client.wait_for(rest, path, what="it", timeout=60, progress=lambda _: None) == {"location": "there"}
+    server.answers[f"GET {path}"] = [(404, {"errors": ["its driver was lost"]})]
+    with pytest.raises(client.RefusedError, match="its driver was lost"):
+        client.wait_for(rest, path, what="it", timeout=60, progress=lambda _: None)
+
+
 # -- servers that do not answer as they should ---------------------------------------------------------------------------------
 
 

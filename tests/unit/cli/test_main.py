@@ -93,11 +93,19 @@ def test_properties_reach_the_configuration_from_both_sides_of_the_script(job: P
     }
 
 
-def test_a_property_goes_before_the_short_option_and_before_the_environment(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_wins_over_the_property_of_its_key_and_that_over_the_environment(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As in Flink: CliFrontend applies ProgramOptions to the configuration after the -D properties.
     monkeypatch.setenv(PROPERTIES_VARIABLE, "-Dparallelism.default=1 -Dpipeline.name=x")
     job.write_text("")
-    assert invoke("run", "-p", 2, "-Dparallelism.default=3", job).exit_code == 0
-    assert handed_on() == {"parallelism.default": "3", "pipeline.name": "x"}
+    assert invoke("run", "-p", 2, "-Dparallelism.default=3", "-Dpipeline.name=y", job, "-Dparallelism.default=4").exit_code == 0
+    assert handed_on() == {"parallelism.default": "2", "pipeline.name": "y"}
+    monkeypatch.setenv(PROPERTIES_VARIABLE, "")
+    options = ("-s", "/a", "-C", "file:///a.jar", "--master", "local[2]", "--engine", "local")
+    keys = ("execution.state-recovery.path", "pipeline.classpaths", "spark.master", "execution.engine")
+    assert invoke("run", *options, *(f"-D{key}=spark" for key in keys), job).exit_code == 0
+    assert handed_on() == dict(zip(keys, ("/a", "file:///a.jar", "local[2]", "local"), strict=True))
 
 
 def test_the_master_of_spark_and_archives_have_short_options(job: Path) -> None:

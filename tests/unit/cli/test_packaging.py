@@ -8,6 +8,7 @@ import sys
 import tarfile
 import venv
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,27 @@ def test_an_archive_in_the_environment_is_not_packed_into_itself(environment: Pa
     with tarfile.open(target) as archive:
         assert "e.tar" not in archive.getnames()
         assert "pyvenv.cfg" in archive.getnames()
+        assert ".e.tar.new" not in archive.getnames()
+
+
+def test_an_archive_that_cannot_be_completed_leaves_the_former_one(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "e.tar"
+    target.write_text("the former one")
+    add = tarfile.TarFile.add
+
+    def interrupted(self: tarfile.TarFile, name: Path, *arguments: Any, **named: Any) -> None:
+        if name.name == "thing.py":
+            raise KeyboardInterrupt
+        add(self, name, *arguments, **named)
+
+    monkeypatch.setattr(tarfile.TarFile, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        pack_environment(target, environment)
+
+    assert target.read_text() == "the former one"
+    assert {each.name for each in tmp_path.iterdir()} == {"e.tar", "environment"}
 
 
 def test_packages_in_folders_elsewhere_are_refused_by_name(environment: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flinkish.cli import flink_run, remote
-from flinkish.cli.client import Address, RestClient
+from flinkish.cli.client import Address, RestClient, UnreachableError
 from flinkish.cli.programs import packed
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, ServerError
 from flinkish.program import executor_loader
@@ -238,6 +238,28 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(cluster: FakeServer) ->
     cluster.answers[f"GET /jobs/{JOB}"] = [here, away]
     with pytest.raises(ServerError, match=f"nothing is known of job {JOB} for 120 s"):
         remote.follow(client, JOB, cancel_on_interrupt=False, sleep=lambda _: None, clock=lambda: float(next(times)))
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (TimeoutError(), "it is not known whether the program was started: no server answers"),
+        (ConnectionResetError(), "otherwise it may run twice"),
+        (ConnectionRefusedError(), "ServerError: no server answers at"),
+    ],
+)
+def test_a_server_that_does_not_answer_a_start_may_have_started_the_program(
+    cluster: FakeServer, script: Path, monkeypatch: pytest.MonkeyPatch, reason: OSError, text: str
+) -> None:
+    def silent(self: RestClient, path: str, *_: Any, **__: Any) -> None:
+        raise UnreachableError(self.address.url, reason)
+
+    monkeypatch.setattr(RestClient, "post", silent)
+    result = cluster.invoke("run -d", script)
+
+    assert result.exit_code == 1
+    assert text in result.stderr
+    assert f"DELETE /jars/{PROGRAM}" in cluster.requests()
 
 
 @pytest.mark.parametrize("flag", ["-d", "-sae"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from flinkish.checkpoint.delta_log import DeltaLog
 from flinkish.common import disk
-from flinkish.common.delta_calls import panics_as_errors, sync_log
+from flinkish.common.delta_calls import panics_as_errors, rows_of, sync_log
 
 #: delta-rs panics at a name that URLs do not take.
 BRACKETS = "[x]"
@@ -51,10 +52,11 @@ def test_other_errors_stay_what_they_are(error: type[BaseException]) -> None:
 
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
-    fsync = os.fsync
+    fsync, mine = os.fsync, threading.get_ident()
 
     def noted(descriptor: int) -> None:
-        names.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        if threading.get_ident() == mine:
+            names.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
         fsync(descriptor)
 
     monkeypatch.setattr(disk.os, "fsync", noted)
@@ -93,3 +95,11 @@ def test_folders_that_are_made_are_synced_into_those_above(tmp_path: Path, monke
     assert names == [tmp_path.name, "a"]
     disk.make_folders(tmp_path / "a" / "b")
     assert len(names) == 2
+
+
+def test_a_folder_is_read_without_a_file_system_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a b#c?d"
+    write_deltalake(str(folder), pa.table({"a": [1, 2]}))
+    monkeypatch.setattr("deltalake.fs.DeltaStorageHandler.from_table", lambda *_: pytest.fail("threads of Arrow would hold it"))
+
+    assert rows_of(DeltaTable(str(folder)), folder).to_pydict() == {"a": [1, 2]}

@@ -5,21 +5,12 @@ from __future__ import annotations
 import io
 import logging
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from flinkish.common import Configuration, redaction
+from flinkish.common import Configuration
 from flinkish.common.config_options import is_sensitive
 from flinkish.common.redaction import RedactingFormatter, protect_log, redact, remember
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    """Leave other tests with what was known before."""
-    values, known = redaction._values, redaction._known
-    yield
-    redaction._values, redaction._known = values, known
 
 
 @pytest.mark.parametrize(
@@ -69,9 +60,9 @@ def test_the_lines_of_a_program_in_a_traceback_stay_readable() -> None:
 
 @pytest.mark.parametrize("text", ["secret" * 200_000, "password=" * 50_000, "a:" * 50_000, "://" * 50_000, "x" * 1_000_000 + "="])
 def test_a_long_text_takes_no_longer_than_its_length(text: str) -> None:
-    begun = time.perf_counter()
+    begun = time.thread_time()  # whatever else the machine does
     redact(text)
-    assert time.perf_counter() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 @pytest.mark.parametrize(

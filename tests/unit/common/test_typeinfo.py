@@ -18,6 +18,7 @@ from flinkish.common.typeinfo import (
     SqlTimeTypeInfo,
     TypeInformation,
 )
+from flinkish.table import DataTypes
 
 ALL = [
     Types.STRING(),
@@ -107,6 +108,7 @@ def test_a_type_that_was_not_called_is_refused_with_a_hint() -> None:
         (lambda: Types.TUPLE(Types.INT()), "TUPLE expects a list of types"),
         (lambda: Types.PRIMITIVE_ARRAY(Types.STRING()), "PRIMITIVE_ARRAY holds elements"),
         (lambda: Types.BASIC_ARRAY(Types.ROW([Types.INT()])), "use OBJECT_ARRAY or LIST"),
+        (lambda: Types.LIST(DataTypes.DECIMAL(3, 1)), r"element type of LIST(.|\n)*write DataTypes.DECIMAL\(10, 2\)\.type_info"),
         (lambda: Types.LIST("int"), "element type of LIST must be a TypeInformation"),
         (lambda: Types.MAP(str, Types.INT()), "key type of MAP must be a TypeInformation"),
     ],

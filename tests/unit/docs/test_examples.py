@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.common import options
 from flinkish.common.config_file import load_configuration
+from tests.unit.datastream.connectors.fakes import FakeOutput
 from tests.unit.docs.pages import PAGES, PAGES_FOLDER, Block, blocks, blocks_of, title
 
 _ROOT = PAGES_FOLDER.parents[1]
@@ -48,6 +49,23 @@ def test_the_examples_of_a_page_print_what_it_says(
     for block in blocks(page, "python"):
         run(block, str(page), namespace)
         assert capsys.readouterr().out == block.output, f"{page}, line {block.line}"
+
+
+def test_the_example_of_a_source_reads_several_splits_as_after_a_restore_at_a_lower_parallelism() -> None:
+    (block,) = [one for one in blocks(PAGES_FOLDER / "connectors" / "sources.md", "python") if "CountdownReader" in one.content]
+    namespace: dict[str, Any] = {"__name__": "example"}
+    exec(compile(block.content.partition("\nenv.")[0], "sources.md", "exec", dont_inherit=True), namespace)
+    reader, output = namespace["CountdownReader"](), FakeOutput(3)
+
+    reader.add_splits([namespace["Countdown"](split_id=name, next=2) for name in "ab"])
+    reader.poll_next(output)
+    reader.poll_next(output)
+    assert [(split.split_id, split.next) for split in reader.snapshot_state()] == [("b", 1)]
+    output.credit = 3
+    reader.poll_next(output)
+
+    assert output.values == [("a", 2), ("a", 1), ("b", 2), ("b", 1)]
+    assert output.finished == ["a", "b"]
 
 
 @pytest.mark.parametrize("page", [pytest.param(page, id=title(page)) for page in PAGES if blocks(page, "yaml")])

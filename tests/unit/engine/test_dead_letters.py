@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from flinkish.common import Configuration, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Instant, Row, RowKind, Time, Types, WatermarkStrategy
 from flinkish.common.errors import ConfigurationError, JobExecutionError, SinkError, SourceError
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
@@ -118,6 +118,29 @@ def test_a_late_record_is_described(tmp_path: Path) -> None:
         "json": '["x",1]',
         "checkpoint_id": 1,
     }
+
+
+def test_late_records_are_pickled_if_their_json_does_not_show_all_of_them(tmp_path: Path) -> None:
+    def program(env: Environment, job: JobHarness) -> None:
+        stream = env.from_source(job.source("source"), NO_WATERMARKS, "source").key_by(lambda value: 1)
+        windows = stream.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        windows.reduce(lambda a, b: a).sink_to(job.sink("out"))
+
+    shown = {'{"a":[1,1.5,"x",null]}': {"a": [1, 1.5, "x", None]}, '{"a":1,"at":1005}': Row(a=1, at=Instant(1, 5_000_000))}
+    pickled = {
+        "[1,null]": (1, float("nan")),
+        '{"1":"a","1":"b"}': {1: "a", "1": "b"},
+        '{"a":2}': Row.of_kind(RowKind.DELETE, a=2),
+        "[-1]": [Instant(-1, 999_999_999)],
+    }
+    with JobHarness(program, settings={OPTION: tmp_path / "dead"}) as job:
+        job.source("source").watermark(29)
+        for value in (*shown.values(), *pickled.values()):
+            job.source("source").emit(value, 7)
+        job.checkpoint()
+    found = dict(rows(tmp_path / "dead", "json", "raw"))
+    assert {json for json, raw in found.items() if raw is None} == shown.keys()
+    assert {json: repr(pickle.loads(raw)) for json, raw in found.items() if raw} == {k: repr(v) for k, v in pickled.items()}
 
 
 def test_a_late_record_without_json_is_pickled(tmp_path: Path) -> None:

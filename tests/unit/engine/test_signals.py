@@ -62,7 +62,7 @@ def test_a_signal_that_is_sent_to_the_process_and_to_its_group_is_one_signal(job
     watch.handle(signal.SIGTERM, None)
     clock.advance(100)
     watch.handle(signal.SIGTERM, None)
-    assert job.stopping.wait(20)
+    assert job.stopping.wait(60)
     assert job.stopped == ["SIGTERM"]
     job.released.set()
     assert job.sent.get(timeout=20) == signal.SIGTERM
@@ -77,7 +77,7 @@ def test_a_second_signal_while_jobs_are_being_stopped_ends_the_program_at_once(
     clock = ManualClock()
     watch = watched(job, clock)
     watch.handle(signal.SIGTERM, None)
-    assert job.stopping.wait(20)
+    assert job.stopping.wait(60)
     clock.advance(after)
     with pytest.raises(SystemExit) as ended:
         watch.handle(second, None)

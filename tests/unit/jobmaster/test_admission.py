@@ -64,8 +64,15 @@ class Run:
         return [cost.elapsed_ms for cost in self.epochs[start:end]]
 
 
-def run(cost: Cost, epochs: int = 120, settings: AdmissionSettings = SETTINGS) -> Run:
+def probed(settings: AdmissionSettings = SETTINGS) -> Admission:
+    """Return the credit after a probe of fast records."""
     admission = Admission(settings)
+    admission.observe(cost(admission.credit, busy=0))
+    return admission
+
+
+def run(cost: Cost, epochs: int = 120, settings: AdmissionSettings = SETTINGS) -> Run:
+    admission = probed(settings)
     credits, costs = [], []
     for epoch in range(epochs):
         credits.append(admission.credit)
@@ -75,7 +82,7 @@ def run(cost: Cost, epochs: int = 120, settings: AdmissionSettings = SETTINGS) -
 
 
 def after(*costs: EpochCost, settings: AdmissionSettings = SETTINGS) -> int:
-    admission = Admission(settings)
+    admission = probed(settings)
     for cost in costs:
         admission.observe(cost)
     return admission.credit
@@ -172,7 +179,7 @@ def test_a_backlog_behind_a_trickle_is_read_where_fixed_costs_exceed_the_target(
     # While few records come, epochs do not show which cost makes them long, and the credit sinks to the least one.
     for seed in range(5):
         cost = linear(fixed, 0.05, noise=0.4, seed=seed)
-        admission = Admission(SETTINGS)
+        admission = probed()
         least, costs = admission.credit, []
         for epoch in range(300):
             costs.append(cost(epoch, min(admission.credit, 20 if epoch < 100 else 1_000_000)))
@@ -245,3 +252,37 @@ def test_a_job_on_a_slow_engine_with_checkpoints_in_every_epoch_reads_on(tmp_pat
     # The credit sank to 16 here, for 12,500 epochs. These are real times, so a busy machine lowers it, too.
     assert min(times.credits) > 200
     assert len(times.credits) < 500
+
+
+@pytest.mark.parametrize("milliseconds", [0.001, 0.02, 0.5, 10.0, 50.0])
+def test_the_first_epochs_take_neither_minutes_nor_many_where_a_record_takes(milliseconds: float) -> None:
+    admission = Admission(SETTINGS)
+    costs = []
+    while sum(each.elapsed_ms for each in costs) < 40_000:
+        costs.append(linear(ENGINE, milliseconds)(len(costs), admission.credit))
+        admission.observe(costs[-1])
+    assert costs[0].elapsed_ms < 26_000
+    assert costs[0].records == 500
+    assert costs[1].elapsed_ms == pytest.approx(min(TARGET, ENGINE + 10_000 * milliseconds), rel=0.25)
+    assert costs[-1].elapsed_ms == pytest.approx(TARGET, rel=0.1)
+
+
+def test_first_epochs_with_few_records_say_nothing_unless_they_take_longer_than_the_target() -> None:
+    admission = Admission(SETTINGS)
+    for few in (cost(0, busy=5_000), cost(10, busy=900), cost(249, busy=900)):
+        admission.observe(few)
+        assert admission.credit == 500
+    admission.observe(cost(10, busy=1_100))
+    assert admission.credit == 16
+    admission = Admission(SETTINGS)
+    admission.observe(cost(250, busy=100))
+    assert admission.credit == 2_500
+
+
+def test_first_epochs_keep_within_the_bound_of_bytes() -> None:
+    settings = AdmissionSettings(target_duration=TARGET, max_records=200_000, max_bytes=1_000_000)
+    admission = Admission(settings)
+    admission.observe(EpochCost(records=100, busy_ms=1, elapsed_ms=1, bytes=10_000_000))
+    assert admission.credit == 10
+    admission.observe(EpochCost(records=10, busy_ms=1, elapsed_ms=1, bytes=1_000))
+    assert admission.credit == 10_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flinkish.common.clock import ManualClock
 from flinkish.common.configuration import Configuration
 from flinkish.common.watermark_strategy import WatermarkAlignment
@@ -66,3 +68,20 @@ def test_a_reader_that_waits_for_its_group_is_no_reason_for_an_epoch_until_it_ma
     slow.apply(0, at(101))
     limits(slow, fast)
     assert (fast.input_ready, fast.wants_poll) == (True, True)
+
+
+def test_a_reader_with_paused_splits_gets_an_epoch_when_its_limit_reaches_one_of_them() -> None:
+    reader, other = source("a"), source("a")
+    paused = ReaderReport(
+        splits=(SPLIT,), records=1, more_available=False, finished=False, wants_split=False, watermark=100, paused_from=150
+    )
+    reader.apply(0, paused)
+    other.apply(0, at(139))
+    limits(reader, other)
+    assert not reader.input_ready
+    other.apply(0, at(140))
+    reader.apply(0, replace(paused, watermark=140))
+    assert limits(reader, other) == [150, 150]
+    assert reader.input_ready
+    reader.apply(0, replace(paused, watermark=140, paused_from=None))
+    assert not reader.input_ready

@@ -49,6 +49,18 @@ def test_what_no_sink_commits_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     assert "which commit nothing" in caplog.text
 
 
+def test_a_checkpoint_with_what_no_sink_commits_is_refused_unless_it_may_be_left_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A sink that commits was replaced by one that does not, under the same uid."""
+    manifest = dataclasses.replace(checkpoint(LINEAGE), committables=(committable("one", "a"),))
+    with pytest.raises(ForeignCheckpointError, match=r"data that the sinks one prepared and that this program does not commit"):
+        committers(one=Notes(committing=False)).restore(manifest, LINEAGE, trusted=True)
+    configuration = Configuration().set_string("execution.state-recovery.ignore-unclaimed-state", "true")
+    Committers([], configuration).restore(manifest, LINEAGE, trusted=True)
+    assert "which commit nothing" in caplog.text
+
+
 def test_all_committers_are_closed() -> None:
     one, two = Notes(), Notes()
     committers(one=one, two=two).close()

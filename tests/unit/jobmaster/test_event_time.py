@@ -99,6 +99,28 @@ def test_a_branch_without_watermarks_waits_for_none() -> None:
     assert held == EventTime(watermark=80, operator="Source: Orders", subtasks=(1,), parallelism=2)
 
 
+def test_a_sink_that_also_takes_a_stream_without_watermarks_holds_nothing_back() -> None:
+    def build(env: StreamExecutionEnvironment) -> None:
+        orders = numbers(env, "Orders")
+        orders.key_by(lambda n: n, key_type=Types.LONG()).reduce(max).name("Most").sink_to(DiscardingSink()).name("Best")
+        orders.union(numbers(env, "Names", UNTIMED)).sink_to(DiscardingSink()).name("Rest")
+
+    graph = graph_of(build)
+    none = [MIN_WATERMARK] * 2
+    found = at(graph, {"Source: Orders": [90, 80], "Source: Names": none, "Most": [80, 80], "Best": [80, 80], "Sink: Rest": none})
+    held = EventTimeGraph(graph).event_time(found)
+    assert held == EventTime(watermark=80, operator="Source: Orders", subtasks=(1,), parallelism=2)
+
+    # If there is nothing else, it is what the job waits for.
+    def build_one(env: StreamExecutionEnvironment) -> None:
+        numbers(env, "Orders").union(numbers(env, "Names", UNTIMED)).sink_to(DiscardingSink()).name("Rest")
+
+    graph = graph_of(build_one)
+    held = EventTimeGraph(graph).event_time(at(graph, {"Source: Orders": [90, 80], "Source: Names": none, "Sink: Rest": none}))
+    assert held is not None
+    assert (held.watermark, held.operator) == (MIN_WATERMARK, "Source: Names")
+
+
 def test_a_program_without_watermarks_has_no_event_time() -> None:
     graph = graph_of(lambda env: numbers(env, "Names", UNTIMED).sink_to(DiscardingSink()))
     assert EventTimeGraph(graph).event_time(at(graph, {"Source: Names": [MIN_WATERMARK] * 2})) is None

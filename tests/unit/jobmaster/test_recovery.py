@@ -149,3 +149,17 @@ class TestFit:
     def test_the_max_parallelism_of_a_checkpoint_is_found_again(self, checkpoint: StoredCheckpoint) -> None:
         assert recovery.recorded_max_parallelism(checkpoint) == {"numbers": 128, "notes": 128}
         assert recovery.recorded_max_parallelism(None) == {}
+
+    def test_state_of_an_operator_of_another_kind_is_refused(self, checkpoint: StoredCheckpoint) -> None:
+        state = checkpoint.manifest.coordinator
+        (numbers,) = (shape for shape in state.operators if shape.uid == state.sources[0].uid)
+
+        def with_kind(kind: str) -> StoredCheckpoint:
+            changed = replace(state, operators=(replace(numbers, kind=kind),))
+            return replace(checkpoint, manifest=replace(checkpoint.manifest, coordinator=changed))
+
+        assert numbers.kind == "a source with splits of the class NumbersSplit"
+        with pytest.raises(ForeignCheckpointError, match=r"of a function .* a source with splits of the class NumbersSplit"):
+            recovery.check_fits(with_kind("a function"), GRAPH, allow_unclaimed=True)
+        for kind in (numbers.kind, ""):  # checkpoints of earlier versions know of no kinds
+            recovery.check_fits(with_kind(kind), GRAPH, allow_unclaimed=True)

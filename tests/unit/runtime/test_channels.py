@@ -224,6 +224,17 @@ def test_a_row_of_another_type_is_refused_by_the_edge(wrong: Any) -> None:
         emit_rows.mapped(None, lambda value: value, [wrong])
 
 
+def test_a_key_out_of_the_bounds_of_its_field_is_refused_by_the_edge_also_after_others() -> None:
+    _, emit_rows = row_writer(lambda row: row["count"])
+    for count in (2**31 - 1, -(2**31), 5):
+        emit_rows.one(Row(shop="a", count=count, price=1.0), None)
+    for wrong in (2**31, -(2**31) - 1, 2**64 + 5):
+        with pytest.raises(TypeMismatchError, match="does not have its declared type"):
+            emit_rows.one(Row(shop="a", count=wrong, price=1.0), None)
+        with pytest.raises(TypeMismatchError, match="does not have its declared type"):
+            emit_rows.mapped(None, lambda value: value, [Row(shop="a", count=wrong, price=1.0)])
+
+
 def test_a_row_that_the_function_keeps_does_not_change_what_was_sent() -> None:
     made, emit_rows = row_writer(lambda row: row.shop)
     kept = [Row(shop="a", count=1, price=1.0), Row("a", 2, 2.0), Row.of_kind(RowKind.DELETE, "a", 3, 3.0)]

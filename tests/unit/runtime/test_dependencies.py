@@ -19,7 +19,7 @@ from flinkish.common import Configuration
 from flinkish.common.errors import ConfigurationError, InvalidProgramError
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.program.program import CachedFile, Program, PythonArchive
-from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies, stage, working_folder
+from flinkish.runtime.dependencies import NO_DEPENDENCIES, Dependencies, pack_python_files, stage, working_folder
 
 PROGRAM = Program(
     job_name="test",
@@ -85,6 +85,28 @@ def test_a_process_that_takes_over_imports_and_opens_what_was_laid_out(tmp_path:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert found.stdout == "file folder zip ['data', 'run'] text\n"
+
+
+def test_python_files_are_packed_for_executors_that_share_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("NAME = 'file'")
+    (tmp_path / "folder" / "two" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "folder" / "two" / "__init__.py").write_text("NAME = 'folder'")
+    (tmp_path / "folder" / "two" / "__pycache__" / "x.pyc").touch()
+    with zipfile.ZipFile(tmp_path / "a:b.whl", "w") as file:
+        file.writestr("three.py", "NAME = 'zip'")
+    names = ("one.py", "folder", "a:b.whl")
+    entries = pack_python_files([str(tmp_path / name) for name in names], tmp_path / "packed.zip")
+    with zipfile.ZipFile(tmp_path / "packed.zip") as packed:
+        assert not [name for name in packed.namelist() if "pycache" in name]
+        packed.extractall(tmp_path / "executor")
+    found = subprocess.run(
+        [sys.executable, "-c", "import one, two, three; print(one.NAME, two.NAME, three.NAME)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(tmp_path / "executor" / entry) for entry in entries)},
+    )
+    assert found.stdout == "file folder zip\n"
 
 
 def test_the_modules_of_the_program_itself_are_not_laid_out_because_the_engine_sends_them(tmp_path: Path) -> None:

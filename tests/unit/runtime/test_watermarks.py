@@ -67,6 +67,21 @@ def test_a_split_without_records_is_idle_after_the_timeout_and_active_with_the_n
     assert combined.take() == (2989, False)
 
 
+def test_a_paused_split_is_not_idle_and_its_timeout_begins_again_when_it_resumes() -> None:
+    combined = CombinedWatermarks(BOUNDED.with_idleness(Duration.of_millis(50)), periodic=True)
+    combined.split("ahead", 0).event("v", 1000)
+    combined.split("behind", 0).event("v", 100)
+    combined.end_epoch(0)
+    assert combined.splits_after(988) == {"ahead": 989}
+    assert combined.splits_after(989) == {}
+    combined.end_epoch(60, paused={"ahead"})
+    assert combined.take() == (989, None)  # only the other one is idle
+    combined.end_epoch(109)
+    assert combined.take() == (None, None)
+    combined.end_epoch(110)
+    assert combined.take() == (None, True)
+
+
 def test_a_split_that_its_source_calls_idle_stays_so_whatever_came_before_in_the_epoch() -> None:
     combined = CombinedWatermarks(WatermarkStrategy.no_watermarks(), periodic=True)
     busy, quiet = combined.split("busy", 0), combined.split("quiet", 0)

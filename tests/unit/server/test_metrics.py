@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
+import threading
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,8 +18,12 @@ from flinkish.jobmaster.latency import LatencyKey
 from flinkish.metrics.catalog import CATALOG, Scope
 from flinkish.metrics.samples import histogram
 from flinkish.server import metrics
+from flinkish.server.answers.wire import encode
+from flinkish.server.rest import job_handlers
+from flinkish.server.rest.calls import Call, JobCall
 from flinkish.server.samples import job_samples
-from flinkish.server.views.job_view import JobView, look_at
+from flinkish.server.views.job_view import JobView, look_at, rest_id
+from flinkish.server.views.jobs import accumulators
 from flinkish.testing import JobHarness
 
 NOW = 1_700_000_000_000
@@ -152,3 +160,56 @@ def test_every_metric_is_in_the_catalog(view: JobView) -> None:
     shown |= {(Scope.OPERATOR, name) for found in of_operators(view).values() for name in found if name not in users}
     assert shown <= CATALOG.keys()
     assert {name for scope, name in CATALOG if scope is Scope.JOB} == metrics.job_metrics(view).keys()
+
+
+class Strange(MapFunction):
+    """Has metrics of every kind whose values no reporter expects."""
+
+    def open(self, context: RuntimeContext) -> None:
+        group = context.get_metrics_group()
+        group.counter("large").inc(2**70)
+        group.meter("marks").mark_event(10**300)
+        group.distribution("sizes").update(Decimal("NaN"))  # type: ignore[arg-type]
+        lock = threading.Lock()
+        values = {"none": None, "inf": math.inf, "text": "a", "lock": lock, "dict": {"rate": lock}, "decimal": Decimal("1.5")}
+        for name, value in values.items():
+            group.gauge(name, lambda value=value: value)
+        group.gauge("numLateRecordsDropped", lambda: "many")  # type: ignore[arg-type, return-value]
+        group.gauge("plain", lambda: 5)
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def test_strange_values_of_a_users_metrics_stop_neither_the_job_nor_its_other_metrics() -> None:
+    def strange(env: StreamExecutionEnvironment, job: JobHarness) -> None:
+        source = env.from_source(job.source("numbers", Types.LONG()), WatermarkStrategy.no_watermarks(), "numbers")
+        source.map(Strange(), Types.LONG()).name("m").sink_to(job.sink("out"))
+
+    with JobHarness(strange, start_time=NOW) as job:
+        job.source("numbers").emit(1)
+        job.checkpoint()
+        view = view_of(job)
+    [vertex] = view.vertices.values()
+    expected: dict[str, Any] = {"large": 2**70, "marks": 10**300 / 60, "inf": math.inf, "text": "a", "decimal": 1.5, "plain": 5}
+    expected["numLateRecordsDropped"] = "many"
+    found = {each.name: each.value for each in job_samples(view, "h") if each.labels.get("operator_name") == "m"}
+    assert {name: found[name] for name in expected} == expected
+    assert math.isnan(found["sizes_mean"])
+    assert not {"none", "lock", "dict"} & found.keys()
+
+    def ask(handler: Any, **query: str) -> Any:
+        call = Call({"vertexid": rest_id(vertex), "subtaskindex": "0"}, query, b"")
+        return json.loads(encode(handler(JobCall(call, None, view))))  # type: ignore[arg-type]
+
+    names = [f"m.{name}" for name in expected]
+    listed = ask(job_handlers.subtask_metrics, get=",".join(names))
+    assert {each["id"]: each["value"] for each in listed}["m.inf"] == "Infinity"
+    assert len(listed) == len(expected)
+    assert {each["id"]: each["max"] for each in ask(job_handlers.aggregated_subtask_metrics, get="m.large,m.plain")} == {
+        "m.large": 2.0**70,
+        "m.plain": 5.0,
+    }
+    assert len(ask(job_handlers.aggregated_subtask_metrics, get=",".join(names))) == len(expected) - 2
+    texts = {each["name"]: each["value"] for each in json.loads(encode(accumulators(view)))["user-task-accumulators"]}
+    assert texts["m.large"] == str(2**70)

@@ -14,7 +14,7 @@ from flinkish.server.rest import trust
 from tests.unit.server.support import UNKNOWN, Server, served
 
 HEAD = b"GET /overview HTTP/1.1\r\nHost: localhost\r\n"
-LIMITS = Limits(connections=20, head=0.6, idle=5, unread=0.6)
+LIMITS = Limits(connections=20, head=1.0, idle=5, unread=0.6)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def server() -> Iterator[Server]:
 
 
 def connect(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 def read(connection: socket.socket) -> bytes:
@@ -49,7 +49,7 @@ def read_one(connection: socket.socket) -> bytes:
 def drip(connection: socket.socket, parts: Iterator[bytes]) -> bytes:
     """Send a part each 50 ms until the server answers or ends the connection; return what came."""
     connection.settimeout(0.05)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     for part in parts:
         assert time.monotonic() < deadline, "the server waits for ever"
         try:
@@ -59,7 +59,7 @@ def drip(connection: socket.socket, parts: Iterator[bytes]) -> bytes:
             continue
         except ConnectionError:
             return b""
-        connection.settimeout(10)
+        connection.settimeout(60)
         return found + (read(connection) if found else b"")
     raise AssertionError("nothing is left to send")
 
@@ -79,8 +79,8 @@ def test_a_connection_that_says_nothing_ends(server: Server) -> None:
 
 def test_a_second_head_on_a_connection_has_its_own_deadline(server: Server) -> None:
     with connect(server) as connection:
-        for _ in range(3):
-            time.sleep(0.3)
+        for _ in range(6):
+            time.sleep(0.2)
             connection.sendall(HEAD + b"\r\n")
             assert read_one(connection).startswith(b"HTTP/1.1 200 ")
         assert read(connection).startswith(b"HTTP/1.1 408 ")
@@ -109,7 +109,7 @@ def test_a_client_that_does_not_read_its_answers_is_left(server: Server) -> None
     with connect(server) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(0.2)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         request = f"GET /{'x' * 2_000} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
         while time.monotonic() < deadline:
             try:
@@ -131,7 +131,7 @@ def test_too_many_connections_are_refused_and_come_back_when_others_end(server: 
     finally:
         for connection in held:
             connection.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with connect(server) as connection:
             connection.sendall(HEAD + b"Connection: close\r\n\r\n")
@@ -172,7 +172,7 @@ def test_what_is_not_a_request_is_refused_in_the_form_of_errors(server: Server, 
 def test_answers_on_a_connection_that_stays_open_are_not_held_back(server: Server) -> None:
     with connect(server) as connection:
         took = []
-        for _ in range(9):
+        for _ in range(30):
             begun = time.perf_counter()
             connection.sendall(HEAD + b"\r\n")
             read_one(connection)

@@ -91,7 +91,7 @@ def type_of(part: Any, what: str) -> TypeInformation:
         if decimal:
             return DecimalTypeInfo(int(decimal[1]), int(decimal[2]))
         raise InvalidProgramError(
-            f"DeltaSource: {what} is of Delta's type {part}, which no type of flinkish stands for",
+            f"DeltaSource: {what} is of Delta's type {part}, for which flinkish has no type",
             hint="leave it out with column_names(...).",
         )
     match part["type"]:
@@ -152,7 +152,7 @@ def partition_value(text: str | None, part: str, what: str) -> Any:
             return time.astimezone(zone) if time.tzinfo is not None and zone is not None else time.replace(tzinfo=zone)
         return pa.scalar(text).cast(arrow).as_py()
     except (pa.ArrowException, ValueError) as error:
-        raise SourceError(f"DeltaSource: {what} has the partition value {text!r}, which is no {part}") from error
+        raise SourceError(f"DeltaSource: {what} has the partition value {text!r}, which is not a valid {part}") from error
 
 
 # -- from files to columns -----------------------------------------------------------------------------------------------------
@@ -167,7 +167,18 @@ def find_field(fields: Sequence[pa.Field], field: dict[str, Any], *, by_id: bool
                 return index
         return None
     name = physical_name(field)
-    return next((index for index, have in enumerate(fields) if have.name == name), None)
+    return position_of(name, [have.name for have in fields])
+
+
+def position_of(name: str, names: Sequence[str]) -> int | None:
+    """Return the index of a name; None if it is missing.
+
+    As in Spark, upper and lower case count only if both are there: the files of a converted table may spell a column differently.
+    """
+    if name in names:
+        return names.index(name)
+    folded = name.lower()
+    return next((index for index, other in enumerate(names) if other.lower() == folded), None)
 
 
 def as_column(array: pa.Array, part: Any, *, by_id: bool) -> pa.Array:

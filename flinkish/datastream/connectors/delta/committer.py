@@ -28,6 +28,7 @@ from flinkish.datastream.connectors.delta.staging import (
     read_staged,
     remove_leftovers,
     remove_staged,
+    writer_properties,
 )
 from flinkish.datastream.connectors.delta.table import DeltaWrites, Partition, add_columns, check_table, open_table, sink_error
 from flinkish.program.sinks import END_OF_INPUT_CHECKPOINT, CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
@@ -249,9 +250,9 @@ class DeltaCommitter(Committer[DeltaCommittable]):
     ) -> None:
         rows = read_staged(self._files, [file.path for file in files], self._writes.keys)
         if self._writes.keys:
-            merge(table, rows, self._writes.keys, properties, self._hooks)
+            merge(table, rows, self._writes.keys, properties, self._hooks, self._writes.compression)
         else:
-            append(table, rows, properties, self._hooks, replace=replace)
+            append(table, rows, properties, self._hooks, self._writes.compression, replace=replace)
         table.update_incremental()
 
     def _compact(self, table: DeltaTable) -> None:
@@ -264,7 +265,11 @@ class DeltaCommitter(Committer[DeltaCommittable]):
             return
         try:
             table.update_incremental()
-            table.optimize.compact(target_size=size, post_commithook_properties=self._hooks)
+            table.optimize.compact(
+                target_size=size,
+                writer_properties=writer_properties(self._writes.compression),
+                post_commithook_properties=self._hooks,
+            )
         except CommitFailedError as error:
             _log.info("The files of %s were not merged after this commit: %s", self._path, one_line(error))
             return
@@ -333,7 +338,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                         ) from error
                     raise SinkError(
                         f"DeltaSink: {path} is gone before it was committed",
-                        hint="was VACUUM run with a retention shorter than the time between two checkpoints?",
+                        hint="VACUUM removes it if its retention is shorter than the time between two checkpoints.",
                     ) from error
                 except OSError as error:
                     raise SinkError(f"DeltaSink cannot read {path}: {error.strerror or error}") from error

@@ -246,7 +246,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 + (
                     "read rewritten files as a whole with ignore_changes()."
                     if rewritten
-                    else "leave deletions unnoticed with ignore_deletes()."
+                    else "ignore deletions with ignore_deletes()."
                 ),
             )
         return back + [self._split(file, commit.version, INSERTED, deleted=file.deleted) for file in rewritten]
@@ -293,7 +293,7 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
     ) -> DeltaSplit:
         if file.partition is None:
             raise SourceError(
-                f"DeltaSource: version {version} of {self._log.table} removed {file.path} without saying what its partition was",
+                f"DeltaSource: version {version} of {self._log.table} removed {file.path}, whose partition is not in the log",
                 hint="rows of such a version cannot be read as changes; start from a later one.",
             )
         return DeltaSplit(
@@ -329,17 +329,14 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
             )
         is_snapshot = self._state.snapshot and version == self._state.version
         if settings.change_feed and not metadata.has_change_feed and not is_snapshot:
-            raise SourceChangedError(
-                f"DeltaSource: version {version} of {table} has no change data feed (delta.enableChangeDataFeed)",
-                hint="ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true'), and start from a later version.",
-            )
+            raise no_change_feed(table, version)
         if version > settings.schema_version:
             changes = changed_columns(settings.plan.columns, metadata, all_columns=settings.all_columns)
             if changes:
                 raise SourceChangedError(
                     f"DeltaSource: the schema of {table} changed with version {version}: {'; '.join(changes)}",
-                    hint="start the job again: it goes on from its last checkpoint with the schema that the table has then. "
-                    "A job that reads chosen columns (column_names) does not notice others.",
+                    hint="start the job again: it continues from its last checkpoint with the schema that the table has then. "
+                    "With column_names, changes of other columns do not matter.",
                 )
         else:
             problems = unreadable_columns(settings.plan.columns, metadata)
@@ -434,6 +431,14 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
 
     def snapshot_state(self, checkpoint_id: int) -> DeltaEnumeratorState:
         return replace(self._state, returned=tuple(self._returned))
+
+
+def no_change_feed(table: str, version: int) -> SourceChangedError:
+    """Return the error for a version whose changes are not in a change data feed."""
+    return SourceChangedError(
+        f"DeltaSource: version {version} of {table} has no change data feed (delta.enableChangeDataFeed)",
+        hint="ALTER TABLE ... SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true'), and start from a later version.",
+    )
 
 
 def _splits_of(planned: Iterable[_Planned]) -> int:

@@ -39,7 +39,7 @@ def table_location(path: object, what: str) -> str:
             raise UnsupportedError(
                 f"{what} {without_user(path)!r}: a Delta table is a folder of the local (or a mounted) file system, or is in an "
                 f"object store ({', '.join(f'{scheme}://' for scheme in DURABLE_SCHEMES)})",
-                hint="mount the storage, or use a native Spark source.",
+                hint="mount the storage, or let Spark read and write it: env.from_data_frame(...), DataFrameSink.",
             )
     return local_path(path, what)
 

@@ -121,7 +121,7 @@ class DeltaLog:
 
     def exists(self) -> bool:
         """Return whether there is a table."""
-        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in self._names())
+        return bool(self._listed())
 
     def newest(self) -> int:
         """Return the newest version; raises SourceError if there is no table."""
@@ -135,7 +135,7 @@ class DeltaLog:
 
     def newest_or_none(self) -> int | None:
         """Return the newest version; None if there is no table."""
-        newest = max(self._commits(), default=None)
+        newest = max(self._listed(), default=None)
         if self.files.is_remote and (newest is None or not self.has(newest)):
             newest = max(newest or 0, self.summarized())
             if not self.has(newest):
@@ -235,6 +235,10 @@ class DeltaLog:
 
     def _commits(self) -> list[int]:
         return sorted(int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name)))
+
+    def _listed(self) -> list[int]:
+        """Return the versions that a list of the log shows; the entry of a version with a checkpoint may have been cleaned up."""
+        return [int(match[1]) for name in self._names() if (match := _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name))]
 
     def _versions(self) -> list[int]:
         """Return the versions in the log, including those that a list lacks."""

@@ -22,6 +22,7 @@ from flinkish.datastream.connectors.delta.columns import (
     find_field,
     partition_value,
     physical_name,
+    position_of,
     readable,
     shown,
 )
@@ -58,7 +59,7 @@ class DeltaSplit(SourceSplit):
     path: str
     #: Bytes of the file, if known.
     size: int | None
-    #: The split consists of the row groups that begin in these bytes; `end` None = to the end of the file.
+    #: The split consists of the row groups that begin in this range of bytes; `end` None = to the end of the file.
     start: int = 0
     end: int | None = None
     partition: dict[str, str | None]
@@ -174,15 +175,16 @@ class _FileReader:
         """Determine the origin of each column: the file, or a constant (a partition value; null if the file lacks it)."""
         schema = self._file.schema_arrow
         have = list(schema)
+        partitioned_by = list(self._split.partition)
         self._constants: dict[int, Any] = {}
         #: By column: its name in the file, the type to cast it to, and whether it must be rebuilt first.
         self._from_file: dict[int, tuple[str, pa.DataType, bool]] = {}
         for index, column in enumerate(self._plan.columns):
             part = column.field["type"]
-            name = physical_name(column.field)
             what = f"column {column.name!r} of {self._path}"
-            if name in self._split.partition:
-                value = partition_value(self._split.partition[name], part, what)
+            partition = position_of(physical_name(column.field), partitioned_by)
+            if partition is not None:
+                value = partition_value(self._split.partition[partitioned_by[partition]], part, what)
                 target = reading_type(arrow_of(part), column.type_info)
                 array = widened(pa.array([value], arrow_of(part)), target)
                 convert = self._converters[index]

@@ -8,6 +8,7 @@ without a commit; Delta's VACUUM removes them.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Si
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.ids import random_id
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.datastream.connectors._arrow import fields_of, values_of
+from flinkish.datastream.connectors._arrow import fields_of, stored_key, values_of
 from flinkish.datastream.connectors.delta.committer import DeltaCommittable, DeltaCommitter
 from flinkish.datastream.connectors.delta.files import files_of, table_location
 from flinkish.datastream.connectors.delta.staging import DELETED
@@ -29,6 +30,7 @@ from flinkish.datastream.connectors.delta.table import (
     DeltaWrites,
     TableLayout,
     check_mapped,
+    check_partitions,
     check_table,
     has_mapping,
     open_table,
@@ -94,7 +96,7 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         if isinstance(upsert_keys, str) or not all(isinstance(name, str) for name in upsert_keys):
             raise InvalidArgumentError(f"upsert_keys of DeltaSink must be a list of column names; got {upsert_keys!r}")
         if upsert_keys and overwrite:
-            raise InvalidArgumentError("DeltaSink either merges rows by upsert_keys or replaces all with overwrite; got both")
+            raise InvalidArgumentError("DeltaSink takes either upsert_keys, which merges rows, or overwrite; got both")
         for name, number in (("compact_every", compact_every), ("target_file_size", target_file_size)):
             if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
                 raise InvalidArgumentError(f"{name} of DeltaSink must be an int of at least 1; got {number!r}")
@@ -102,6 +104,12 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             raise InvalidArgumentError(f"row_type of DeltaSink must be a TypeInformation; got {row_type!r}")
         if compression not in COMPRESSIONS:
             raise InvalidArgumentError(f"compression must be one of {', '.join(COMPRESSIONS)}; got {compression!r}")
+        properties = {} if table_properties is None else table_properties
+        if not isinstance(properties, dict) or not all(isinstance(part, str) for pair in properties.items() for part in pair):
+            raise InvalidArgumentError(
+                f"table_properties of DeltaSink must be a dict of texts; got {table_properties!r}",
+                hint='{"delta.appendOnly": "true"}.',
+            )
         self._path = table_location(path, "path of DeltaSink")
         unusable = None if is_reference(self._path) else unusable_name(self._path)
         if unusable is not None:
@@ -113,14 +121,14 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
             )
         self._row_type = row_type
         self._field_names = None if field_names is None else tuple(field_names)
-        self._compression = compression
         self._writes = DeltaWrites(
             partition_by=tuple(partition_by),
-            table_properties=dict(table_properties or {}),
+            table_properties=dict(properties),
             overwrite=bool(overwrite),
             keys=tuple(dict.fromkeys(upsert_keys)),
             add_columns=bool(add_columns),
             compaction=None if compact_every is None else (compact_every, target_file_size),
+            compression=compression,
         )
 
     @property
@@ -137,13 +145,13 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         layout = self._layout(context.input_type)
         if self._is_staged():
             return StagingWriter(self._path, layout, self._writes.keys, context, random_id)
-        return DeltaWriter(self._path, layout, self._compression, context, random_id)
+        return DeltaWriter(self._path, layout, self._writes.compression, context, random_id)
 
     def create_committer(self, configuration: Configuration) -> Committer[DeltaCommittable]:
         return DeltaCommitter(self._path, self._writes)
 
     def get_transformer(self) -> _ByKey | None:
-        """Return what brings all rows of a key to one writer, in their order; None if rows are appended."""
+        """Return the transformation that sends all rows of a key to one writer, in their order; None if rows are appended."""
         return _ByKey(self) if self._writes.keys else None
 
     def _is_staged(self) -> bool:
@@ -178,6 +186,8 @@ class DeltaSink(Sink[Any, DeltaCommittable]):
         if table is None:
             if has_mapping(self._writes.table_properties):
                 check_mapped(self._writes, self._path)
+            fields = json.loads(layout.schema_json)["fields"]
+            check_partitions(fields, self._writes, self._path, staged=self._is_staged())
         else:
             check_table(table, layout.schema_json, self._writes, self._path, staged=self._is_staged())
 
@@ -231,16 +241,28 @@ class _ByKey:
 
 
 class _KeyOf:
-    """Selects the key of a row."""
+    """Selects the key of a row, as it is stored: rows whose keys the table does not distinguish must come to one writer."""
 
     def __init__(self, layout: TableLayout, indexes: tuple[int, ...]) -> None:
         self._names = layout.names
         self._by_position = layout.all_rows.by_position
+        self._types = [layout.types[index] for index in indexes]
         self._indexes = indexes
+        self._make()
+
+    def _make(self) -> None:
+        self._converts = [(index, stored_key(part)) for index, part in zip(self._indexes, self._types, strict=True)]
 
     def __call__(self, value: Any) -> Any:
         values = tuple(value) if self._by_position else values_of(value, self._names)
-        return tuple([values[index] for index in self._indexes])
+        return tuple([values[index] if convert is None else convert(values[index]) for index, convert in self._converts])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: part for name, part in self.__dict__.items() if name != "_converts"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make()
 
 
 class DeltaSinkBuilder:
@@ -282,6 +304,8 @@ class DeltaSinkBuilder:
 
     def with_upsert_keys(self, *columns: str) -> DeltaSinkBuilder:
         """Merge rows by these columns instead of appending them: insert, update, or delete by the rows' kind."""
+        if not columns:
+            raise InvalidArgumentError("with_upsert_keys takes at least one column", hint='with_upsert_keys("id").')
         self._options["upsert_keys"] = columns
         return self
 

@@ -20,7 +20,12 @@ from flinkish.common.time import AmountOfTime, Instant, milliseconds_of
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.datastream.connectors._arrow import unwrap
 from flinkish.datastream.connectors.delta.columns import columns_of, partition_value, physical_name
-from flinkish.datastream.connectors.delta.enumerator import DeltaEnumerator, DeltaEnumeratorState, ScanSettings
+from flinkish.datastream.connectors.delta.enumerator import (
+    DeltaEnumerator,
+    DeltaEnumeratorState,
+    ScanSettings,
+    no_change_feed,
+)
 from flinkish.datastream.connectors.delta.files import files_of, is_plain, table_location
 from flinkish.datastream.connectors.delta.log import DeltaLog, Metadata
 from flinkish.datastream.connectors.delta.reader import DeltaReader, DeltaSplit, ReadPlan
@@ -58,7 +63,7 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     Records are Rows of the table's columns: STRING, LONG, INT, SHORT, BYTE, FLOAT, DOUBLE, BOOLEAN, decimals of the table's
     precision and scale, PRIMITIVE_ARRAY(BYTE) for binary, SQL_DATE, INSTANT for timestamp, SQL_TIMESTAMP for timestamp_ntz, LIST,
     MAP and ROW_NAMED for nested values. Deletion vectors, column mapping, widened types and both kinds of log checkpoints are
-    supported; a table with other reader features is refused, with their names.
+    supported; a table with any other reader feature is refused with an error that names the feature.
 
     >>> from flinkish.datastream.connectors.delta import DeltaSource
     >>> DeltaSource.for_bounded_row_data("/data/flights")  # doctest: +ELLIPSIS
@@ -153,7 +158,7 @@ class DeltaSourceBuilder:
         """Read these columns only, in this order; other columns may be added or dropped while the job runs."""
         names = tuple(columns[0]) if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-            raise InvalidArgumentError(f"column_names takes different names of columns; got {columns!r}")
+            raise InvalidArgumentError(f"column_names takes names of columns, each of them once; got {columns!r}")
         return self._with(columns=names)
 
     def row_type(self, row_type: TypeInformation) -> DeltaSourceBuilder:
@@ -208,7 +213,7 @@ class DeltaSourceBuilder:
             update_check_interval, "update_check_interval_millis", rule="takes milliseconds as int", or_number=True
         )
         if millis <= 0:
-            raise InvalidProgramError(f"the interval between two looks must be more than 0 ms; got {millis}")
+            raise InvalidProgramError(f"update_check_interval_millis must be more than 0 ms; got {millis}")
         return self._with(interval=millis)
 
     def read_change_feed(self) -> DeltaSourceBuilder:
@@ -254,12 +259,18 @@ class DeltaSourceBuilder:
         snapshot, first = self._beginning(options, log)
         latest = max(snapshot or 0, 0 if first is None else first - 1, options.ending_version or 0)
         if latest > newest:
-            raise SourceError(f"DeltaSource: {options.path} has no such version yet; the newest is {newest}")
+            wanted = max(snapshot or 0, first or 0, options.ending_version or 0)
+            raise SourceError(
+                f"DeltaSource should read version {wanted}, but {options.path} has no such version yet; the newest is {newest}"
+            )
         if first is not None and options.ending_version is not None and first > options.ending_version:
             raise InvalidProgramError(
                 f"DeltaSource would read nothing: it starts with version {first} of {options.path} and ends with version "
                 f"{options.ending_version}"
             )
+        if options.change_feed:
+            begin = first if snapshot is None else snapshot + 1 if snapshot >= 0 else None
+            self._check_feed(log, newest if begin is None or begin < 0 else min(begin, newest))
         # Rows of one version have its schema; a source that continues has the newest schema.
         schema_version = snapshot if options.bounded and snapshot is not None and snapshot >= 0 else newest
         metadata = log.metadata(schema_version)
@@ -283,6 +294,19 @@ class DeltaSourceBuilder:
                 wanted=_filter(options.partitions, metadata, options.path) if options.partitions else None,
             )
         )
+
+    @staticmethod
+    def _check_feed(log: DeltaLog, version: int) -> None:
+        """Raise SourceChangedError if a version has no change data feed. Later versions are checked when they are read.
+
+        The files of such a version do not show which rows it changed: all rows of a rewritten file would be deleted and inserted.
+        """
+        try:
+            metadata = log.metadata(version)
+        except SourceError:
+            return  # the log has the version, but not its schema any more; a restarted job may have read the version already
+        if not metadata.has_change_feed:
+            raise no_change_feed(log.table, version)
 
     @staticmethod
     def _check(options: _Options) -> None:
@@ -388,7 +412,8 @@ def _filter(conditions: Iterable[tuple[str, str, Any]], metadata: Metadata, tabl
     for name, sign, wanted in conditions:
         if name not in metadata.partition_columns:
             raise InvalidProgramError(
-                f"filter_partitions: {name!r} is no partition column of {table}; these are {list(metadata.partition_columns)}",
+                f"filter_partitions: {name!r} is no partition column of {table}, which is partitioned by "
+                f"{list(metadata.partition_columns)}",
                 hint="filter the stream by other columns.",
             )
         part = fields[name]["type"]

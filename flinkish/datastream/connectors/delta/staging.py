@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
 
 from flinkish.common.errors import SinkError
 from flinkish.datastream.connectors.delta.files import TableFiles
@@ -22,6 +22,9 @@ _FOLDER: Final = "_flinkish"
 #: Column of staged rows: whether to delete the row with this key.
 DELETED: Final = "__flinkish_deleted"
 _ORDER: Final = "__flinkish_order"
+
+#: deltalake's names of compressions, by those of DeltaSink. In Parquet, what pyarrow names lz4 is LZ4_RAW.
+_CODECS: Final[dict[str, Any]] = {"snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "lz4": "LZ4_RAW", "none": "UNCOMPRESSED"}
 
 
 def staging_folder(lineage: str, sink_uid: str) -> str:
@@ -54,8 +57,18 @@ def read_staged(files: TableFiles, paths: Sequence[str], keys: Sequence[str]) ->
     return rows
 
 
+def writer_properties(compression: str) -> WriterProperties:
+    """Return the properties of the files that deltalake writes; `compression` is one of writer.COMPRESSIONS."""
+    return WriterProperties(compression=_CODECS[compression])
+
+
 def merge(
-    table: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: CommitProperties, hooks: PostCommitHookProperties
+    table: DeltaTable,
+    rows: pa.Table,
+    keys: Sequence[str],
+    properties: CommitProperties,
+    hooks: PostCommitHookProperties,
+    compression: str,
 ) -> None:
     """Make one commit that updates or deletes the rows of the table that have these keys, and inserts the others."""
     columns = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names if name != DELETED}
@@ -67,6 +80,7 @@ def merge(
             predicate,
             source_alias="s",
             target_alias="t",
+            writer_properties=writer_properties(compression),
             commit_properties=properties,
             post_commithook_properties=hooks,
         )
@@ -78,13 +92,20 @@ def merge(
 
 
 def append(
-    table: DeltaTable, rows: pa.Table, properties: CommitProperties, hooks: PostCommitHookProperties, *, replace: bool
+    table: DeltaTable,
+    rows: pa.Table,
+    properties: CommitProperties,
+    hooks: PostCommitHookProperties,
+    compression: str,
+    *,
+    replace: bool,
 ) -> None:
     """Make one commit that appends rows, or replaces all rows of the table. deltalake computes generated columns."""
     write_deltalake(
         table,
         rows.drop_columns([DELETED]),
         mode="overwrite" if replace else "append",
+        writer_properties=writer_properties(compression),
         commit_properties=properties,
         post_commithook_properties=hooks,
     )

@@ -1,4 +1,4 @@
-"""The structure of a Delta table: columns, partitions, statistics, and the check whether rows can be appended."""
+"""The structure of a Delta table: columns, partitions, statistics, and the check whether rows can be written into it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from flinkish.common.delta_calls import one_line, panics_as_errors
-from flinkish.common.errors import InvalidProgramError, SinkError
+from flinkish.common.errors import InvalidProgramError, SinkError, TypeMismatchError
 from flinkish.common.files.schemes import is_reference
 from flinkish.common.files.store_settings import storage_options
 from flinkish.common.time import Instant
@@ -58,6 +58,8 @@ class DeltaWrites:
     add_columns: bool = False
     #: Number of commits after which to merge small files, and the approximate size in bytes of merged files; None = never.
     compaction: tuple[int, int] | None = None
+    #: One of writer.COMPRESSIONS.
+    compression: str = "snappy"
 
 
 class TableLayout:
@@ -77,7 +79,9 @@ class TableLayout:
         # Delta ignores case when it compares column names.
         repeated = sorted({name for name in names if [other.lower() for other in names].count(name.lower()) > 1})
         if repeated:
-            raise InvalidProgramError(f"{what}: columns {repeated} differ in upper and lower case only, or not at all")
+            raise InvalidProgramError(
+                f"{what}: columns {repeated} are the same name for Delta, which ignores upper and lower case"
+            )
         bad = [name for name in names if not name or any(character in " ,;{}()\n\t=" for character in name)]
         if bad:
             raise InvalidProgramError(
@@ -91,6 +95,7 @@ class TableLayout:
                 f"{what}: partition columns must be different, and not all columns; got {list(partition_by)} of {list(names)}"
             )
         self.names = names
+        self.types = types
         self.partition_by = partition_by
         full = RowsToArrow(names, types, zoned=True, time_of_day=False, by_position=by_position)
         self.schema_json = Schema.from_arrow(full.schema).to_json()
@@ -100,12 +105,18 @@ class TableLayout:
         )
         self.all_rows = full
         self.partition_indexes = [names.index(name) for name in partition_by]
-        self.partition_converters = [_partition_converter(full.schema.field(name), what) for name in partition_by]
+        self.partition_converters = [_partition_converter(names[i], types[i], what) for i in self.partition_indexes]
 
 
-def _partition_converter(field: pa.Field, what: str) -> Callable[[Any], str | None]:
-    """Return the function that formats partition values as Delta does; raise InvalidProgramError for unsupported types."""
+def _partition_converter(name: str, type_info: TypeInformation, what: str) -> Callable[[Any], str | None]:
+    """Return the function that formats partition values as Delta does; raise InvalidProgramError for unsupported types.
+
+    No reader checks the texts when they are written. So Arrow converts a value first, as it does for a column in files: a number
+    must fit, a decimal is rounded to the scale, and an instance of a subclass becomes a plain value.
+    """
     types = pa.types
+    column = RowsToArrow([name], [type_info], zoned=True, time_of_day=False)
+    field = column.schema.field(0)
     convert: Callable[[Any], str]
     expected: type | tuple[type, ...]
     if types.is_string(field.type):
@@ -115,15 +126,13 @@ def _partition_converter(field: pa.Field, what: str) -> Callable[[Any], str | No
     elif types.is_integer(field.type):
         convert, expected = str, int
     elif types.is_decimal(field.type):
-        quantum = decimal.Decimal(1).scaleb(-field.type.scale)
-        convert, expected = (
-            (lambda value: f"{decimal.Decimal(value).quantize(quantum, context=_EXACT):f}"),
-            (decimal.Decimal, int),
-        )
+        convert, expected = (lambda value: f"{value:f}"), (decimal.Decimal, int)
     elif types.is_date(field.type):
         convert, expected = (lambda value: value.isoformat()), datetime.date
     elif types.is_timestamp(field.type):
-        convert, expected = _timestamp_text, (datetime.datetime, Instant)
+        # With the Z: Spark reads a time without a zone in the zone of its session.
+        convert = lambda value: f"{value.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"  # noqa: E731
+        expected = (datetime.datetime, Instant)
     else:
         raise InvalidProgramError(
             f"{what}: column {field.name!r} of type {field.type} cannot be a partition column",
@@ -137,22 +146,16 @@ def _partition_converter(field: pa.Field, what: str) -> Callable[[Any], str | No
             raise SinkError(
                 f"{what}: partition column {field.name!r} is {field.type}; got {value!r} of type {type(value).__name__}"
             )
-        text = convert(value)
+        try:
+            text = convert(column.batch([(value,)]).column(0)[0].as_py())
+        except TypeMismatchError as error:
+            raise SinkError(f"{what}: partition {error}") from error
+        except (ValueError, OverflowError) as error:  # a time that Python does not have
+            raise SinkError(f"{what}: partition column {field.name!r} is {field.type}; got {value!r}: {error}") from error
         # Delta reads an empty text as a partition value of null.
         return text or None
 
     return checked
-
-
-_EXACT: Final = decimal.Context(prec=60, traps=[decimal.Inexact, decimal.InvalidOperation])
-
-
-def _timestamp_text(value: Any) -> str:
-    if isinstance(value, Instant):
-        time = datetime.datetime.fromtimestamp(value.seconds, datetime.UTC).replace(microsecond=value.nanos // 1000)
-    else:
-        time = value if value.tzinfo is None else value.astimezone(datetime.UTC)
-    return time.strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def partition_folder(names: Sequence[str], partition: Partition) -> str:
@@ -207,7 +210,7 @@ def open_table(path: str) -> DeltaTable | None:
     log = os.path.join(path, LOG)
     if os.path.islink(log):
         raise SinkError(
-            f"DeltaSink cannot open the table {path}: {log} is a link, and entries of the log would be written to where it leads",
+            f"DeltaSink cannot open the table {path}: {log} is a link, so the log would be written to another folder",
             hint="give the sink the path of the table itself; if nobody put the link there, the storage was tampered with.",
         )
     try:
@@ -240,7 +243,7 @@ def _open_in_store(path: str) -> DeltaTable | None:
             return table
     raise SinkError(
         f"DeltaSink cannot open the table {path}: a list of its log ends with version {version}, and later versions exist",
-        hint="lists of the store are slow, or others commit all the time; the job goes on from its last checkpoint.",
+        hint="the store's lists lag behind, or other writers commit very often; a restart continues from the last checkpoint.",
     )
 
 
@@ -281,13 +284,14 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
     if foreign or protocol.min_writer_version > 7:
         raise SinkError(
             f"DeltaSink cannot write to {path}: its protocol ({protocol.min_reader_version}, {protocol.min_writer_version}) "
-            f"{'with ' + ', '.join(foreign) + ' ' if foreign else ''}asks more of writers than DeltaSink does",
+            f"{'with ' + ', '.join(foreign) + ' ' if foreign else ''}asks more of writers than DeltaSink supports",
             hint="write to a table without these features, and let Spark copy the rows.",
         )
     if special and not staged:
         raise SinkError(
             f"DeltaSink cannot commit to {path}: the table got {' and '.join(special)} after rows were written for it",
-            hint="start the job from the checkpoint before that, or undo the change once.",
+            hint="start the job from a checkpoint that is older than these rows, or undo the change of the table until they are "
+            "committed.",
         )
     if writes.keys and "generated columns" in special:
         raise SinkError(
@@ -313,6 +317,7 @@ def check_table(table: DeltaTable, schema_json: str, writes: DeltaWrites, path: 
     if partitioned_by != list(writes.partition_by):
         wanted = list(writes.partition_by)
         raise SinkError(f"DeltaSink: the table {path} is partitioned by {partitioned_by}, the sink by {wanted}")
+    check_partitions(fields, writes, path, staged=staged)
 
 
 def has_mapping(configuration: Mapping[str, str]) -> bool:
@@ -325,8 +330,33 @@ def check_mapped(writes: DeltaWrites, path: str) -> None:
     if writes.partition_by and writes.keys:
         raise SinkError(
             f"DeltaSink cannot merge rows into {path}: the table is partitioned and has column mapping",
-            hint="merge into a table without one of them.",
+            hint="merge into a table without partitions, or without column mapping.",
         )
+    if writes.compaction is not None:
+        raise SinkError(
+            f"DeltaSink cannot merge the files of {path}: the table has column mapping, which deltalake's OPTIMIZE cannot handle",
+            hint="leave out with_compaction(), and run OPTIMIZE with Spark.",
+        )
+
+
+def check_partitions(fields: Sequence[Mapping[str, Any]], writes: DeltaWrites, path: str, *, staged: bool) -> None:
+    """Raise SinkError if deltalake would write partition values of a timestamp; `fields` are those of the schema's JSON.
+
+    It leaves out the zone, so Spark reads them in the zone of its session.
+    """
+    moments = [field["name"] for field in fields if field["name"] in writes.partition_by and field["type"] == "timestamp"]
+    if not moments or not (staged or writes.compaction):
+        return
+    what, instead = "write rows into", ""
+    if writes.keys:
+        what, instead = "merge rows into", "; or append rows, without upsert keys"
+    elif not staged:
+        what, instead = "merge the files of", "; or leave out with_compaction(), and run OPTIMIZE with Spark"
+    raise SinkError(
+        f"DeltaSink cannot {what} {path}: the table is partitioned by the timestamp {', '.join(moments)}, and deltalake, which "
+        "does this, writes such partitions without a zone, so that Spark reads another time in a session whose zone is not UTC",
+        hint=f"partition by a date, or by the time as text{instead}.",
+    )
 
 
 def _check_columns(table: list[dict[str, Any]], rows: list[dict[str, Any]], path: str, *, add_columns: bool) -> None:

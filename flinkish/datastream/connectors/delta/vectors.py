@@ -78,7 +78,7 @@ class DeletionVector:
         except FileNotFoundError as error:
             raise SourceError(
                 f"DeltaSource: {path} is gone, which says what rows of {table} are deleted",
-                hint="was VACUUM run with a retention shorter than the job was behind? Start from the table as it is now.",
+                hint="was VACUUM run with a retention shorter than the job's delay? Start from the table as it is now.",
             ) from error
         except OSError as error:
             raise SourceError(f"DeltaSource cannot read {path}: {error.strerror or error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from flinkish.common.errors import InvalidArgumentError, SourceError
@@ -184,7 +184,7 @@ def find_splits(paths: Sequence[str], cut: CutFile, known: set[str], *, again: b
                 continue
             seen.add(path)
             try:
-                size = os.stat(path).st_size
+                status = os.stat(path)
             except FileNotFoundError as error:
                 if os.path.islink(path):
                     raise SourceError(
@@ -192,7 +192,9 @@ def find_splits(paths: Sequence[str], cut: CutFile, known: set[str], *, again: b
                         hint="is the storage mounted that it leads to? Else remove the link, or begin its name with a dot.",
                     ) from error
                 continue  # the file was removed after it was listed
-            splits.extend(cut(path, size))
+            modified = status.st_mtime_ns // 1_000_000
+            cuts = cut(path, status.st_size)
+            splits.extend(replace(split, modified=modified, inode=status.st_ino) for split in cuts)
     return splits
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import IO, Any
 
-from flinkish.common.errors import SourceError
+from flinkish.common.errors import SourceChangedError, SourceError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors.file_system.objects import size_of
 from flinkish.datastream.connectors.file_system.paths import DECOMPRESSION_ERRORS, is_compressed, open_bytes
@@ -86,6 +87,33 @@ def compressed_or_whole(format_: FileFormat, path: str, size: int, block_size: i
     if block_size is None or not format_.splittable or size <= block_size or is_compressed(path):
         return [format_.whole(path, size)]
     return format_.cut(path, size, block_size)
+
+
+def check_unchanged(split: FileSourceSplit) -> None:
+    """Raise SourceChangedError if the local file of a split was written again or replaced since it was found.
+
+    A file that only grew is the same: it is read up to its end. Its number counts in this case only, because it differs between
+    machines in some mounted file systems. A file that is gone is left to `open_checked`.
+    """
+    if split.modified is None:
+        return
+    try:
+        status = os.stat(split.path)
+    except OSError:
+        return
+    if status.st_size > split.file_size:
+        change = None if status.st_ino == split.inode else f"replaced by another one, of {status.st_size} bytes"
+    elif status.st_size < split.file_size:
+        change = f"cut to {status.st_size} bytes, or replaced"
+    else:
+        change = None if status.st_mtime_ns // 1_000_000 == split.modified else "written again"
+    if change is not None:
+        raise SourceChangedError(
+            f"FileSource: {split.path}, which had {split.file_size} bytes when it was found, was {change} before it had been "
+            "read to its end, so that records would be lost or mixed up",
+            hint="files must not change once they are in the source's folder: give new content a new name. Put the old file back "
+            "(with its time, by cp --preserve) to go on from the last checkpoint.",
+        )
 
 
 def open_checked(split: FileSourceSplit) -> IO[bytes]:

@@ -45,10 +45,13 @@ from flinkish.datastream.connectors.file_system.csv_values import (
 JsonConverter = Callable[[Any, str], Any]
 
 _NUMBERS: Final = (int, float, decimal.Decimal)
+#: Numbers that JSON lacks, as Java (Jackson) and JsonRowSerializationSchema write them.
+_NO_JSON_NUMBERS: Final = frozenset({"NaN", "Infinity", "-Infinity"})
 
 
 class JsonConverters:
-    """Makes functions that check decoded JSON and convert it to a type. They are strict: a text is no number.
+    """Makes functions that check decoded JSON and convert it to a type. They are strict: a text is no number, except for
+    "NaN", "Infinity" and "-Infinity".
 
     Objects become Rows: missing fields are None, unknown fields are ignored. A subclass may be more lenient.
     """
@@ -86,9 +89,9 @@ class JsonConverters:
             case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
                 return checked(type_info, bool, lambda value: value)
             case BasicTypeInfo(basic_type=BasicType.FLOAT):
-                return checked(type_info, _NUMBERS, lambda value: to_float32(float(value)))
+                return checked(type_info, (*_NUMBERS, str), lambda value: to_float32(to_number(value)))
             case BasicTypeInfo(basic_type=BasicType.DOUBLE):
-                return checked(type_info, _NUMBERS, float)
+                return checked(type_info, (*_NUMBERS, str), to_number)
             case DecimalTypeInfo():
                 rounded = type_info.rounded
                 return checked(type_info, (*_NUMBERS, str), lambda value: rounded(parse_decimal(str(value))))
@@ -212,6 +215,13 @@ def one_character(value: str) -> str:
     if len(value) != 1:
         raise ValueError
     return value
+
+
+def to_number(value: float | decimal.Decimal | str) -> float:
+    """Return a number as a float; of texts, accept only those that stand for the numbers that JSON lacks."""
+    if isinstance(value, str) and value not in _NO_JSON_NUMBERS:
+        raise ValueError
+    return float(value)
 
 
 def to_instant(value: int | str) -> Instant:

@@ -377,7 +377,7 @@ def check_bucket(base_path: str, bucket_id: str) -> None:
 def make_bucket_folder(base_path: str, folder: str) -> None:
     """Make the folder of a bucket.
 
-    Raises SinkError if a part of the path is a link or a file, or if it is in a Delta table.
+    Raises SinkError if a part of the path is a link or a file, if it is in a Delta table, or if the folder cannot be made.
     """
     if is_object(base_path):
         return  # there are no folders, and a Delta table was looked for when the sink was built
@@ -390,6 +390,8 @@ def make_bucket_folder(base_path: str, folder: str) -> None:
             f"FileSink cannot write into {folder}: a part of that path is a file or a link",
             hint="links below the path of a sink are not followed; give the sink the path that the link leads to.",
         ) from error
+    except OSError as error:
+        raise SinkError(f"FileSink cannot write into {folder}: {error.strerror or error}") from error
 
 
 def refuse_delta_table(folder: str) -> None:

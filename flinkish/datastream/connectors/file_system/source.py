@@ -21,7 +21,7 @@ from flinkish.datastream.connectors.file_system.enumerator import (
     visible_objects,
     would_find,
 )
-from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, compressed_or_whole
+from flinkish.datastream.connectors.file_system.file_format import FileFormat, SplitReader, check_unchanged, compressed_or_whole
 from flinkish.datastream.connectors.file_system.formats import BulkFormat, StreamFormat
 from flinkish.datastream.connectors.file_system.objects import is_object
 from flinkish.datastream.connectors.file_system.paths import file_path
@@ -49,7 +49,8 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
     'BOUNDED'
 
     Files must be complete when they appear. They must not change or be removed until they were read and a later checkpoint is
-    complete.
+    complete. A file that is replaced or written again while it is read ends the job (SourceChangedError); but one that is written
+    in place and becomes longer is taken to have got more lines.
     Records of a file are read in their order; files are started in the order of their paths.
     In an object store (`s3://`, `gs://`, `abfss://`) the files are the objects below the path, except those without content. An
     object that is replaced while it is read fails the job.
@@ -224,6 +225,7 @@ class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
         output.select_split(split.split_id)
         reader = self._current
         if reader is None:
+            check_unchanged(split)
             reader = self._current = self._format.open(split, self._errors)
         left = max(1, output.credit)
         while left > 0 and (records := reader.read(min(left, _BATCH))):
@@ -232,6 +234,7 @@ class _FileSourceReader(SequentialReader[Any, FileSourceSplit]):
         if left > 0 or reader.finished:
             reader.close()
             self._current = None
+            check_unchanged(split)
             self._finish(split, output)
         else:
             self._splits.update(reader.split())

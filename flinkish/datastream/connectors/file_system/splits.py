@@ -26,6 +26,10 @@ class FileSourceSplit(SourceSplit):
     #: Number of lines before the position, if known; for messages.
     line: int | None = None
     within: int = 0
+    #: Milliseconds since 1970-01-01 UTC, and number, of a local file when it was found, by which a change is noticed; None for
+    #: objects, and in checkpoints of earlier versions.
+    modified: int | None = None
+    inode: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import re
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -80,6 +81,11 @@ class Database:
             raise InvalidProgramError(
                 f"{self.user} cannot use a SQLite database in memory: each task would have its own one",
                 hint="name a file: jdbc:sqlite:/path/to/file.db.",
+            )
+        if dialect == "sqlite" and (url.username or url.password or url.host):
+            raise InvalidProgramError(
+                f"{self.user}: a SQLite database is a file; it has no host, user or password",
+                hint="jdbc:sqlite:/path/to/file.db, without with_user_name() and with_password().",
             )
         return url
 
@@ -233,6 +239,19 @@ class Database:
             )
         if {expected, dialect} not in ({dialect}, {"mysql", "mariadb"}):
             raise InvalidArgumentError(f"{self.user}: the driver {name} is for {expected}; the URL is for {dialect}")
+
+
+def from_anywhere(options: JdbcConnectionOptions, user: str) -> JdbcConnectionOptions:
+    """Return options for the same database in any process: a relative path of SQLite is below the working folder of this one.
+
+    Tasks may have another working folder, in which SQLite would silently make another database. Raises the errors of
+    `Database.url`.
+    """
+    url = Database(options, user).url()
+    path = url.database
+    if url.get_backend_name() != "sqlite" or path is None or path.startswith(("/", "file:")):
+        return options
+    return replace(options, _url=url.set(database=os.path.abspath(path)).render_as_string(hide_password=False))
 
 
 def _use_utc(connection: Any, record: object) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import math
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
@@ -62,7 +64,7 @@ def _from_driver(type_info: TypeInformation, plain: type) -> Convert:
     if is_basic(type_info, BasicType.INSTANT):
         return _instant
     if is_basic(type_info, BasicType.BIG_INT):
-        return _integer
+        return _big_integer
     return _BY_PLAIN.get(plain, _same)
 
 
@@ -87,6 +89,13 @@ def _integer(value: Any) -> int:
     return number
 
 
+def _big_integer(value: Any) -> int:
+    # A column of type TEXT, which SQLite needs for more than 64 bits, has numbers as text.
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
+        return int(value)
+    return _integer(value)
+
+
 def _number(value: Any) -> Any:
     """Convert whole numbers: PostgreSQL's numeric values are Decimals."""
     return _integer(value) if isinstance(value, Decimal) else value
@@ -103,7 +112,12 @@ def _boolean(value: Any) -> Any:
 
 
 def _float(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal | int) else value
+    if not isinstance(value, Decimal):
+        return value
+    number = float(value)
+    if math.isinf(number) and value.is_finite():
+        raise OverflowError("too large for a float")
+    return number
 
 
 def _decimal(value: Any) -> Decimal:

@@ -12,7 +12,7 @@ from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, Si
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import bytes_state
 from flinkish.datastream.connectors.jdbc.committer import CHECKPOINT_TABLE, JdbcCommittable, JdbcCommitter
-from flinkish.datastream.connectors.jdbc.database import Database, Session
+from flinkish.datastream.connectors.jdbc.database import Database, Session, from_anywhere
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.datastream.connectors.jdbc.statements import Statement, parse
 from flinkish.datastream.connectors.jdbc.values import RowShape
@@ -161,7 +161,7 @@ def _settings(
             f"JdbcSink needs JdbcExecutionOptions; got {type(execution).__name__}",
             hint="JdbcExecutionOptions.builder().with_batch_size(1000).build().",
         )
-    settings = _Settings(sql, type_info, connection, execution, checkpoint_table)
+    settings = _Settings(sql, type_info, from_anywhere(connection, "JdbcSink"), execution, checkpoint_table)
     statement = settings.statement()
     statement.text_for(settings.database.paramstyle)
     fields = settings.shape.names

@@ -12,7 +12,7 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import BasicType, DateTypeInfo, LocalTimeTypeInfo, RowTypeInfo, TimestampTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.datastream.connectors._sequences import FixedSplitsEnumerator, SequentialReader, cut_range
-from flinkish.datastream.connectors.jdbc.database import Database
+from flinkish.datastream.connectors.jdbc.database import Database, from_anywhere
 from flinkish.datastream.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.datastream.connectors.jdbc.reading import rows_from
 from flinkish.datastream.connectors.jdbc.values import is_basic, row_fields, unwrapped
@@ -117,7 +117,7 @@ class JdbcSource(Source[Row, JdbcSplit, tuple[JdbcSplit, ...]]):
                 f"JdbcSource needs JdbcConnectionOptions; got {type(connection_options).__name__}",
                 hint="JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(...).build().",
             )
-        database = Database(connection_options, "JdbcSource")
+        database = Database(from_anywhere(connection_options, "JdbcSource"), "JdbcSource")
         dialect = database.dialect
         if not isinstance(type_info, RowTypeInfo):
             raise InvalidProgramError(

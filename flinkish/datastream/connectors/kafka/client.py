@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -77,6 +78,19 @@ class _Log:
         log.debug(*arguments)
 
 
+class _UnusedProperties(_Log):
+    """Also collects which properties librdkafka accepts without an effect, as they are for another kind of client."""
+
+    _LINE: Final = re.compile(r"property (\S+) is a (producer|consumer) property and will be ignored")
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def log(self, level: int, *arguments: Any) -> None:
+        super().log(level, *arguments)
+        self.found += [f"{match[1]} (of a {match[2]})" for match in map(self._LINE.search, map(str, arguments)) if match]
+
+
 def library() -> Any:
     """Return the module confluent_kafka; raises MissingPackageError if it is not installed."""
     try:
@@ -129,15 +143,32 @@ def make_producer(configuration: Mapping[str, Any], who: str) -> Any:
     return _make(library().Producer, configuration, who)
 
 
-class Admin:
-    """An administration client. It ends with its last reference, and so do its open requests.
+def check_consumer(configuration: Mapping[str, Any], who: str) -> None:
+    """Raise ConfigurationError for a property that librdkafka refuses; log those that have no effect on a consumer."""
+    unused = _UnusedProperties()
+    _make(library().Consumer, configuration, who, unused).close()
+    _report(unused.found, who)
 
-    If the brokers refuse the client, its requests only time out. The reason comes as an event, which `refusal` returns.
-    """
 
-    def __init__(self, configuration: Mapping[str, Any], who: str) -> None:
+def check_producer(configuration: Mapping[str, Any], who: str) -> None:
+    """Raise ConfigurationError for a property that librdkafka refuses; log those that have no effect on a producer."""
+    unused = _UnusedProperties()
+    _make(library().Producer, configuration, who, unused).poll(0)  # a producer has log lines in its queue of events
+    _report(unused.found, who)
+
+
+def _report(found: list[str], who: str) -> None:
+    """Log properties without an effect."""
+    if found:
+        log.warning("%s: these properties have no effect on it: %s.", who, ", ".join(found))
+
+
+class _Watched:
+    """A client that is told why the brokers refuse it: its requests only time out, and the reason comes as an event."""
+
+    def __init__(self, kind: Any, configuration: Mapping[str, Any], who: str) -> None:
         self._refusal: Any = None
-        self.client = _make(library().admin.AdminClient, {**configuration, "error_cb": self._complain}, who)
+        self.client = _make(kind, {**configuration, "error_cb": self._complain}, who)
 
     def _complain(self, error: confluent_kafka.KafkaError) -> None:
         if error.name() in _REFUSED_ACCESS:
@@ -149,10 +180,41 @@ class Admin:
         return self._refusal
 
 
-def _make(kind: Any, configuration: Mapping[str, Any], who: str) -> Any:
+class Admin(_Watched):
+    """An administration client. It ends with its last reference, and so do its open requests."""
+
+    def __init__(self, configuration: Mapping[str, Any], who: str) -> None:
+        super().__init__(library().admin.AdminClient, configuration, who)
+
+
+class GroupReader(_Watched):
+    """Reads the offsets that a group has committed for the first partition of any topic. Close its client.
+
+    It is a consumer, because librdkafka 2.16 ends the process if an administration client asks a broker that has just ceased to
+    be the group's coordinator, or is not yet (librdkafka issue 5040).
+    """
+
+    def __init__(self, configuration: Mapping[str, Any], group: str, who: str) -> None:
+        # With read_committed, the brokers answer only when no transaction is open that commits offsets of the group.
+        own = {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+        super().__init__(library().Consumer, {**configuration, **own}, who)
+
+    def committed(self, timeout: float) -> list[confluent_kafka.TopicPartition]:
+        """Return the committed offsets with their metadata. `timeout` is in seconds. Raises KafkaException."""
+        kafka = library()
+        topics = self.client.list_topics(timeout=timeout).topics
+        asked = [kafka.TopicPartition(topic, 0) for topic in topics]
+        found: list[confluent_kafka.TopicPartition] = self.client.committed(asked, timeout=timeout) if asked else []
+        for each in found:
+            if each.error is not None:
+                raise kafka.KafkaException(each.error)
+        return [each for each in found if each.offset >= 0]
+
+
+def _make(kind: Any, configuration: Mapping[str, Any], who: str, logger: _Log | None = None) -> Any:
     kafka = library()
     try:
-        return kind(dict(configuration), logger=_Log())
+        return kind(dict(configuration), logger=logger or _Log())
     except (kafka.KafkaException, ValueError, TypeError) as error:
         inner = error.args[0] if error.args else error
         text = inner.str() if hasattr(inner, "str") else str(inner)

@@ -125,21 +125,20 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         return self._markers[application]
 
     def _ask(self, application: str) -> _Marker | None:
-        admin = client.Admin(self._settings.admin("committer"), WHO)
-        request = self._kafka.ConsumerGroupTopicPartitions(application)
+        reader = client.GroupReader(self._settings.admin("committer"), application, WHO)
         deadline = self._clock.monotonic() + _TIMEOUT * 1000
-        while True:
-            try:
-                (future,) = admin.client.list_consumer_group_offsets([request], require_stable=True).values()
-                found = future.result(_TIMEOUT).topic_partitions
-                break
-            except self._kafka.KafkaException as error:
-                if error.args[0].name() == "GROUP_ID_NOT_FOUND":
-                    return None
-                refused = admin.refusal()
-                if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
-                    what = f"{WHO}: the offsets of the group {application!r}, which say what was written, cannot be read"
-                    raise client.described(SinkError, what, refused or error) from None
+        try:
+            while True:
+                try:
+                    found = reader.committed(_RETRY)
+                    break
+                except self._kafka.KafkaException as error:
+                    refused = reader.refusal()
+                    if refused is not None or not client.is_passing(error.args[0]) or self._clock.monotonic() > deadline:
+                        what = f"{WHO}: the offsets of the group {application!r}, which say what was written, cannot be read"
+                        raise client.described(SinkError, what, refused or error) from None
+        finally:
+            reader.client.close()
         markers = [msgspec.json.decode(each.metadata, type=_Marker) for each in found if each.metadata]
         return max(markers, key=lambda marker: marker.checkpoint, default=None)
 

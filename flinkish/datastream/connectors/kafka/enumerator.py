@@ -284,7 +284,11 @@ class _Brokers:
             if client.is_gone(missing[1]) and self._clock.monotonic() < deadline - settings.timeout + _GONE_FOR:
                 self._wait(200)  # brokers that have just started know no topics for a moment
                 continue
-            raise client.described(SourceError, f"{WHO}: topic {missing[0]!r} at {settings.servers} cannot be read", missing[1])
+            passing = client.is_passing(missing[1])
+            if passing and self._clock.monotonic() < deadline and self._wait(200):
+                continue
+            kind = _PassingError if passing else SourceError
+            raise client.described(kind, f"{WHO}: topic {missing[0]!r} at {settings.servers} cannot be read", missing[1])
         found = [(name, number) for name, topic in topics.items() for number in topic.partitions if settings.wants(name, number)]
         absent = [pair for pair in settings.partitions if pair not in found]
         if absent:
@@ -295,12 +299,17 @@ class _Brokers:
         return sorted(found)
 
     def _missing(self, topics: Mapping[str, Any]) -> tuple[str, Any] | None:
-        """Return a topic that was asked for and cannot be read, with the error."""
+        """Return a topic that is to be read and cannot be read, with the error."""
         for name in (*self._settings.topics, *(topic for topic, _ in self._settings.partitions)):
             if name not in topics:
                 return name, self._kafka.KafkaError(self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
             if topics[name].error is not None:
                 return name, topics[name].error
+        if self._settings.pattern is not None:
+            # Such a topic is listed without its partitions, and a bounded source would never look for them again.
+            for name, topic in topics.items():
+                if topic.error is not None and not client.is_gone(topic.error) and self._settings.wants(name, 0):
+                    return name, topic.error
         return None
 
     def offsets(self, pairs: Sequence[Partition], rule: OffsetRule, what: str) -> dict[Partition, int]:

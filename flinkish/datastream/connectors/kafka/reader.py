@@ -8,7 +8,7 @@ Messages after a limit wait for a later epoch.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from flinkish.common.clock import Clock
@@ -81,6 +81,8 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
         self._progress: dict[Partition, _Progress] = {}
         #: Partitions in the order of their turns in this epoch.
         self._turns: deque[_Progress] | None = None
+        #: Ids of the splits that are ahead of their alignment group.
+        self._ahead: set[str] = set()
         self._no_more = False
         schema = settings.deserializer
         self._whole = not isinstance(schema, ValueOnly)
@@ -138,20 +140,25 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
             progress.end = max(progress.offset, limit if stop is None else min(limit, stop))
         self._turns = None
 
+    def pause_or_resume_splits(self, splits_to_pause: Collection[str], splits_to_resume: Collection[str]) -> None:
+        self._ahead = (self._ahead | set(splits_to_pause)) - set(splits_to_resume)
+
     def notify_no_more_splits(self) -> None:
         self._no_more = True
 
     def poll_next(self, output: ReaderOutput[Any]) -> InputStatus:
         if self._turns is None:
             self._turns = deque(self._progress.values())
-        turns = self._turns
-        while turns:
+        turns, ahead = self._turns, self._ahead
+        for _ in range(len(turns)):
             progress = turns[0]
             if progress.finished:
                 turns.popleft()
                 self._finish(progress, output)
             elif progress.offset >= progress.end:
                 turns.popleft()
+            elif progress.split.split_id in ahead:
+                turns.rotate(-1)
             else:
                 self._emit(progress, max(1, output.credit), output)
                 turns.rotate(-1)
@@ -160,7 +167,7 @@ class KafkaReader(SourceReader[Any, KafkaPartitionSplit]):
                 pair = progress.split.pair
                 self._progress[pair] = self._progress.pop(pair)
                 break
-        if any(each.offset < each.end or each.finished for each in turns):
+        if any(each.finished or (each.offset < each.end and each.split.split_id not in ahead) for each in turns):
             return InputStatus.MORE_AVAILABLE
         if self._no_more and not self._progress:
             return InputStatus.END_OF_INPUT

@@ -29,6 +29,9 @@ OWN: Final = (_DISCOVERY, _COMMIT, _METRICS, _CLIENT_ID_PREFIX, _RESET, _TIMEOUT
 _DISCOVERY_MS: Final = 300_000
 _TIMEOUT_MS: Final = 60_000
 
+#: Properties of the client on which the reader relies.
+_FIXED: Final[Mapping[str, str]] = {"enable.auto.offset.store": "false", "enable.partition.eof": "true"}
+
 #: Java's default; librdkafka's own is read_committed.
 _ISOLATION: Final = "read_uncommitted"
 
@@ -108,7 +111,10 @@ class KafkaSourceSettings:
     @property
     def timeout(self) -> int:
         """Milliseconds after which a request without an answer, or a read without a message, fails."""
-        return max(1, _milliseconds(self.properties, _TIMEOUT, _TIMEOUT_MS))
+        timeout = _milliseconds(self.properties, _TIMEOUT, _TIMEOUT_MS)
+        if timeout < 1:
+            raise ConfigurationError(f"{WHO}: {_TIMEOUT} = {timeout}: expected at least 1 millisecond")
+        return timeout
 
     @property
     def reset(self) -> str | None:
@@ -127,6 +133,20 @@ class KafkaSourceSettings:
         if value not in ("read_committed", "read_uncommitted"):
             raise ConfigurationError(f"{WHO}: isolation.level = {value!r}: expected read_committed or read_uncommitted")
         return value
+
+    def check(self) -> None:
+        """Raise ConfigurationError for a property that the source, not the client, gives its meaning, if it cannot be used."""
+        if self.group is not None and not self.group.strip():
+            raise ConfigurationError(f"{WHO}: group.id is empty", hint="name a group, or leave it out.")
+        for key, value in _FIXED.items():
+            if self.properties.get(key, value).lower() != value:
+                raise ConfigurationError(
+                    f"{WHO}: {key} = {self.properties[key]!r}: the source always sets it to {value}", hint="leave it out."
+                )
+        # Reading these values checks them.
+        _ = self.discovery_interval, self.partition_metrics, self.timeout, self.reset, self.isolation
+        if self.commits_offsets and self.group is None:
+            raise ConfigurationError(f"{WHO}: {_COMMIT} = true needs a consumer group", hint="call set_group_id().")
 
     def common(self, client: str) -> dict[str, str]:
         """Return the configuration of a client of any kind; `client` ends its id."""
@@ -150,8 +170,7 @@ class KafkaSourceSettings:
             **defaults,
             **self.common(client),
             "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false",
-            "enable.partition.eof": "true",
+            **_FIXED,
             "isolation.level": self.isolation,
             # Lost messages are an error here; the client must never skip them.
             "auto.offset.reset": "error",

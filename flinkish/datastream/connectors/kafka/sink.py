@@ -81,7 +81,7 @@ class KafkaSink(Sink[Any, KafkaCommittable]):
         client.library()
         _ = self._settings.largest
         # Making a client checks its properties, without a request to a broker.
-        client.make_producer(self._settings.producer("check"), WHO)
+        client.check_producer(self._settings.producer("check"), WHO)
         if self._exactly_once:
             client.make_producer(self._settings.transactional("check", self._settings.prefix), WHO)
 
@@ -150,6 +150,12 @@ class KafkaSinkBuilder:
             raise InvalidProgramError(
                 "KafkaSink needs a transactional id prefix for EXACTLY_ONCE",
                 hint="call set_transactional_id_prefix() with a name that no other job has.",
+            )
+        idempotence = self._properties.get("enable.idempotence", "true")
+        if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE and idempotence.lower() in ("false", "f", "0"):
+            raise InvalidProgramError(
+                f"KafkaSink: enable.idempotence = {idempotence!r}: transactions need an idempotent producer",
+                hint="leave it out, or choose DeliveryGuarantee.AT_LEAST_ONCE.",
             )
         settings = KafkaSinkSettings(
             serializer=self._serializer,

@@ -112,7 +112,7 @@ class KafkaSource(Source[Any, KafkaPartitionSplit, KafkaEnumeratorState]):
         """Raise MissingPackageError without confluent-kafka, ConfigurationError for a property that cannot be used."""
         client.library()
         # Making a client checks its properties, without a request to a broker.
-        client.make_consumer(self._settings.consumer("check"), WHO).close()
+        client.check_consumer(self._settings.consumer("check"), WHO)
 
     def __repr__(self) -> str:
         shown = properties.shown(self._settings.properties)
@@ -264,7 +264,5 @@ class KafkaSourceBuilder:
             record_errors=self._record_errors,
             properties=dict(self._properties),
         )
-        # Reading these values checks them now, before tasks read them.
-        _ = settings.discovery_interval, settings.commits_offsets, settings.partition_metrics, settings.timeout
-        _ = settings.reset, settings.isolation
+        settings.check()
         return KafkaSource(settings)

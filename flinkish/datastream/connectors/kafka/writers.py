@@ -91,11 +91,27 @@ def message_function(settings: KafkaSinkSettings, topics: _Topics) -> Callable[[
                 raise SinkError(
                     f"{WHO}: the partitioner chose {partition!r} for {topic!r}, which has partitions 0 to {there - 1}"
                 )
-        headers = None if headers_of is None else list(headers_of(record))
+        headers = None if headers_of is None else _checked_headers(headers_of(record), topic)
         time = timestamp if with_time and timestamp is not None and timestamp >= 0 else -1
         return topic, partition, key, value, time, headers
 
     return message
+
+
+def _checked_headers(headers: Any, topic: str) -> list[tuple[str, bytes | None]]:
+    """Return headers as a list; raise TypeMismatchError unless they are pairs of a name and bytes (a str becomes UTF-8)."""
+    result: list[tuple[str, bytes | None]] = []
+    try:
+        for name, value in headers:
+            if not isinstance(name, str) or not isinstance(value, str | bytes | None):
+                raise TypeError
+            result.append((name, value.encode() if isinstance(value, str) else value))
+    except (TypeError, ValueError):
+        raise TypeMismatchError(
+            f"{WHO}: the header provider must return pairs of a name and bytes for a message for {topic!r}; got {headers!r}",
+            hint='for example [("source", b"sensor")], or [] for none.',
+        ) from None
+    return result
 
 
 def produce(producer: Any, message: Message, kafka: Any) -> None:

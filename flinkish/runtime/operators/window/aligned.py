@@ -13,6 +13,7 @@ from typing import Any
 
 from flinkish.common import options
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError
+from flinkish.common.limits import LONG_MAX
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.functions import ReduceFunction
 from flinkish.datastream.state import ListStateDescriptor
@@ -20,9 +21,17 @@ from flinkish.datastream.window.assigners import no_timestamp
 from flinkish.datastream.window.windows import TimeWindow
 from flinkish.runtime.elements import Records
 from flinkish.runtime.operators.base import OperatorContext
+from flinkish.runtime.operators.timestamps import after_all_time
 from flinkish.runtime.operators.window.contents import Fold
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
-from flinkish.runtime.operators.window.restored import CONTENTS, drop_timers, panes_name, refuse_other_windows
+from flinkish.runtime.operators.window.restored import (
+    CONTENTS,
+    SESSIONS,
+    drop_timers,
+    panes_name,
+    refuse_other_windows,
+    refuse_timers,
+)
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, Barrier
 from flinkish.runtime.state.backend import GroupedLists, PaneTable
 
@@ -81,6 +90,8 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._kept_progress = self.context.state.union_list_state(_PROGRESS)
         if self.context.restored_checkpoint is not None:
             self._fired = max(self._kept_progress.get(), default=MIN_WATERMARK)
+            if SESSIONS not in self.context.state.unclaimed():
+                refuse_timers(self.context.state.uid, self.timers)
             # Timers of windows that operator.py stored.
             drop_timers(self.timers)
             if any(span.__class__ is not tuple for span in self._table.groups()):
@@ -155,7 +166,10 @@ class AlignedWindowOperator(BaseWindowOperator):
         """Return the stretch of time that begins at `start`, with the status of its windows."""
         passed = self.current_watermark if self.event_time else MIN_WATERMARK
         gone = passed - self.lateness
-        open_windows = [window for window in self._windows_at(start) if gone < window[1] - 1]
+        windows = self._windows_at(start)
+        if windows and windows[0][1] - 1 > LONG_MAX:
+            raise after_all_time(self.node.name, windows[0][1] - 1)
+        open_windows = [window for window in windows if gone < window[1] - 1]
         spans = [(start, start + self._length)] if self._shared and open_windows else open_windows
         self._due = min([self._due, *(self._next(self._windows_of(span), passed) for span in spans)])
         return _Stretch(spans, [window for window in open_windows if window[1] - 1 <= passed])
@@ -225,7 +239,7 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         config = self.config
         assert config.fold is not None
         assert config.fold_type is not None
-        self._fold = Fold(config.fold, config.fold_type, self.state_name)
+        self._fold = Fold(config.fold, config.fold_type, self.node.name, self.state_name)
         self._table, self._convert = self.backend.grouped_table_of(self._fold.descriptor, "namespace")
         super().open()
 
@@ -255,12 +269,16 @@ class FoldedWindowsOperator(AlignedWindowOperator):
             accumulator = live.get(key)
             if immutable:
                 accumulator = first(value) if accumulator is None else add(value, accumulator)
+                if accumulator is None:
+                    self._fold.refuse_nothing(value)
                 if convert is not None and accumulator.__class__ is not exact:
                     accumulator = convert(accumulator)
                 live[key] = accumulator
                 dirty[key] = False
             elif accumulator is not None:
                 accumulator = add(value, accumulator)
+                if accumulator is None:
+                    self._fold.refuse_nothing(value)
                 live[key] = accumulator if convert is None else convert(accumulator)
             else:
                 self._fold_into(span, key, value)
@@ -272,6 +290,8 @@ class FoldedWindowsOperator(AlignedWindowOperator):
         table, fold, convert = self._table, self._fold, self._convert
         accumulator = table.get(span, key)
         accumulator = fold.first(value) if accumulator is None else fold.add(value, accumulator)
+        if accumulator is None:
+            fold.refuse_nothing(value)
         table.put(span, key, accumulator if convert is None else convert(accumulator))
 
     def _fire(self, window: Span, spans: list[Span]) -> None:
@@ -346,6 +366,8 @@ class OverlappingWindowsOperator(FoldedWindowsOperator):
             for live in contents:
                 accumulator = live.get(key)
                 accumulator = first(value) if accumulator is None else add(value, accumulator)
+                if accumulator is None:
+                    self._fold.refuse_nothing(value)
                 if convert is not None and accumulator.__class__ is not exact:
                     accumulator = convert(accumulator)
                 live[key] = accumulator

@@ -18,6 +18,7 @@ from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.operators.window.restored import CONTENTS, TIMESTAMPED_CONTENTS
 from flinkish.runtime.state.backend import Convert, ListTable, ValueTable
 from flinkish.runtime.state.codec import Codec
+from flinkish.runtime.state.handles import refuse_nothing
 from flinkish.runtime.state.keyed import KeyedStateBackend, NamespacedBackend
 
 
@@ -45,13 +46,14 @@ class Fold:
     """How records are folded into an accumulator: a ReduceFunction or an AggregateFunction.
 
     `first` value -> accumulator; `add` (value, accumulator) -> accumulator; `merge` (accumulator, accumulator) -> accumulator;
-    `result` of an accumulator.
+    `result` of an accumulator. `name` is that of the operator.
     """
 
     def __init__(
-        self, function: ReduceFunction | AggregateFunction, fold_type: TypeInformation, state_name: str = CONTENTS
+        self, function: ReduceFunction | AggregateFunction, fold_type: TypeInformation, name: str, state_name: str = CONTENTS
     ) -> None:
         self.function = function
+        self._name = name
         if isinstance(function, ReduceFunction):
             reduce = function.reduce
             self.descriptor: ReducingStateDescriptor | AggregatingStateDescriptor = ReducingStateDescriptor(
@@ -68,6 +70,10 @@ class Fold:
             self.add = add
             self.merge = function.merge
             self.result = function.get_result
+
+    def refuse_nothing(self, value: Any, method: str = "add") -> None:
+        """Raise an error if the function must not have returned None when it added a record, or merged an accumulator."""
+        refuse_nothing(repr(self._name), self.function, value, method)
 
     def copy_first(self, codec: Codec) -> None:
         """Copy the first record if it becomes the accumulator, because the function may change the accumulator."""
@@ -98,6 +104,8 @@ class FoldedContents:
         address = self.scope.address()
         accumulator = self.table.get(address)
         accumulator = self.fold.first(value) if accumulator is None else self.fold.add(value, accumulator)
+        if accumulator is None:
+            self.fold.refuse_nothing(value)
         self.table.put(address, accumulator if self.convert is None else self.convert(accumulator))
 
     def elements(self) -> list[Any] | None:
@@ -171,11 +179,13 @@ class TimestampedContents:
         self.scope.merge(self._state, target, sources)
 
 
-def contents_of(config: WindowConfig, backend: KeyedStateBackend) -> FoldedContents | ListedContents | TimestampedContents:
-    """Create the contents class for an operator's windows."""
+def contents_of(
+    config: WindowConfig, backend: KeyedStateBackend, name: str
+) -> FoldedContents | ListedContents | TimestampedContents:
+    """Create the contents class for the windows of an operator, whose name appears in errors."""
     if config.evictor is not None:
         return TimestampedContents(backend, config.input_type)
     if config.fold is not None:
         assert config.fold_type is not None
-        return FoldedContents(backend, Fold(config.fold, config.fold_type))
+        return FoldedContents(backend, Fold(config.fold, config.fold_type, name))
     return ListedContents(backend, config.input_type)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish.common.errors import StateError
+from flinkish.common.limits import LONG_MAX
 from flinkish.datastream.evictors import Evictor
 from flinkish.datastream.functions import KeyedStateStore, ProcessAllWindowFunction, ProcessWindowFunction, RuntimeContext
 from flinkish.datastream.state import (
@@ -26,6 +27,7 @@ from flinkish.datastream.window import Trigger, WindowAssigner
 from flinkish.metrics import MetricGroup
 from flinkish.runtime.operators.base import Operator
 from flinkish.runtime.operators.runtime_context import TaskRuntimeContext
+from flinkish.runtime.operators.timestamps import after_all_time
 from flinkish.runtime.operators.window.namespaces import Namespace
 from flinkish.runtime.state.keyed import KeyedStateBackend
 from flinkish.runtime.state.timers import InternalTimerService
@@ -87,6 +89,8 @@ class TriggerContext(_Times, Trigger.OnMergeContext):
             self._timers.register_processing_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
 
     def register_event_time_timer(self, time: int) -> None:
+        if time > LONG_MAX:
+            raise after_all_time(self._operator.node.name, time)
         if not self._operator.quiesced:
             self._timers.register_event_time_timer(self._backend.current_key, self._scope.current_namespace, int(time))
 

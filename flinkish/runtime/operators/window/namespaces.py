@@ -6,12 +6,22 @@ from io import BytesIO
 from typing import Any
 
 from flinkish.common.errors import InvalidProgramError
-from flinkish.datastream.window import CountWindow, GlobalWindow, TimeWindow, Window, WindowAssigner
+from flinkish.datastream.window import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    Window,
+    WindowAssigner,
+)
 
 #: (start, end) of a TimeWindow, the id of a CountWindow, "" for the GlobalWindow, the serialized bytes of any other.
 Namespace = Any
 
 _GLOBAL = ""
+_KINDS: dict[type, type] = {TimeWindowSerializer: tuple, CountWindowSerializer: int, GlobalWindowSerializer: str}
 
 
 class WindowNamespaces:
@@ -44,6 +54,11 @@ class WindowNamespaces:
         if kind is str:
             return GlobalWindow()
         return self._serializer_of(Window).deserialize(BytesIO(namespace))
+
+    def kind(self) -> type | None:
+        """Return the class of the assigner's namespaces; None if its serializer does not tell."""
+        serializer = self._assigner.get_window_serializer()
+        return next((kind for of, kind in _KINDS.items() if isinstance(serializer, of)), None)
 
     def _serializer_of(self, kind: type) -> Any:
         if self._serializer is None:

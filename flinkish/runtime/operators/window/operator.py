@@ -28,7 +28,16 @@ from flinkish.runtime.operators.window.contents import Contents, Fold, FoldedCon
 from flinkish.runtime.operators.window.contexts import AssignerContext, EvictorContext, TriggerContext, WindowFunctionContext
 from flinkish.runtime.operators.window.merging import MergingWindows
 from flinkish.runtime.operators.window.namespaces import Namespace, WindowNamespaces
-from flinkish.runtime.operators.window.restored import MERGING_SET, SESSIONS, drop_timers, refuse_other_windows, take_sessions
+from flinkish.runtime.operators.window.restored import (
+    CONTENTS,
+    MERGING_SET,
+    SESSIONS,
+    drop_timers,
+    refuse_other_kind,
+    refuse_other_windows,
+    refuse_timers,
+    take_sessions,
+)
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
 
 #: Key, window, context, elements.
@@ -122,7 +131,7 @@ class WindowOperator(BaseWindowOperator):
     def open(self) -> None:
         super().open()
         self.trigger = self.config.trigger
-        self.contents: Contents = contents_of(self.config, self.backend)
+        self.contents: Contents = contents_of(self.config, self.backend, self.node.name)
         self.trigger_context = TriggerContext(self, self.backend, self.timers)
         self._assigner_context = AssignerContext(self, self.backend)
         self._evicting: _Evicting | None = None
@@ -138,15 +147,25 @@ class WindowOperator(BaseWindowOperator):
 
     def _take_over(self) -> None:
         """Take over windows of a checkpoint that aligned.py or sessions.py stored, which set no timers of this kind."""
-        config, backend = self.config, self.backend
+        config, backend, uid = self.config, self.backend, self.context.state.uid
+        if SESSIONS not in self.context.state.unclaimed():
+            refuse_timers(uid, self.timers)
+        contents = backend.keys_and_namespaces(self.contents.name)
+        kind = self.namespaces.kind()
+        if kind is not None:
+            kinds = {type(namespace) for _, namespace in contents}
+            if (kinds | self.timers.namespace_kinds()) - {kind, type(None)}:
+                refuse_other_kind(uid, self.assigner)
         if self._merging is not None:
+            if contents and not backend.keys_and_namespaces(MERGING_SET):
+                refuse_other_windows(uid, {CONTENTS}, MERGING_SET)
             if SESSIONS in self.context.state.unclaimed() and isinstance(self.contents, FoldedContents):
                 assert config.fold_type is not None
                 drop_timers(self.timers)
                 take_sessions(backend, config.fold_type, self._take_session)
             return
         if not self.timers.num_event_time_timers() and not self.timers.num_processing_time_timers():
-            for key, namespace in backend.keys_and_namespaces(self.contents.name):
+            for key, namespace in contents:
                 backend.current_key = key
                 self._set_default_timers(namespace)
 
@@ -306,7 +325,7 @@ class _Evicting:
         self._fold: Fold | None = None
         if config.fold is not None:
             assert config.fold_type is not None
-            self._fold = Fold(config.fold, config.fold_type)
+            self._fold = Fold(config.fold, config.fold_type, operator.node.name)
         self._context = EvictorContext(operator)
 
     def fire(self, window: Any, namespace: Namespace, timestamp: int | None) -> None:
@@ -331,9 +350,11 @@ class _Evicting:
         fold = self._fold
         if not values:
             return None
-        accumulator = fold.first(values[0])
-        for value in values[1:]:
-            accumulator = fold.add(value, accumulator)
+        accumulator = None
+        for index, value in enumerate(values):
+            accumulator = fold.add(value, accumulator) if index else fold.first(value)
+            if accumulator is None:
+                fold.refuse_nothing(value)
         result = fold.result(accumulator)
         return None if result is None else [result]
 

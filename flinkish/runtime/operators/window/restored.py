@@ -7,7 +7,7 @@ lost, so it is refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from flinkish.common import options
 from flinkish.common.errors import ForeignCheckpointError
@@ -26,6 +26,9 @@ MERGING_SET = "merging-window-set"
 #: From the start of each session of a key to its end and accumulator.
 SESSIONS = "window-sessions"
 _PANES = "window-panes"
+
+#: The classes of namespaces of timers that a user's function has set.
+_VOID: frozenset[type] = frozenset({type(None)})
 
 #: Key, start, end, accumulator.
 TakeSession = Callable[[Any, int, int, Any], None]
@@ -65,6 +68,39 @@ def refuse_other_windows(uid: str, unclaimed: set[str], own: str) -> None:
                 f"program keeps them {_kept(own)} (as {own})",
                 hint=f"{go_on}; or give the operator another uid, to start without windows.",
             )
+
+
+def refuse_windows(uid: str, unclaimed: set[str], timers: InternalTimerService) -> None:
+    """Refuse a checkpoint with windows, for an operator that has none: it would take their timers for those of its function.
+
+    Raises ForeignCheckpointError.
+    """
+    kept = next(filter(None, map(_kept, sorted(unclaimed))), None)
+    if kept is not None or timers.namespace_kinds() - _VOID:
+        raise ForeignCheckpointError(
+            f"operator {uid} cannot go on from the checkpoint, which has open windows or the like of an operator with this uid"
+            f"{f', {kept}' if kept else ''}; they would be lost",
+            hint="give the operator another uid, to start without them.",
+        )
+
+
+def refuse_timers(uid: str, timers: InternalTimerService) -> None:
+    """Refuse a checkpoint with timers that belong to no window; raises ForeignCheckpointError."""
+    if not _VOID.isdisjoint(timers.namespace_kinds()):
+        raise ForeignCheckpointError(
+            f"operator {uid} cannot go on from the checkpoint, which has timers that an operator with this uid set for keys; a "
+            "window operator has timers of windows only, so they would be lost",
+            hint="give the operator another uid, to start without them.",
+        )
+
+
+def refuse_other_kind(uid: str, assigner: Any) -> NoReturn:
+    """Refuse a checkpoint whose windows are not of the kind that the assigner makes; raises ForeignCheckpointError."""
+    raise ForeignCheckpointError(
+        f"operator {uid} cannot go on with its open windows: those of the checkpoint are of another kind than those of "
+        f"{assigner!r}",
+        hint="go on with the same assigner, or give the operator another uid, to start without windows.",
+    )
 
 
 def drop_timers(timers: InternalTimerService) -> None:

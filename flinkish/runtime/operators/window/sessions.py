@@ -6,10 +6,12 @@ import functools
 from operator import itemgetter
 from typing import Any
 
+from flinkish.common.limits import LONG_MAX
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window.assigners import no_timestamp
 from flinkish.datastream.window.windows import TimeWindow
 from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.timestamps import after_all_time
 from flinkish.runtime.operators.window.contents import Fold
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import (
@@ -17,6 +19,7 @@ from flinkish.runtime.operators.window.restored import (
     SESSIONS,
     drop_timers,
     refuse_other_windows,
+    refuse_timers,
     sessions,
     take_merged_windows,
 )
@@ -36,7 +39,9 @@ class SessionWindowsOperator(BaseWindowOperator):
         config, timers, assigner = self.config, self.timers, self.assigner
         assert config.fold is not None
         assert config.fold_type is not None
-        self._fold = Fold(config.fold, config.fold_type)
+        self._fold = Fold(config.fold, config.fold_type, self.node.name)
+        if self.context.restored_checkpoint is not None and SESSIONS not in self.context.state.unclaimed():
+            refuse_timers(self.context.state.uid, timers)
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
         self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or _itself
         self._set_timer = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
@@ -65,9 +70,17 @@ class SessionWindowsOperator(BaseWindowOperator):
             if len(there) == 1:
                 start, (last, accumulator) = there[0]
                 if start <= time <= last:
-                    put(key, start, (max(last, end), convert(add(value, accumulator))))
+                    accumulator = add(value, accumulator)
+                    if accumulator is None:
+                        self._fold.refuse_nothing(value)
+                    put(key, start, (max(last, end), convert(accumulator)))
                     continue
             self._add(key, value, time, end, there)
+
+    def _set_timer_at(self, key: Any, last: int) -> None:
+        if last > LONG_MAX:
+            raise after_all_time(self.node.name, last)
+        self._set_timer(key, None, last)
 
     def _times(self, records: Records) -> list[int]:
         """Return the times by which records are assigned to sessions."""
@@ -86,20 +99,28 @@ class SessionWindowsOperator(BaseWindowOperator):
             if self.event_time and end - 1 <= self.current_watermark:
                 self.late(value, time)
                 return
-            self._table.put(key, time, (end, self._convert(fold.first(value))))
-            self._set_timer(key, None, end - 1)
+            accumulator = fold.first(value)
+            if accumulator is None:
+                fold.refuse_nothing(value)
+            self._table.put(key, time, (end, self._convert(accumulator)))
+            self._set_timer_at(key, end - 1)
             return
         accumulator = functools.reduce(fold.merge, [session[1][1] for session in touched])
+        if accumulator is None:
+            fold.refuse_nothing(value, "merge")
         for start, (last, _) in touched:
             end = max(end, last)
             self._table.remove(key, start)
-        self._table.put(key, min(time, touched[0][0]), (end, self._convert(fold.add(value, accumulator))))
+        accumulator = fold.add(value, accumulator)
+        if accumulator is None:
+            fold.refuse_nothing(value)
+        self._table.put(key, min(time, touched[0][0]), (end, self._convert(accumulator)))
 
     def fire(self, timestamp: int, key: Any, namespace: Any, domain: TimeDomain) -> None:
         self.backend.current_key = key
         for start, (end, accumulator) in self._table.entries(key):
             if end - 1 > timestamp:
-                self._set_timer(key, None, end - 1)
+                self._set_timer_at(key, end - 1)
                 continue
             self._table.remove(key, start)
             result = self._fold.result(accumulator)

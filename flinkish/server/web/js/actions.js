@@ -1,4 +1,4 @@
-// What can be done to a job: each is asked for first, then followed until its end.
+// The actions on a job: the user confirms each first, and the page follows it to its end.
 
 import { ApiError, LostServerError, get, patch, post } from "./api.js";
 import { ask, notice } from "./dialogs.js";
@@ -8,7 +8,7 @@ const SLOWEST_POLL = 2_000;
 const TARGET = {
   name: "target",
   label: "Folder",
-  hint: "Where the savepoint is written; empty: the folder of execution.checkpointing.savepoint-dir.",
+  hint: "The folder in which the savepoint is written. If empty: execution.checkpointing.savepoint-dir.",
 };
 
 export async function checkpointJob(path, job) {
@@ -18,7 +18,7 @@ export async function checkpointJob(path, job) {
 export async function saveJob(path, job) {
   const answer = await ask({
     title: "Take a savepoint?",
-    text: `${short(job.name)} goes on running. The savepoint stays until you remove it.`,
+    text: `${short(job.name)} continues to run. The savepoint stays until you remove it.`,
     fields: [TARGET],
     yes: "Take the savepoint",
   });
@@ -30,14 +30,14 @@ export async function saveJob(path, job) {
 export async function stopJob(path, job, page) {
   const answer = await ask({
     title: "Stop this job with a savepoint?",
-    text: `${short(job.name)} takes a savepoint and ends as finished. It can be started again from there.`,
+    text: `${short(job.name)} takes a savepoint and finishes. You can start it again from the savepoint.`,
     fields: [
       TARGET,
       {
         name: "drain",
         label: "Drain",
         kind: "checkbox",
-        hint: "Sends the last watermark first, which fires all windows and timers: only if the job is not started again from this savepoint.",
+        hint: "First sends the last watermark, which fires all windows and event-time timers. Do this only if the job will not be started again from this savepoint.",
       },
     ],
     yes: "Stop the job",
@@ -52,7 +52,7 @@ export async function stopJob(path, job, page) {
 export async function cancelJob(path, job, page) {
   const answer = await ask({
     title: "Cancel this job?",
-    text: `${short(job.name)} ends at once and without a savepoint. What has happened since its last checkpoint is processed again if it is started from there.`,
+    text: `${short(job.name)} ends at once, without a savepoint. Its checkpoints are deleted unless execution.checkpointing.externalized-checkpoint-retention is RETAIN_ON_CANCELLATION.`,
     yes: "Cancel the job",
     no: "Let it run",
     danger: true,
@@ -79,7 +79,7 @@ async function follow(what, start, body, results, tell) {
       notice("good", `${what}: done.`, tell(done));
     }
   } catch (error) {
-    notice("bad", `${what}: the result is not known.`, error.message);
+    notice("bad", `${what}: the result is unknown.`, error.message);
   } finally {
     shown.remove();
   }

@@ -85,8 +85,8 @@ const lost = () =>
     { "data-key": "lost" },
     h("strong", null, "The server does not answer"),
     ` since ${duration(Math.max(1000, Date.now() - lostSince))}. `,
-    data === undefined ? "It is asked again." : "What is shown is old; it is asked again.",
-    h("button", { type: "button", onclick: load }, "Ask now"),
+    data === undefined ? "The page keeps trying." : "What is shown is old. The page keeps trying.",
+    h("button", { type: "button", onclick: load }, "Try now"),
   );
 
 function failed(error) {
@@ -96,7 +96,7 @@ function failed(error) {
     { "data-key": "problem", role: "alert" },
     h("h2", null, error.status === 404 ? "Not there" : error.status ? `The server answered with an error (${error.status})` : "Error"),
     messages.map((message) => h("pre", null, message)),
-    error.status === 404 && h("p", null, "A job that ended long ago is forgotten. ", h("a", { href: "#/" }, "All jobs")),
+    error.status === 404 && h("p", null, "The server no longer knows jobs that ended long ago. ", h("a", { href: "#/" }, "All jobs")),
   );
 }
 

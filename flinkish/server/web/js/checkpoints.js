@@ -53,7 +53,7 @@ const history = (list, jobId) => [
   h("p.muted", { "data-key": "bars" }, bars(list)),
   table(
     "History of checkpoints",
-    [["Id", "n"], ["Kind"], ["State"], ["Begun"], ["Duration", "n"], ["State size", "n"], ["Written", "n"], ["Subtasks", "n"], ["Path or failure"]],
+    [["Id", "n"], ["Kind"], ["State"], ["Triggered"], ["Duration", "n"], ["State size", "n"], ["Written", "n"], ["Subtasks", "n"], ["Path or failure"]],
     list.map((each) => ({
       key: String(each.id),
       cells: [
@@ -128,7 +128,7 @@ function one({ found, tasks }, job, jobId) {
                 ],
               })),
             )
-          : h("p.empty", null, "Nothing is known of its subtasks."),
+          : h("p.empty", null, "There are no figures of its subtasks."),
       ),
     ),
   );
@@ -151,7 +151,7 @@ function summary(found) {
   });
   return table(
     "Summary",
-    [["Figure"], ["Least", "n"], ["Mean", "n"], ["50 %", "n"], ["90 %", "n"], ["99 %", "n"], ["Most", "n"]],
+    [["Figure"], ["Minimum", "n"], ["Average", "n"], ["50 %", "n"], ["90 %", "n"], ["99 %", "n"], ["Maximum", "n"]],
     [row("Duration", found.end_to_end_duration, duration), row("State size", found.state_size, bytes), row("Written", found.checkpointed_size, bytes)],
   );
 }
@@ -161,11 +161,11 @@ const settings = (config) =>
     ["Interval", config.interval > 0 && config.interval < 2 ** 53 ? duration(config.interval) : "off"],
     ["Mode", config.mode.replaceAll("_", " ")],
     ["Timeout", duration(config.timeout)],
-    ["Pause between", duration(config.min_pause)],
-    ["At a time", config.max_concurrent],
-    ["Failures tolerated", config.tolerable_failed_checkpoints],
+    ["Minimum pause", duration(config.min_pause)],
+    ["Maximum concurrent", config.max_concurrent],
+    ["Tolerable failures in a row", config.tolerable_failed_checkpoints],
     ["State backend", config.state_backend],
     ["Storage", config.checkpoint_storage],
-    ["Kept after the job", config.externalization.enabled ? (config.externalization.delete_on_cancellation ? "unless it is cancelled" : "yes") : "no"],
+    ["Kept after the job's end", config.externalization.enabled ? (config.externalization.delete_on_cancellation ? "unless it is cancelled" : "yes") : "no"],
     ["Unaligned", config.unaligned_checkpoints ? "yes" : "no"],
   ]);

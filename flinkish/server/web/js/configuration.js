@@ -61,5 +61,5 @@ const settingsTable = (caption, list) =>
     caption,
     [["Key"], ["Value"]],
     [...list].sort((a, b) => a.key.localeCompare(b.key)).map(({ key, value }) => ({ key, cells: [h("code", null, key), h("span.path", null, value)] })),
-    "No setting has this name.",
+    "No setting has this text in its key or value.",
   );

@@ -43,7 +43,8 @@ export function ask({ title, text, fields = [], yes, no = "Go back", danger = fa
 
 function input({ name, kind = "text", value, required, hint }) {
   const about = hint ? `hint-${name}` : null;
-  return h("input", { id: `field-${name}`, type: kind, value, required, autocomplete: "off", spellcheck: "false", "aria-describedby": about });
+  const given = kind === "checkbox" ? { checked: value } : { value };
+  return h("input", { id: `field-${name}`, type: kind, ...given, required, autocomplete: "off", spellcheck: "false", "aria-describedby": about });
 }
 
 function labelled({ name, label, kind, hint }, element) {
@@ -60,9 +61,9 @@ export async function askToken(wrong) {
       title: "Token",
       text: wrong
         ? "The server does not accept this token."
-        : "This server answers only those who know its token (FLINKISH_REST_TOKEN). It is kept until this tab is closed.",
+        : "This server answers only those who know its token (FLINKISH_REST_TOKEN). The page keeps the token until this tab is closed.",
       fields: [{ name: "token", label: "Token", kind: "password", required: true }],
-      yes: "Go on",
+      yes: "Continue",
       closable: false,
     });
     // A browser may close a dialog without an answer.

@@ -10,7 +10,7 @@ export function exceptionsTab(path) {
     render: ({ exceptionHistory: { entries, truncated } }) => [
       entries.length === 0 && h("p.empty", { "data-key": "none" }, "Nothing has failed."),
       entries.map((entry, index) => one(entry, index === 0)),
-      truncated && h("p.muted", { "data-key": "more" }, "There were more failures, which are no longer kept."),
+      truncated && h("p.muted", { "data-key": "more" }, "Older failures are not shown."),
     ],
   };
 }

@@ -7,8 +7,8 @@ import { loadVertex, vertexPanel } from "./vertex.js";
 import { badge, ENDED, meter, tone } from "./widgets.js";
 
 const BOX = { boxWidth: 248, levelGap: 84, gap: 26 };
-/** Height of a box without names, of one whose job has ended, and of one line of names. */
-const [REST_OF_BOX, REST_OF_ENDED, LINE] = [112, 58, 19];
+/** Height of a box without names, of one whose job has ended, of one of a plan, and of one line of names. */
+const [REST_OF_BOX, REST_OF_ENDED, REST_OF_PLAN, LINE] = [112, 58, 24, 19];
 const MOST_LINES = 3;
 const SHIPPING = { HASH: "by key", REBALANCE: "in turns", FORWARD: "forward", BROADCAST: "broadcast", RESCALE: "rescale", SHUFFLE: "at random" };
 
@@ -18,23 +18,43 @@ export function graphTab(path, [vertex, part], jobId) {
     render: (inside, page) => [
       drawing(page, vertex, jobId),
       inside && vertexPanel(inside, page, vertex, part, jobId),
-      !inside && h("p.hint", { "data-key": "hint" }, "Choose a vertex to see its subtasks, watermarks, back pressure and metrics."),
+      !inside && h("p.hint", { "data-key": "hint" }, "Select a vertex to see its subtasks, watermarks, back pressure and metrics."),
     ],
   };
 }
 
 function drawing({ job, samples }, chosen, jobId) {
-  const down = window.innerWidth < 720;
-  const room = Math.max(2, ...job.plan.nodes.map((node) => Math.min(MOST_LINES, chain(node.description).length)));
   const ended = ENDED.has(job.state);
-  const boxHeight = (ended ? REST_OF_ENDED : REST_OF_BOX) + LINE * room;
-  const nodes = job.plan.nodes.toReversed();
-  const { places, routes, width, height } = layout(nodes, { ...BOX, boxHeight, levelGap: down ? 56 : BOX.levelGap, down });
   const vertices = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
   const bottlenecks = findBottlenecks(job, samples);
+  return canvas("Graph of the job", job.plan, ended ? REST_OF_ENDED : REST_OF_BOX, (node, place) =>
+    box(node, vertices.get(node.id), samples.get(node.id), {
+      ...place,
+      href: `#/job/${jobId}/graph/${node.id}`,
+      chosen: node.id === chosen,
+      ended,
+      bottleneck: bottlenecks.has(node.id),
+    }),
+  );
+}
+
+/** The graph of a program that does not run. */
+export function planDrawing(plan) {
+  return canvas("Graph of the plan", plan, REST_OF_PLAN, (node, { style, room }) =>
+    h("div.vertex", { "data-key": node.id, style }, names(node, room), parallelism(node)),
+  );
+}
+
+/** Boxes in their places, and lines between them; `makeBox` gets a node, its style, its lines of names, and its ends. */
+function canvas(name, plan, rest, makeBox) {
+  const down = window.innerWidth < 720;
+  const room = Math.max(2, ...plan.nodes.map((node) => Math.min(MOST_LINES, chain(node.description).length)));
+  const boxHeight = rest + LINE * room;
+  const nodes = plan.nodes.toReversed();
+  const { places, routes, width, height } = layout(nodes, { ...BOX, boxHeight, levelGap: down ? 56 : BOX.levelGap, down });
   return h(
     "div.graph",
-    { "data-key": "graph", tabindex: 0, role: "region", "aria-label": "Graph of the job" },
+    { "data-key": "graph", tabindex: 0, role: "region", "aria-label": name },
     h(
       "div.canvas",
       { style: { width: `${width}px`, height: `${height}px` } },
@@ -49,15 +69,10 @@ function drawing({ job, samples }, chosen, jobId) {
       ),
       // In the order of the levels, which is that of the tab key.
       nodes.map((node) => {
-        const place = places.get(node.id);
-        return box(node, vertices.get(node.id), samples.get(node.id), {
-          place,
-          boxHeight,
+        const { x, y } = places.get(node.id);
+        return makeBox(node, {
+          style: { left: `${x}px`, top: `${y}px`, width: `${BOX.boxWidth}px`, height: `${boxHeight}px` },
           room,
-          href: `#/job/${jobId}/graph/${node.id}`,
-          chosen: node.id === chosen,
-          ended,
-          bottleneck: bottlenecks.has(node.id),
           ends: { source: (node.inputs ?? []).length === 0, sink: !routes.some(({ from }) => from === node.id) },
         });
       }),
@@ -84,42 +99,47 @@ function label(points, down, strategy) {
 
 const most = (metrics, name) => (metrics?.get(name)?.max ?? NaN) / 1000;
 
-/** The bottlenecks: of the vertices that a held back one sends to, the busiest that is not held back itself. */
-function findBottlenecks(job, samples) {
+/**
+ * The bottlenecks: of the vertices that a held back one sends to, the busiest that is not held back itself. All vertices share the
+ * slots, so a vertex elsewhere that is far busier takes the time instead.
+ */
+export function findBottlenecks(job, samples) {
   const isHeld = (id) => most(samples.get(id), "backPressuredTimeMsPerSecond") >= 0.5;
-  const busy = (id) => most(samples.get(id), "busyTimeMsPerSecond") || 0;
+  const busy = (node) => most(samples.get(node.id), "busyTimeMsPerSecond") || 0;
+  const busiest = (nodes) => nodes.reduce((first, second) => (busy(second) > busy(first) ? second : first));
+  const [held, free] = [true, false].map((kind) => job.plan.nodes.filter(({ id }) => isHeld(id) === kind));
   const found = new Set();
-  for (const { id } of job.plan.nodes.filter((node) => isHeld(node.id))) {
-    const behind = job.plan.nodes.filter((node) => (node.inputs ?? []).some((input) => input.id === id) && !isHeld(node.id));
-    if (behind.length) found.add(behind.reduce((first, second) => (busy(second.id) > busy(first.id) ? second : first)).id);
+  for (const { id } of free.length ? held : []) {
+    const [behind, all] = [free.filter((node) => (node.inputs ?? []).some((input) => input.id === id)), busiest(free)];
+    if (behind.length) found.add((busy(busiest(behind)) >= busy(all) / 2 ? busiest(behind) : all).id);
   }
   return found;
 }
 
-function box(node, vertex, metrics, { place, boxHeight, room, href, chosen, ended, bottleneck, ends }) {
+function names(node, room) {
   const lines = chain(node.description);
+  return h(
+    "span.names",
+    { title: lines.map(({ text }) => text).join(" → ") },
+    // The first name takes the lines that are left.
+    lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }, index) =>
+      h(`span.lines${index === 0 ? Math.max(1, room - lines.length + 1) : 1}`, null, depth ? "→ " : "", text),
+    ),
+    lines.length > MOST_LINES && h("span.muted", null, `and ${lines.length - MOST_LINES + 1} more`),
+  );
+}
+
+const parallelism = (node) => h("span.parallel", { title: "Parallelism" }, `× ${node.parallelism}`);
+
+function box(node, vertex, metrics, { style, room, href, chosen, ended, bottleneck, ends }) {
   const busy = most(metrics, "busyTimeMsPerSecond");
   const held = most(metrics, "backPressuredTimeMsPerSecond");
   const level = ended ? `ended ${tone(vertex?.status)}` : bottleneck ? "hot" : held >= 0.5 ? "held" : busy >= 0.8 ? "hot" : busy >= 0.4 ? "warm" : "";
   return h(
     "a.vertex",
-    {
-      "data-key": node.id,
-      class: `${level} ${chosen ? "chosen" : ""}`,
-      href,
-      "aria-current": chosen ? "true" : null,
-      style: { left: `${place.x}px`, top: `${place.y}px`, width: `${BOX.boxWidth}px`, height: `${boxHeight}px` },
-    },
-    h(
-      "span.names",
-      { title: lines.map(({ text }) => text).join(" → ") },
-      // The first name takes the lines that are left.
-      lines.slice(0, lines.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES).map(({ text, depth }, index) =>
-        h(`span.lines${index === 0 ? Math.max(1, room - lines.length + 1) : 1}`, null, depth ? "→ " : "", text),
-      ),
-      lines.length > MOST_LINES && h("span.muted", null, `and ${lines.length - MOST_LINES + 1} more`),
-    ),
-    h("span.parallel", { title: "Parallelism" }, `× ${node.parallelism}`),
+    { "data-key": node.id, class: `${level} ${chosen ? "chosen" : ""}`, href, "aria-current": chosen ? "true" : null, style },
+    names(node, room),
+    parallelism(node),
     h(
       "span.marks",
       null,

@@ -1,6 +1,6 @@
 // One job: its heading, its buttons, and its tabs.
 
-import { get } from "./api.js";
+import { get, getIfThere } from "./api.js";
 import { checkpointJob, cancelJob, saveJob, stopJob } from "./actions.js";
 import { checkpointsTab } from "./checkpoints.js";
 import { configurationTab } from "./configuration.js";
@@ -64,6 +64,8 @@ function heading(path, job, page) {
         h("code", null, job.jid),
         ` · started ${time(job["start-time"])} · `,
         ended ? `ended ${time(job["end-time"])} after ${duration(job.duration)}` : `running for ${duration(job.duration)}`,
+        " · ",
+        h("a", { href: "#/logs", onclick: (event) => openLog(event, path) }, "log"),
       ),
     ),
     !ended &&
@@ -76,4 +78,11 @@ function heading(path, job, page) {
         page.config.features["web-cancel"] && button("Cancel …", () => cancelJob(path, job, page), "danger"),
       ),
   );
+}
+
+/** Open the log of the job's driver, which only the server can name. */
+async function openLog(event, path) {
+  event.preventDefault();
+  const found = await getIfThere(`${path}/jobmanager/log-url`).catch(() => null);
+  location.hash = found ? new URL(found.url).hash : "#/logs";
 }

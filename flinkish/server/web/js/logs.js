@@ -34,7 +34,7 @@ function listView() {
             `Log files of ${title}`,
             [["Name"], ["Size", "n"], ["Last change"]],
             logs.map(({ name, size, mtime }) => ({ key: name, cells: [h("a", { href: `#/logs/${encodeURIComponent(id)}/${encodeURIComponent(name)}` }, name), bytes(size), time(mtime)] })),
-            "There are no log files: see what the program prints.",
+            "There are no log files.",
           ),
         ),
       ),
@@ -55,7 +55,7 @@ function fileView(process, name) {
         h(
           "div.field.inline",
           { "data-key": "seek" },
-          h("label", { for: "seek-line" }, "Lines with"),
+          h("label", { for: "seek-line" }, "Show lines with"),
           h("input", {
             id: "seek-line",
             type: "search",

@@ -4,13 +4,15 @@ import { h } from "./dom.js";
 import { bytes, chain, count, duration, percent, watermark } from "./format.js";
 import { plot } from "./plot.js";
 import { choose, chosen, metricNames, points } from "./samples.js";
-import { section } from "./widgets.js";
+import { ENDED, section } from "./widgets.js";
+
+const SHOWN = "The plots show the time since you opened this job in this browser tab, and are lost when you close the tab.";
 
 export function metricsTab(path) {
   return {
     load: async (job) => new Map(await Promise.all(job.vertices.map(async ({ id }) => [id, await metricNames(path, id)]))),
     render: (names, page) => [
-      h("p.muted", { "data-key": "note" }, "The plots begin when this tab is opened; they are kept as long as it is open."),
+      h("p.muted", { "data-key": "note" }, ENDED.has(page.job.state) ? `${SHOWN} This job has ended, so nothing is added to them any more.` : SHOWN),
       section(
         "Job",
         h(
@@ -45,10 +47,10 @@ function vertexPlots(node, names, page) {
     h(
       "div.plots",
       null,
-      plot("Records a second", [(!source || sink) && own("in", "numRecordsInPerSecond", "sum"), !sink && own("out", "numRecordsOutPerSecond", "sum")].filter(Boolean), (value) => count(Math.round(value)), redraw, undefined, key("rate")),
+      plot("Records per second", [(!source || sink) && own("in", "numRecordsInPerSecond", "sum"), !sink && own("out", "numRecordsOutPerSecond", "sum")].filter(Boolean), (value) => count(Math.round(value)), redraw, undefined, key("rate")),
       plot("Time of the busiest subtask", [{ ...share(own("busy", "busyTimeMsPerSecond", "max")), kind: "busy" }, { ...share(own("held back", "backPressuredTimeMsPerSecond", "max")), kind: "held" }], percent, redraw, 1, key("time")),
-      !sink && plot("Bytes out a second", [own("bytes", "numBytesOutPerSecond", "sum")], bytes, redraw, undefined, key("bytes")),
-      marks.length > 0 && plot("Watermark (UTC)", [{ name: "least", points: marks }], watermark, redraw, null, key("mark")),
+      !sink && plot("Bytes out per second", [own("bytes", "numBytesOutPerSecond", "sum")], bytes, redraw, undefined, key("bytes")),
+      marks.length > 0 && plot("Watermark (UTC)", [{ name: "lowest", points: marks }], watermark, redraw, null, key("mark")),
       added.map((metric) => plot(metric, ["max", "avg", "min"].map((kind) => own(kind, metric, kind)), metric.endsWith("Watermark") ? watermark : count, redraw, undefined, key(metric))),
     ),
     h(
@@ -78,7 +80,7 @@ function vertexPlots(node, names, page) {
               redraw();
             },
           },
-          "Remove those added",
+          "Remove the added metrics",
         ),
     ),
   );

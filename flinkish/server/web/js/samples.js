@@ -62,8 +62,10 @@ export async function sampleJob(path, job) {
       const wanted = [...new Set([...TASK_METRICS, ...marks, ...chosen(job.jid, id)])];
       const list = await get(`${vertexPath(path, id)}/subtasks/metrics?get=${wanted.map(encodeURIComponent).join(",")}`);
       const metrics = new Map(list.map(({ id: name, ...values }) => [name, values]));
-      // Each subtask has its own watermark; that of the vertex is the least one.
-      const own = metrics.get("currentInputWatermark") ?? metrics.get(marks.at(-1));
+      // Each subtask has its own watermark; that of the vertex is the least one. A source has no input: what it sends counts, and
+      // of its operators, those before the one that makes watermarks have none.
+      const least = (name) => metrics.get(name)?.min ?? -Infinity;
+      const own = metrics.get("currentInputWatermark") ?? metrics.get(marks.reduce((a, b) => (least(b) > least(a) ? b : a), marks[0]));
       if (own) metrics.set("watermark", own);
       return [id, metrics];
     }),

@@ -30,7 +30,7 @@ export function serverView() {
               page.redraw();
             },
           },
-          threads === null ? "Show the stacks of all threads" : "Look again",
+          threads === null ? "Show the stacks of all threads" : "Read them again",
         ),
         (threads ?? []).map(({ threadName, stringifiedThreadInfo }, index) =>
           h("details", { "data-key": `${index}:${threadName}` }, h("summary", null, threadName), h("pre.trace", { tabindex: 0, role: "region", "aria-label": threadName }, stringifiedThreadInfo)),

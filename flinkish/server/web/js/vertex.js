@@ -29,7 +29,7 @@ export function vertexPanel(inside, page, vertex, part, jobId) {
   const node = page.job.plan.nodes.find(({ id }) => id === vertex);
   return h(
     "section.card.panel",
-    { "data-key": `panel:${vertex}`, "aria-label": "The chosen vertex" },
+    { "data-key": `panel:${vertex}`, "aria-label": "The selected vertex" },
     h("div.heading", null, h("h2", null, chain(node.description).map(({ text }) => text).join(" → ")), h("a.close", { href: `#/job/${jobId}/graph` }, "Close")),
     tabs("Parts of the vertex", Object.entries(PARTS).map(([key, [text]]) => [key, text, `#/job/${jobId}/graph/${vertex}/${key}`]), kind),
     h("div", { "data-key": `part:${kind}` }, PARTS[kind][2](inside, page)),
@@ -64,14 +64,14 @@ function subtasks({ subtasks: all }) {
 function watermarks(list) {
   const rows = list.map(({ id, value }) => ({ key: id, cells: [id.split(".")[0], watermark(value), value] }));
   return [
-    table("Watermarks of the inputs", [["Subtask", "n"], ["Event time (UTC)"], ["Milliseconds", "n"]], rows, "A source has no input, so no watermark comes to it."),
+    table("Watermarks of the inputs", [["Subtask", "n"], ["Event time (UTC)"], ["Milliseconds", "n"]], rows, "A source has no input, so it receives no watermarks."),
   ];
 }
 
 function backPressure(found) {
-  if (found.status !== "ok") return h("p.empty", null, "Nothing was measured yet.");
+  if (found.status !== "ok") return h("p.empty", null, "Nothing has been measured yet.");
   return [
-    h("p", null, "Back pressure of this vertex: ", h("strong", null, found.backpressureLevel), ". A vertex is held back if those after it cannot take more; the busiest of those is the bottleneck."),
+    h("p", null, "Back pressure of this vertex: ", h("strong", null, found.backpressureLevel), ". A vertex is held back (back-pressured) while the vertices after it cannot take more records. The busiest of these, or a far busier vertex beside them, is marked as the bottleneck."),
     table(
       "Back pressure",
       [["Subtask", "n"], ["Held back"], ["Busy"], ["Idle"], ["Level"]],
@@ -124,7 +124,7 @@ function metrics({ total, values }, page) {
       }),
       h("span.muted", null, total > values.length ? `${values.length} of ${total} are shown` : `${total} metrics`),
     ),
-    table("Metrics", [["Metric"], ["Subtask", "n"], ["Value", "n"]], rows, "No metric has this name."),
+    table("Metrics", [["Metric"], ["Subtask", "n"], ["Value", "n"]], rows, "No metric has this text in its name."),
   ];
 }
 
@@ -138,7 +138,7 @@ function accumulators({ subtasks: all }) {
   const rows = all.flatMap((each) =>
     each["user-accumulators"].map(({ name, type, value }) => ({ key: `${each.subtask}.${name}`, cells: [each.subtask, name, type, value] })),
   );
-  return table("Accumulators", [["Subtask", "n"], ["Name"], ["Type"], ["Value", "n"]], rows, "This vertex has no metrics of the user's functions.");
+  return table("Accumulators", [["Subtask", "n"], ["Name"], ["Type"], ["Value", "n"]], rows, "The functions of this vertex define no metrics.");
 }
 
 function processes({ taskmanagers }) {

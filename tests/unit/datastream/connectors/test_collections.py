@@ -92,6 +92,12 @@ def test_the_times_of_a_frame_are_pythons() -> None:
     assert values(frame[["time"]], Types.ROW([Types.SQL_TIMESTAMP()])) == [Row(f0=moment), Row(f0=None)]
 
 
+@pytest.mark.parametrize("dtype", ["Float64", "Float32", "float64[pyarrow]"])
+def test_a_missing_value_of_pandas_own_floats_is_none(dtype: str) -> None:
+    frame = pd.DataFrame({"x": pd.array([1.5, None], dtype=dtype)})
+    assert values(frame) == values(frame, Types.ROW_NAMED(["x"], [Types.DOUBLE()])) == [Row(x=1.5), Row(x=None)]
+
+
 @pytest.mark.parametrize(
     ("frame", "type_info", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,6 +90,11 @@ def test_properties_of_java_become_those_of_librdkafka(java: dict[str, str], exp
         ("isolation.level", "open", "read_committed or"),
         ("partition.discovery.interval.ms", "often", "milliseconds"),
         ("commit.offsets.on.checkpoint", "maybe", "true or false"),
+        ("commit.offsets.on.checkpoint", "true", "set_group_id"),
+        ("group.id", "", "name a group"),  # librdkafka would abort the process
+        ("enable.partition.eof", "false", "always sets it to true"),
+        ("enable.auto.offset.store", "True", "always sets it to false"),
+        ("default.api.timeout.ms", "-1", "at least 1"),
     ],
 )
 def test_a_property_that_cannot_be_used_is_refused_by_name_and_shows_no_secret(key: str, value: str, hint: str) -> None:
@@ -180,6 +186,29 @@ def test_a_time_that_is_no_number_is_refused_by_name(key: str) -> None:
         sink.set_property(key, "soon").build().validate(Types.STRING())
 
 
+def test_transactions_without_an_idempotent_producer_are_refused() -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(SimpleStringSchema()).build()
+    sink = KafkaSink.builder().set_bootstrap_servers("nowhere:9092").set_record_serializer(schema)
+    sink.set_property("enable.idempotence", "false").build().validate(Types.STRING())
+    sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix("p")
+    with pytest.raises(InvalidProgramError, match=r"enable\.idempotence = 'false'(.|\n)*AT_LEAST_ONCE"):
+        sink.build()
+
+
+def test_properties_of_another_kind_of_client_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_topic("t").set_value_serialization_schema(SimpleStringSchema()).build()
+    sink = KafkaSink.builder().set_bootstrap_servers("nowhere:9092").set_record_serializer(schema)
+    builder(group_id="g", fetch_min_bytes="1").build().validate()
+    sink.build().validate(Types.STRING())
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    builder(linger_ms="7", acks="all").build().validate()
+    sink.set_property("fetch.min.bytes", "1").build().validate(Types.STRING())
+    first, second = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert first.startswith("KafkaSource: these properties have no effect on it: ")
+    assert "request.required.acks (of a producer)" in first  # librdkafka's own name of acks
+    assert second == "KafkaSink: these properties have no effect on it: fetch.min.bytes (of a consumer)."
+
+
 def test_wrong_kinds_of_arguments_are_named() -> None:
     with pytest.raises(InvalidArgumentError, match="builder"):
         KafkaSource("java object")  # type: ignore[arg-type]
@@ -203,6 +232,28 @@ def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch:
         handler(work(), None)
     assert len(context.calls) == 1
     found.close()
+
+
+@pytest.mark.parametrize("choose", ["topics", "pattern"])
+def test_a_topic_whose_leaders_are_not_known_yet_is_waited_for(choose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = client.library()
+    source = KafkaSource.builder().set_bootstrap_servers("nowhere:9092").set_value_only_deserializer(SimpleStringSchema())
+    source = source.set_topics("new") if choose == "topics" else source.set_topic_pattern("n.*")
+    waiting, gone = (
+        SimpleNamespace(error=kafka.KafkaError(code), partitions={})
+        for code in (kafka.KafkaError.LEADER_NOT_AVAILABLE, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+    )
+    there = SimpleNamespace(error=None, partitions={0: None, 1: None})
+    answers = [{"new": waiting}, {"new": waiting}, {"new": there, "not any more": gone}]
+    admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=answers.pop(0)))
+    clock = ManualClock()
+    brokers = enumerator._Brokers(source.build()._settings, clock, {})
+    monkeypatch.setattr(brokers, "_admin_client", lambda: admin)
+    monkeypatch.setattr(brokers, "_wait", lambda milliseconds: clock.advance(milliseconds) or True)
+    assert brokers.partitions() == [("new", 0), ("new", 1)]
+    answers += [{"new": waiting}] * 1000
+    with pytest.raises(enumerator._PassingError, match="topic 'new' at nowhere:9092 cannot be read"):
+        brokers.partitions()
 
 
 @pytest.mark.parametrize("engine", ["local"])

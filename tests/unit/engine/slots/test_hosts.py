@@ -237,7 +237,7 @@ def test_close_interrupts_user_code(make: Make, folder: Path) -> None:
     wait_until("the call", entered.exists)
     Path(config.program_file).unlink()
     hosts.close_hosts(config.attempt_id, grace_ms=5_000)
-    caller.join(10)
+    caller.join(60)
     assert closed.exists()
     assert "is over" in str(failures[0])
 
@@ -503,6 +503,9 @@ def test_modules_that_spark_has_unpacked_in_the_working_folder_come_first(
     monkeypatch.setattr(template, "fork_host", fork)
     _level_zero(dataclasses.replace(make(), own_modules="program"))
     assert [path[0] for path in paths] == [str(executor / "program")]
+    paths.clear()
+    _level_zero(dataclasses.replace(make(), own_modules="program", python_files=("sent/python-0",)))
+    assert [path[:2] for path in paths] == [[str(executor / "sent/python-0"), str(executor / "program")]]
 
 
 def test_a_program_moves_with_all_its_folders(folder: Path) -> None:

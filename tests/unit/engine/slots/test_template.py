@@ -26,10 +26,10 @@ TASK = "flinkish.common.ids:Nothing"
 
 
 def _wait_for(what: str, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not happen within 15 s")
+            pytest.fail(f"{what} did not happen within 60 s")
         threading.Event().wait(0.01)
 
 

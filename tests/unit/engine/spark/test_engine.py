@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from flinkish.common import pickling
 from flinkish.common.clock import SystemClock
@@ -13,6 +14,7 @@ from flinkish.common.ids import Epoch
 from flinkish.engine.spark import shim
 from flinkish.engine.spark.engine import SparkEngine, _Attempt
 from flinkish.engine.spark.query import Ready, Rows
+from flinkish.engine.spark.session import HeldSession
 from flinkish.runtime.dependencies import Dependencies
 from flinkish.runtime.protocol import EpochReport
 from tests.spark.toy import ToyLoop, toy_program
@@ -46,3 +48,21 @@ def test_executors_on_other_machines_get_the_modules_of_the_program_once_for_eac
         engine._send_modules(held, brought)
     uri = f"{tmp_path.as_uri()}/a%20job.zip#flinkish-program"
     assert sent == [("spark://a:7077", uri), ("spark://b:7077", uri)]
+
+
+def test_executors_that_share_no_folder_get_the_python_files_once_for_each_session(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("NAME = 'sent'")
+    sent: list[str] = []
+    first, second = (
+        cast(HeldSession, SimpleNamespace(session=SimpleNamespace(sparkContext=SimpleNamespace(addArchive=sent.append))))
+        for _ in range(2)
+    )
+    engine = SparkEngine()
+    assert engine._send_files(first, ()) == ()
+    found = [engine._send_files(held, (str(tmp_path / "module.py"),)) for held in (first, first, second)]
+    assert found[0] == found[1] != found[2]
+    assert len(sent) == 2
+    for uri, (entry,) in zip(sent, found[1:], strict=True):
+        archive, _, name = uri.removeprefix("file://").partition("#")
+        assert entry == f"{name}/python-0"
+        assert zipfile.ZipFile(archive).namelist() == ["python-0/module.py"]

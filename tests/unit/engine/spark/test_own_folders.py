@@ -11,6 +11,7 @@ import pytest
 from flinkish.common.errors import EngineError
 from flinkish.engine.spark import settings
 from flinkish.engine.spark.scratch import OwnPlace, check_own_folders, has_working_folders, make_own_folder
+from flinkish.program.program import CachedFile
 from flinkish.runtime.dependencies import Dependencies
 from tests.spark.toy import toy_program
 
@@ -48,5 +49,8 @@ def test_what_needs_a_shared_folder_is_refused(tmp_path: Path) -> None:
     modules = dataclasses.replace(program, dependencies=Dependencies(own_modules="/a/program.zip"))
     check_own_folders(modules, temporary_checkpoints=False)
     files = dataclasses.replace(program, dependencies=Dependencies(python_files=("/a/module.py",)))
-    with pytest.raises(EngineError, match=r"(?s)Python files, archives.*Hint: set io\.tmp\.dirs .*--py-files"):
+    check_own_folders(files, temporary_checkpoints=False)
+    cached = CachedFile(name="a", path="/a", executable=False)
+    files = dataclasses.replace(program, dependencies=Dependencies(python_files=("/a/module.py",), cached_files=(cached,)))
+    with pytest.raises(EngineError, match=r"(?s)has archives, cached files.*Hint: set io\.tmp\.dirs .*--archives"):
         check_own_folders(files, temporary_checkpoints=False)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import socket
 import sys
 from types import SimpleNamespace
+from typing import IO, NoReturn
 
 import pytest
 
@@ -33,10 +36,38 @@ def test_only_the_first_task_of_a_worker_freezes_what_is_loaded(monkeypatch: pyt
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
     shim._prepare_worker()
     assert not frozen, "this process is no worker"
-    monkeypatch.setitem(sys.modules, "pyspark.worker", SimpleNamespace(handle_worker_exception=print))
+    monkeypatch.setitem(sys.modules, "pyspark.worker", SimpleNamespace(handle_worker_exception=print, main=print))
     shim._prepare_worker()
     shim._prepare_worker()
     assert frozen == [True]
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["a task that fails", "a task that ends"])
+def test_a_worker_whose_connection_ends_during_a_task_ends_quietly(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(_: object, outfile: IO[bytes]) -> None:
+        outfile.write(b"some")
+
+    class EndedError(BaseException):
+        pass
+
+    def end(status: int) -> NoReturn:
+        raise EndedError(status)
+
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(os, "_exit", end)
+    worker = SimpleNamespace(handle_worker_exception=write, main=write)
+    monkeypatch.setitem(sys.modules, "pyspark.worker", worker)
+    shim._prepare_worker()
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rb") as infile:
+        outfile = ours.makefile("wb")
+        worker.main(infile, outfile)
+        assert theirs.recv(4) == b"some"
+        theirs.close()
+        with pytest.raises(EndedError):
+            worker.handle_worker_exception(RuntimeError(), outfile) if fails else worker.main(infile, outfile)
+        with pytest.raises(BrokenPipeError):
+            outfile.close()  # its buffer still holds what could not be sent
 
 
 @pytest.mark.parametrize("command", [b"", b"\x00\xff" * 100])

@@ -59,6 +59,11 @@ def test_options_of_spark_and_of_flinkish_are_told_from_the_script_and_its_argum
     assert (line.job, line.arguments) == ("job.py", ("-p", "9", "--master", "z", "-De=f"))
 
 
+def test_an_option_wins_over_the_property_of_its_key() -> None:
+    line = parse_command_line(shlex.split("-Dparallelism.default=3 -p 4 -D parallelism.default=5 -Da=b job.py"))
+    assert line.properties == ("parallelism.default=4", "a=b")
+
+
 def test_the_value_of_an_option_is_not_taken_for_the_script() -> None:
     assert parse_command_line(["--py-files", "other.py", "job.py"]).job == "job.py"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import sys
 import threading
 from collections.abc import Iterator
@@ -178,6 +180,38 @@ def test_open_telemetry_sends_sums_gauges_and_quantiles_to_a_collector() -> None
     assert (counter.is_monotonic, counter.data_points[0].as_int) == (True, 7)
     assert {each.key: each.value.string_value for each in counter.data_points[0].attributes} == TASK
     assert len(found["flink.taskmanager.job.latency"].gauge.data_points) == 6
+
+
+STRANGE = {"large": 2**70, "nan": math.nan, "inf": -math.inf, "text": "a", "yes": True, "plain": 5}
+
+
+def test_no_reporter_is_stopped_by_a_strange_value(caplog: pytest.LogCaptureFixture) -> None:
+    samples = [Sample(scope=Scope.OPERATOR, name=name, value=value, labels=OPERATOR) for name, value in STRANGE.items()]
+    scraped = dict(line.rsplit(" ", 1) for line in prometheus(samples) if not line.startswith("#"))
+    values = {name.partition("{")[0].rpartition("_")[2]: float(value) for name, value in scraped.items()}
+    assert math.isnan(values.pop("nan"))
+    assert values == {"large": 2.0**70, "inf": -math.inf, "yes": 1.0, "plain": 5.0}
+
+    caplog.set_level(logging.INFO, "flinkish.metrics")
+    LogReporter(settings_of(ReporterKind.LOG)).report(samples)
+    for shown in (f"large: {2**70}", "nan: NaN", "inf: -Infinity", "text: a", "plain: 5"):
+        assert shown in caplog.text
+
+    written: list[Any] = []
+    HistoryReporter(settings_of(ReporterKind.HISTORY), lambda *each: written.append(each[1])).report(samples)
+    assert "NaN" not in json.dumps(list(written[0].values())).replace('"NaN"', "")
+    assert list(written[0].values()) == [2**70, "NaN", "-Infinity", "a", True, 5]
+
+    with collector() as (url, taken):
+        reporter = OpenTelemetryReporter(settings_of(ReporterKind.OPEN_TELEMETRY, exporter__endpoint=url), ManualClock())
+        reporter.report(samples)
+        reporter.close()
+    points = {
+        metric.name.rpartition(".")[2]: metric.gauge.data_points[0]
+        for metric in taken[0].resource_metrics[0].scope_metrics[0].metrics
+    }
+    assert points.keys() == STRANGE.keys() - {"text"}
+    assert (points["large"].as_double, points["plain"].as_int, points["inf"].as_double) == (2.0**70, 5, -math.inf)
 
 
 def test_a_collector_that_refuses_is_an_error_with_its_address() -> None:

@@ -44,6 +44,8 @@ KEYS: list[tuple[TypeInformation | None, list[Any], Any]] = [
     (T.SQL_TIMESTAMP(), [MOMENT, MOMENT.replace(microsecond=678_000)], MOMENT.replace(microsecond=678_000)),
     (T.BIG_DEC(), [1.5, Decimal("1.5")], Decimal("1.5")),
     (T.DOUBLE(), [2, 2.0], 2.0),
+    (T.DOUBLE(), [Decimal("0.1"), 0.1], 0.1),
+    (T.DOUBLE(), [2**53 + 1, 2**53], 2.0**53),
     (T.DOUBLE(), [float("nan"), np.nan], float("nan")),
     (None, [float("nan"), float("nan")], float("nan")),
     (None, [Row(1, [2]), Row(1, [2])], Row(1, [2])),
@@ -53,6 +55,21 @@ KEYS: list[tuple[TypeInformation | None, list[Any], Any]] = [
     (None, [bytearray(b"a"), b"a"], b"a"),
 ]
 IDS = [f"{key_type!r} {given[0]!r}" for key_type, given, _ in KEYS]
+
+
+@pytest.mark.parametrize("within", ["alone", "in a tuple"])
+def test_numbers_that_are_the_same_float_are_one_key(within: str) -> None:
+    if within == "alone":
+        key_type, select = T.FLOAT(), lambda number: number
+    else:
+        key_type, select = T.TUPLE([T.STRING(), T.FLOAT()]), lambda number: ("a", number)
+    with OneInputHarness(lambda stream: stream.key_by(select, key_type).process(CountByKey())) as harness:
+        for number in (0.1 + 0.2, 0.3, 0.30000001192092896, 0.4):
+            harness.process_element(number)
+        assert [count for _, count in harness.take_values()] == [1, 2, 3, 1]
+        harness.restart()
+        harness.process_element(0.3)
+        assert [count for _, count in harness.take_values()] == [4]
 
 
 @pytest.mark.parametrize(("key_type", "given", "seen"), KEYS, ids=IDS)
@@ -124,7 +141,7 @@ def test_windows_see_the_key_as_it_is_declared() -> None:
 # -- keys of maps ----------------------------------------------------------------------------------------------------------------
 
 #: As above, of what can be the key of a dict; NaN is not equal to itself there either.
-MAP_KEYS = [*KEYS[:4], *KEYS[5:10]]
+MAP_KEYS = [*KEYS[:4], *KEYS[5:12]]
 
 
 class PutAndGet(KeyedProcessFunction):
@@ -147,6 +164,14 @@ class PutAndGet(KeyedProcessFunction):
         if value == 9:
             self.map.remove(self.given[-1])
             yield self.map.is_empty()
+
+
+@pytest.mark.parametrize("ttl", [False, True])
+@pytest.mark.parametrize(("key_type", "key"), [(T.LONG(), 1.5), (T.INT(), Decimal("1.5")), (T.BOOLEAN(), 2)])
+def test_a_key_that_its_type_would_change_is_not_put(key_type: Any, key: Any, ttl: bool) -> None:
+    harness = OneInputHarness(lambda stream: stream.key_by(lambda _: 0).process(PutAndGet(key_type, [key], ttl=ttl)))
+    with harness, pytest.raises(TypeMismatchError, match="which this type would change to"):
+        harness.process_element(1)
 
 
 @pytest.mark.parametrize("ttl", [False, True])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common.errors import StateError, TypeMismatchError
+from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.datastream.functions import AggregateFunction
@@ -331,6 +331,77 @@ def test_reducing_state_reduces(slot: Slot) -> None:
     assert state.get() == 5
     state.clear()
     assert state.get() is None
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_reduce_function_that_forgets_to_return_its_result_is_refused(slot: Slot, typed: bool) -> None:
+    slot.begin()
+    slot.key(1)
+    descriptor = ReducingStateDescriptor("lists", list.extend, Types.LIST(Types.LONG()) if typed else UNTYPED)
+    state = slot.backend.get_reducing_state(descriptor)
+    state.add([1])
+    with pytest.raises(InvalidArgumentError, match=r"reduce of state 'lists' .* must return the combined record; got None"):
+        state.add([2])
+
+
+def test_a_reduce_function_may_return_a_record_that_is_none(slot: Slot) -> None:
+    slot.begin()
+    slot.key(1)
+    state = slot.backend.get_reducing_state(ReducingStateDescriptor("last", lambda one, other: other, UNTYPED))
+    for value in (1, None, 2):
+        state.add(value)
+        assert state.get() == value
+
+
+class Appending(AggregateFunction):
+    """Forgets to return what it changes."""
+
+    def create_accumulator(self) -> list[Any]:
+        return []
+
+    def add(self, value: Any, accumulator: list[Any]) -> None:
+        accumulator.append(value)
+
+    def get_result(self, accumulator: list[Any]) -> list[Any]:
+        return accumulator
+
+    def merge(self, acc_a: list[Any], acc_b: list[Any]) -> None:
+        acc_a.extend(acc_b)
+
+
+class Greatest(AggregateFunction):
+    """Has None as the accumulator of no values."""
+
+    def create_accumulator(self) -> None:
+        return None
+
+    def add(self, value: int, accumulator: int | None) -> int | None:
+        return accumulator if value < 0 else max(value, accumulator or 0)
+
+    def get_result(self, accumulator: int | None) -> int | None:
+        return accumulator
+
+    def merge(self, acc_a: int | None, acc_b: int | None) -> int | None:
+        return max(acc_a or 0, acc_b or 0)
+
+
+def test_an_aggregate_function_that_forgets_to_return_its_accumulator_is_refused(slot: Slot) -> None:
+    slot.begin()
+    slot.key(1)
+    state = slot.backend.get_aggregating_state(AggregatingStateDescriptor("all", Appending(), UNTYPED))
+    with pytest.raises(InvalidArgumentError, match=r"add of state 'all' .* must return the accumulator; got None"):
+        state.add(1)
+
+
+def test_an_aggregate_function_may_begin_with_none(slot: Slot) -> None:
+    slot.begin()
+    slot.key(1)
+    state = slot.backend.get_aggregating_state(AggregatingStateDescriptor("greatest", Greatest(), UNTYPED))
+    found = []
+    for value in (-1, 5, -2, 3):
+        state.add(value)
+        found.append(state.get())
+    assert found == [None, 5, 5, 5]
 
 
 def test_keys_that_cannot_be_hashed_work_wrapped(make_slot: Callable[..., Slot]) -> None:

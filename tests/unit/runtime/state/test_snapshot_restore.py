@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,9 @@ def test_no_state_makes_no_file(slot: Slot) -> None:
 def test_a_snapshot_that_fails_leaves_no_file(slot: Slot, monkeypatch: pytest.MonkeyPatch) -> None:
     put_longs(slot, 3)
 
-    def fail(descriptor: int) -> None:
+    def fail(descriptor: int, fsync: Callable[[int], None] = os.fsync, mine: int = threading.get_ident()) -> None:
+        if threading.get_ident() != mine:
+            return fsync(descriptor)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
@@ -307,6 +310,60 @@ def test_fields_may_be_renamed(slot: Slot, make_slot: MakeSlot) -> None:
     restored.key(1)
     state = restored.backend.get_state(ValueStateDescriptor("row", Types.ROW_NAMED(["b"], [Types.LONG()])))
     assert state.value() == Row(b=1)
+
+
+def test_fields_may_not_change_places(slot: Slot, make_slot: MakeSlot) -> None:
+    def state_of(at: Slot, *names: str) -> Any:
+        row = Types.ROW_NAMED(list(names), [Types.LONG()] * len(names))
+        return at.backend.get_map_state(MapStateDescriptor("rows", Types.STRING(), Types.LIST(Types.TUPLE([row]))))
+
+    slot.begin()
+    slot.key(1)
+    state_of(slot, "a", "b", "c").put("x", [(Row(a=1, b=2, c=3),)])
+    files = slot.snapshot()
+    for names, moved in ((("b", "a", "c"), "b, a"), (("a", "d", "b"), "b")):
+        restored = make_slot(attempt="second")
+        restored.restore(files)
+        with pytest.raises(ForeignCheckpointError, match=rf"state 'rows' of operator {UID} .* the fields {moved} elsewhere"):
+            state_of(restored, *names)
+    restored = make_slot(attempt="third")
+    restored.restore(files)
+    restored.key(1)
+    assert state_of(restored, "a", "d", "c").get("x") == [(Row(a=1, d=2, c=3),)]
+
+
+def test_keyed_state_of_an_operator_that_is_not_keyed_any_more_is_refused(slot: Slot, make_slot: MakeSlot) -> None:
+    put_longs(slot, 3)
+    keyed_only = slot.snapshot()
+    slot.operator.list_state(ListStateDescriptor("list", Types.STRING())).add("a")
+    for files in (keyed_only, slot.snapshot()):
+        with pytest.raises(ForeignCheckpointError, match=f"operator {UID} has keyed state .* its input is not keyed"):
+            make_slot(attempt="second").restore(files, keyed=False)
+
+
+@pytest.mark.parametrize("change", ["ttl", "type"])
+def test_a_state_that_subtasks_have_declared_in_different_ways_is_refused(make_slot: MakeSlot, change: str) -> None:
+    """The declaration has changed, but only the first subtask has asked for the state in the meantime."""
+    changed = ValueStateDescriptor("untyped", UNTYPED if change == "ttl" else Types.STRING())
+    if change == "ttl":
+        changed.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    files: list[StateFile] = []
+    for subtask, descriptor in enumerate((changed, ValueStateDescriptor("untyped", UNTYPED))):
+        slot = make_slot(subtask=subtask, parallelism=2)
+        slot.begin()
+        slot.operator.list_state(ListStateDescriptor("list", Types.STRING())).add("a")
+        state = slot.backend.get_state(descriptor)
+        for key in range(20):
+            if subtask_of_group(key_group(key, MAX_PARALLELISM), MAX_PARALLELISM, 2) == subtask:
+                slot.key(key)
+                state.update("x" if change == "type" else [subtask, key])
+        files.extend(slot.snapshot())
+    for order in (files, files[::-1]):
+        with pytest.raises(ForeignCheckpointError, match=r"state 'untyped' of operator .* some subtasks have stored it as"):
+            make_slot(attempt="second").restore(tuple(order), old_parallelism=2)
+    same = make_slot(subtask=1, parallelism=2, attempt="third")
+    same.restore(tuple(files), old_parallelism=2)
+    assert same.backend.get_state(ValueStateDescriptor("untyped", UNTYPED)) is not None
 
 
 def test_another_max_parallelism_is_refused(slot: Slot, make_slot: MakeSlot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,8 @@ class FakeProcesses:
     full: bool = False
     #: Processes that are not drivers, such as other Dispatchers, are alive unless they are here.
     dead: set[int] = field(default_factory=set)
+    #: See places.py.
+    place: str = "boot/pid/net/machine"
 
     def start(self, command: Command) -> tuple[int, float]:
         if self.full:

@@ -82,7 +82,7 @@ def serving(folder: Path, token: str | None = None, **changes: str) -> Iterator[
         yield client
     finally:
         client.service.stop(False)
-        assert client.service.wait(20)
+        assert client.service.wait(60)
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_a_dispatcher_ends_also_when_its_jobs_cannot_be_cancelled(tmp_path: Path
     monkeypatch.setattr(client.dispatcher, "jobs", fail)
     client.service.stop(True)
 
-    assert client.service.wait(10)
+    assert client.service.wait(60)
 
 
 def test_flinks_page_sends_the_same_in_the_query(client: Client) -> None:
@@ -256,7 +256,7 @@ def test_the_plan_of_a_program_is_shown_without_running_it(tmp_path: Path, monke
         assert client.get("/jobs") == {"jobs": []}
     finally:
         client.service.stop(False)
-        assert client.service.wait(20)
+        assert client.service.wait(60)
     plan = answer["plan"]
     assert (plan["name"], plan["type"], len(plan["jid"])) == ("planned", "STREAMING", 32)
     sink, source = plan["nodes"]
@@ -320,6 +320,18 @@ def test_a_jobs_paths_are_passed_on_to_its_driver(client: Client) -> None:
         ("PATCH", f"{path}?mode=cancel", token, "{}"),
         ("POST", f"{path}/savepoints", token, '{"target-directory": "/x"}'),
     ]
+
+
+@pytest.mark.parametrize(("status", "after"), [(202, "CANCELED"), (409, "RESTARTING")])
+def test_a_job_whose_driver_is_killed_while_it_cancels_is_not_started_again(tmp_path: Path, status: int, after: str) -> None:
+    answers: dict[str, tuple[int, Any]] = {}
+    with serving(tmp_path) as client, answering(answers) as (port, _):
+        driver = client.run(port)
+        answers[f"/jobs/{driver.job_id}"] = (status, {})
+        assert client.ask("PATCH", f"/jobs/{driver.job_id}?mode=cancel")[0] == status
+        driver.alive = False
+        path = f"/jobs/{driver.job_id}/status"
+        wait_until(after, lambda: client.ask("GET", path) == (200, {"status": after}), 60)
 
 
 def test_the_cluster_has_all_jobs(tmp_path: Path) -> None:
@@ -409,7 +421,7 @@ def test_a_log_that_has_become_long_is_begun_anew_and_its_earlier_part_kept(
             for part in range(3):
                 written.write(f"part {part} {'x' * 1_000}\n")
                 written.flush()
-                wait_until("a new file", lambda: log.stat().st_size == 0, 10)
+                wait_until("a new file", lambda: log.stat().st_size == 0, 60)
             written.write("the end\n")
         old = log.with_name(f"{log.name}.1")
         assert client.get(f"/jobmanager/logs/{log.name}") == "the end\n"
@@ -429,7 +441,7 @@ def test_an_ended_job_is_answered_from_its_archive(client: Client) -> None:
     write_archive(SessionStorage(client.dispatcher.settings.root), driver, **answers)
     client.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     driver.alive = False
-    wait_until("the end of the driver", lambda: client.dispatcher.driver(client.dispatcher.job(driver.job_id)) is None, 10)  # type: ignore[arg-type]
+    wait_until("the end of the driver", lambda: client.dispatcher.driver(client.dispatcher.job(driver.job_id)) is None, 60)  # type: ignore[arg-type]
 
     assert client.get(path) == {"state": "FINISHED"}
     assert client.get(f"/v1{path}/status") == {"status": "FINISHED"}
@@ -449,13 +461,13 @@ def test_a_job_between_two_drivers_is_restarting(client: Client) -> None:
     try:
         driver.alive = False
         path = f"/jobs/{driver.job_id}"
-        wait_until("the loss", lambda: client.get(f"{path}/status") == {"status": "RESTARTING"}, 10)
+        wait_until("the loss", lambda: client.get(f"{path}/status") == {"status": "RESTARTING"}, 60)
         assert client.get(path)["state"] == "RESTARTING"
         assert client.get(f"{path}/exceptions") == {"exceptionHistory": {"entries": [], "truncated": False}}
         status, answer = client.ask("GET", f"{path}/checkpoints")
         assert (status, "is being started again" in answer["errors"][0]) == (503, True)
         assert client.ask("PATCH", path) == (202, {})
-        wait_until("the cancellation", lambda: client.get(f"{path}/status") == {"status": "CANCELED"}, 10)
+        wait_until("the cancellation", lambda: client.get(f"{path}/status") == {"status": "CANCELED"}, 60)
     finally:
         client.processes.full = False
     assert client.ask("PATCH", path) == (202, {})
@@ -545,19 +557,31 @@ def test_the_cluster_ends_and_cancels_its_jobs_before(tmp_path: Path) -> None:
         driver = client.run(port)
         answers[f"/jobs/{driver.job_id}"] = (202, {})
         assert client.ask("DELETE", "/cluster") == (200, {})
-        wait_until("the cancellation", lambda: any(each[0] == "PATCH" for each in seen), 10)
+        wait_until("the cancellation", lambda: any(each[0] == "PATCH" for each in seen), 60)
         driver.alive = False
-        assert client.service.wait(20)
+        assert client.service.wait(60)
 
     with serving(tmp_path) as again:
         assert again.get(f"/jobs/{driver.job_id}/status") == {"status": "CANCELED"}
+
+
+def test_a_dispatcher_that_does_not_lead_does_not_end_as_if_it_had_cancelled_the_jobs(tmp_path: Path) -> None:
+    with serving(tmp_path) as leader:
+        driver = leader.run()
+        other = Client(tmp_path, FakeProcesses())
+        status, answer = other.ask("DELETE", "/cluster")
+        assert status == 503
+        assert f"the session's leader is {leader.dispatcher.address}. It ends with jobs=keep." in answer["errors"][0]
+        assert other.ask("DELETE", "/cluster?jobs=keep") == (200, {})
+        assert other.service.wait(60)
+        assert leader.get("/jobs") == {"jobs": [{"id": driver.job_id, "status": "RUNNING"}]}
 
 
 def test_the_cluster_ends_and_leaves_its_jobs_if_asked_to(tmp_path: Path) -> None:
     client = Client(tmp_path, FakeProcesses())
     driver = client.run()
     assert client.ask("DELETE", "/cluster?jobs=keep") == (200, {})
-    assert client.service.wait(20)
+    assert client.service.wait(60)
 
     assert driver.alive
     with serving(tmp_path) as again:
@@ -573,7 +597,7 @@ def test_an_error_that_comes_again_and_again_is_logged_once(
         raise ValueError("what no one has thought of")
 
     client.service.stop(False)
-    assert client.service.wait(10)
+    assert client.service.wait(60)
     monkeypatch.setattr(client.dispatcher, "step", fail)
     said = None
     with caplog.at_level("WARNING", "flinkish.server.session"):

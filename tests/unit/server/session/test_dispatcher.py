@@ -13,7 +13,7 @@ from flinkish.checkpoint.signing import SigningKey
 from flinkish.common.clock import ManualClock, SystemClock
 from flinkish.common.errors import CheckpointError, EngineError, ForeignCheckpointError, RegistryError
 from flinkish.server.session import wire
-from flinkish.server.session.dispatcher import Submission
+from flinkish.server.session.dispatcher import Dispatcher, Submission
 from flinkish.server.session.launch import StartError
 from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.registry import Registry
@@ -25,6 +25,18 @@ from tests.unit.server.session.support import SCRIPT, FakeProcess, FakeProcesses
 @pytest.fixture
 def member(tmp_path: Path) -> Member:
     return Member(tmp_path)
+
+
+def _taken_over(tmp_path: Path) -> tuple[Member, Dispatcher, FakeProcess]:
+    """Return a Dispatcher that hangs, so that it writes no records, the one that has taken over, and the driver of a job."""
+    clock = ManualClock(1_000_000)
+    first = Member(tmp_path, clock=clock, processes=FakeProcesses())
+    second = first.make("http://b:1", first_id=1_000)
+    driver = first.submit()
+    second.step()
+    clock.advance(10_001)
+    second.step()
+    return first, second, driver
 
 
 def test_a_program_is_started_as_a_driver_with_nothing_on_its_command_line(member: Member) -> None:
@@ -292,14 +304,7 @@ def test_of_two_dispatchers_one_leads_and_the_other_names_it(tmp_path: Path) -> 
 
 
 def test_the_other_dispatcher_takes_over_when_the_lease_ends_and_the_first_one_can_do_nothing_more(tmp_path: Path) -> None:
-    clock, processes = ManualClock(1_000_000), FakeProcesses()
-    first = Member(tmp_path, clock=clock, processes=processes)
-    second = first.make("http://b:1", first_id=1_000)
-    driver = first.submit()
-    second.step()
-    # The first one hangs: it writes no records.
-    clock.advance(10_001)
-    second.step()
+    first, second, driver = _taken_over(tmp_path)
 
     assert second.leads
     entry = second.job(driver.job_id)
@@ -537,13 +542,7 @@ def test_a_job_that_is_forgotten_meanwhile_is_not_cancelled(tmp_path: Path) -> N
 
 def test_a_leader_whose_lease_has_ended_takes_no_reports(tmp_path: Path) -> None:
     # It would keep drivers from the new leader, which would hold them for lost.
-    clock, processes = ManualClock(1_000_000), FakeProcesses()
-    first = Member(tmp_path, clock=clock, processes=processes)
-    second = first.make("http://b:1", first_id=1_000)
-    driver = first.submit()
-    second.step()
-    clock.advance(10_001)
-    second.step()
+    first, second, driver = _taken_over(tmp_path)
     assert second.leads
 
     with pytest.raises(NotLeaderError):

@@ -7,14 +7,19 @@ import decimal
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake.schema import PrimitiveType
 
-from flinkish.common import Row, RowKind, Types
+from flinkish.common import Instant, Row, RowKind, Types
 from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, SinkError
+from flinkish.common.pickling import dumps, loads
+from flinkish.common.typeinfo import DecimalTypeInfo
 from flinkish.datastream.connectors import DeltaSink, DeltaSource
 from flinkish.datastream.connectors.delta import writer as writer_module
 from tests.unit.datastream.connectors.fakes import SinkRun, SourceRun
@@ -69,6 +74,37 @@ def test_rows_are_inserted_updated_and_deleted_by_their_kind_in_one_commit(tmp_p
     assert rows(tmp_path) == [("a", 10), ("d", 4)]
     assert version(tmp_path) == at + 1
     assert staged(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("snappy", "SNAPPY"), ("zstd", "ZSTD"), ("gzip", "GZIP"), ("lz4", "LZ4"), ("none", "UNCOMPRESSED")]
+)
+def test_files_that_deltalake_writes_have_the_chosen_compression(tmp_path: Path, name: str, codec: str) -> None:
+    def codecs(table: Path) -> set[str]:
+        files = [pq.ParquetFile(path.removeprefix("file://")) for path in DeltaTable(str(table)).file_uris()]
+        return {file.metadata.row_group(0).column(0).compression for file in files}
+
+    merging = upserts(tmp_path / "merged", compression=name, compact_every=2)
+    merging.checkpoint([insert("a", 1)])
+    assert codecs(tmp_path / "merged") == {codec}
+    merging.checkpoint([insert("b", 1)])  # and the files are merged
+    assert len(DeltaTable(str(tmp_path / "merged")).file_uris()) == 1
+    assert codecs(tmp_path / "merged") == {codec}
+    mapped = DeltaSink(str(tmp_path / "mapped"), compression=name, table_properties={"delta.columnMapping.mode": "name"})
+    mapped.validate(PAIR)
+    SinkRun(mapped, PAIR).checkpoint([insert("a", 1)])
+    assert codecs(tmp_path / "mapped") == {codec}
+
+
+@pytest.mark.parametrize("wrong", [{"delta.appendOnly": True}, ["delta.appendOnly"], {1: "x"}])
+def test_table_properties_are_texts(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a dict of texts"):
+        DeltaSink.for_table(str(tmp_path)).with_table_properties(wrong).build()
+
+
+def test_keys_without_a_column_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="at least one column"):
+        DeltaSink.for_table(str(tmp_path)).with_upsert_keys()
 
 
 def test_the_last_row_of_a_key_counts_within_an_epoch_across_epochs_and_across_files(
@@ -294,6 +330,37 @@ def test_a_partitioned_table_with_column_mapping_is_appended_to_and_not_merged_i
     assert [row["new"] for row in found] == ["one", "two", "three", "four"]
     with pytest.raises(SinkError, match="is partitioned and has column mapping"):
         DeltaSink(str(table), partition_by=["part"], upsert_keys=["id"]).validate(Types.ROW_NAMED(names, types))
+    # Else the job would fail after a commit, and again after each restart.
+    with pytest.raises(SinkError, match=r"cannot merge the files of .*column mapping"):
+        DeltaSink(str(table), partition_by=["part"], compact_every=5).validate(Types.ROW_NAMED(names, types))
+
+
+@pytest.mark.parametrize(
+    ("options", "does"),
+    [
+        ({"upsert_keys": ["id"]}, "merge rows into"),
+        ({"compact_every": 2}, "merge the files of"),
+        ({"table_properties": {"delta.columnMapping.mode": "name"}}, "write rows into"),
+    ],
+)
+def test_deltalake_does_not_write_partitions_of_a_timestamp_because_it_leaves_out_the_zone(
+    options: dict[str, Any], does: str, tmp_path: Path
+) -> None:
+    def sink() -> DeltaSink:
+        return DeltaSink(str(tmp_path / "table"), partition_by=["at"], **options)
+
+    moments = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.SQL_TIMESTAMP()])
+    expected = rf"cannot {does} .*table: the table is partitioned by the timestamp at(?s:.*)Hint: partition by a date"
+    with pytest.raises(SinkError, match=expected):
+        sink().validate(moments)
+    schema = Schema([Field("id", PrimitiveType("long")), Field("at", PrimitiveType("timestamp"))])
+    mapped = options.get("table_properties", {})
+    DeltaTable.create(tmp_path / "table", schema, partition_by=["at"], configuration=mapped)
+    with pytest.raises(SinkError, match=expected):
+        sink().validate(moments)
+    days = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.SQL_DATE()])
+    if "upsert_keys" not in options:
+        DeltaSink(str(tmp_path / "days"), partition_by=["at"], **options).validate(days)
 
 
 def test_a_table_is_created_with_column_mapping_or_deletion_vectors(tmp_path: Path) -> None:
@@ -395,3 +462,26 @@ def test_small_files_are_merged_after_some_commits_without_changing_rows(tmp_pat
 def test_the_module_of_writers_has_the_column_that_marks_deletions() -> None:
     with pytest.raises(InvalidProgramError, match="is taken by DeltaSink"):
         DeltaSink("/tmp/none").validate(Types.ROW_NAMED([writer_module.DELETED], [Types.BOOLEAN()]))
+
+
+@pytest.mark.parametrize(
+    ("type_info", "keys"),
+    [
+        (Types.INSTANT(), [Instant(-1, 999_999_000), Instant(-1, 999_999_999)]),
+        (Types.SQL_TIMESTAMP(), [datetime.datetime(2021, 1, 1), datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)]),
+        (Types.SQL_DATE(), [datetime.date(2021, 1, 1), datetime.datetime(2021, 1, 1, 12)]),
+        (DecimalTypeInfo(5, 2), [decimal.Decimal("1.10"), decimal.Decimal("1.101"), decimal.Decimal("1.1")]),
+    ],
+)
+def test_rows_whose_keys_are_stored_as_one_value_come_to_one_writer(tmp_path: Path, type_info: Any, keys: list[Any]) -> None:
+    row_type = Types.ROW_NAMED(["k", "v"], [type_info, Types.INT()])
+    sink = DeltaSink(str(tmp_path), upsert_keys=["k"], row_type=row_type)
+    selected: list[Any] = []
+    stream = SimpleNamespace(_record_type=row_type, key_by=selected.append)
+    transformer = sink.get_transformer()
+    assert transformer is not None
+    transformer.apply(stream)
+    (key_of,) = loads(dumps(selected))
+    assert len({key_of(Row(k=key, v=1)) for key in keys}) == 1
+    assert key_of(Row(k=None, v=1)) == (None,)
+    assert key_of(Row(k="another", v=1)) == ("another",)

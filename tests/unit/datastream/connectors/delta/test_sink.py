@@ -24,7 +24,7 @@ from flinkish.common.errors import (
 )
 from flinkish.common.pickling import dumps, loads
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import Types
+from flinkish.common.typeinfo import DecimalTypeInfo, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.datastream.connectors import _row_buffer
 from flinkish.datastream.connectors.base import END_OF_INPUT_CHECKPOINT
@@ -392,6 +392,59 @@ def test_partition_values_come_back_as_they_were(tmp_path: Path, type_info: Any,
             expected = datetime.datetime(2020, 9, 13, 12, 26, 40, 123_456, tzinfo=datetime.UTC)
         assert back[i] == back[100 + i] == expected
     assert len(DeltaTable(tmp_path).file_uris()) == len(values)
+
+
+class Printed(str):
+    """A text with another printed form, as a member of a str Enum has."""
+
+    def __str__(self) -> str:
+        return "Color.RED"
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value", "expected"),
+    [
+        (Types.STRING(), Printed("red"), "red"),
+        (DecimalTypeInfo(5, 2), decimal.Decimal("1.235"), decimal.Decimal("1.24")),
+        (Types.SQL_DATE(), datetime.datetime(2021, 1, 9, 12), datetime.date(2021, 1, 9)),
+        (Types.SQL_TIMESTAMP(), datetime.datetime(999, 1, 1), datetime.datetime(999, 1, 1, tzinfo=datetime.UTC)),
+    ],
+)
+def test_a_partition_has_the_value_that_a_column_in_a_file_has(tmp_path: Path, type_info: Any, value: Any, expected: Any) -> None:
+    row_type = Types.ROW_NAMED(["v", "p", "q"], [Types.INT(), type_info, type_info])
+    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"], row_type=row_type))
+    run.checkpoint([Row(v=1, p=value, q=value)])
+    (row,) = DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
+    assert row["p"] == row["q"] == expected
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value"),
+    [
+        (Types.INT(), True),
+        (Types.INT(), 2**31),
+        (Types.BYTE(), 128),
+        (Types.BIG_INT(), 10**38),
+        (DecimalTypeInfo(5, 2), decimal.Decimal("1000.00")),
+        (Types.BIG_DEC(), decimal.Decimal("NaN")),
+        (Types.STRING(), "\ud800"),
+        (Types.INSTANT(), Instant(10**12, 0)),
+    ],
+)
+def test_a_value_that_a_partition_column_cannot_hold_is_refused(tmp_path: Path, type_info: Any, value: Any) -> None:
+    row_type = Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info])
+    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"], row_type=row_type))
+    with pytest.raises(SinkError, match=r"DeltaSink into .*: partition column 'p' is "):
+        run.write([Row(v=1, p=value)])
+
+
+@pytest.mark.parametrize("type_info", [Types.INSTANT(), Types.SQL_TIMESTAMP()])
+def test_a_point_in_time_is_a_partition_in_any_time_zone_of_a_reader(tmp_path: Path, type_info: Any) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path), partition_by=["p"]), Types.ROW_NAMED(["v", "p"], [Types.INT(), type_info]))
+    run.checkpoint([Row(v=1, p=Instant(-1, 0) if type_info == Types.INSTANT() else datetime.datetime(1969, 12, 31, 23, 59, 59))])
+    log = (tmp_path / "_delta_log" / f"{1:020}.json").read_text().splitlines()
+    (add,) = [json.loads(line)["add"] for line in log if line.startswith('{"add"')]
+    assert add["partitionValues"] == {"p": "1969-12-31T23:59:59.000000Z"}
 
 
 def test_files_stand_in_folders_named_by_partition(tmp_path: Path) -> None:

@@ -424,6 +424,17 @@ def test_a_start_at_a_version_reads_what_it_added_and_later_ones(tmp_path: Path)
             builder.build()
 
 
+def test_the_error_names_the_version_that_does_not_exist_yet() -> None:
+    table = TABLES / "types"
+    for builder, version in (
+        (bounded(table).version_as_of(99), 99),
+        (continuous(table).starting_version(9), 9),
+        (bounded(table).starting_version(0).ending_version(7), 7),
+    ):
+        with pytest.raises(SourceError, match=f"should read version {version}, but .*types has no such version"):
+            builder.build()
+
+
 @pytest.mark.parametrize("credit", [1, 3])
 @pytest.mark.parametrize("keep_order", [False, True])
 def test_a_checkpoint_anywhere_loses_nothing_and_repeats_nothing(credit: int, keep_order: bool, tmp_path: Path) -> None:
@@ -687,3 +698,42 @@ def test_layouts_that_other_writers_choose_for_their_columns_are_read(tmp_path: 
                 line["add"]["size"] = file.stat().st_size
         log.write_text("\n".join(map(json.dumps, lines)))
         assert SourceRun(bounded(table).build()).values() == [Row(s="x", b=b"\x01", l=["y", None])]
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_columns_that_a_file_spells_with_other_letters_are_read(tmp_path: Path, partitioned: bool) -> None:
+    # As in a table that was made of Parquet files: Delta and Spark ignore case.
+    write_deltalake(tmp_path, pa.table({"Id": [1], "Part": ["a"]}), partition_by=["Part"] if partitioned else None)
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace('\\"Id\\"', '\\"id\\"').replace('\\"Part\\"', '\\"part\\"'))
+    assert SourceRun(bounded(tmp_path).build()).values() == [Row(id=1, part="a")]
+    # A column whose name is spelled exactly comes first.
+    files = list(tmp_path.rglob("*.parquet"))
+    pq.write_table(pa.table({"ID": [2], "id": [3], "Part": ["a"]}), files[0])
+    (add,) = [line for line in log.read_text().splitlines() if line.startswith('{"add"')]
+    size = str(json.loads(add)["add"]["size"])
+    log.write_text(log.read_text().replace(f'"size":{size}', f'"size":{files[0].stat().st_size}'))
+    assert SourceRun(bounded(tmp_path).build()).values() == [Row(id=3, part="a")]
+
+
+def test_a_log_that_only_has_a_checkpoint_is_read(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    write(tmp_path, 2)
+    DeltaTable(tmp_path).create_checkpoint()
+    for entry in (tmp_path / "_delta_log").glob("*.json"):
+        entry.unlink()
+    assert sorted(ids(SourceRun(bounded(tmp_path).build()).values())) == [1, 2]
+
+
+def test_changes_from_before_there_was_a_change_feed_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, 1, 2)
+    DeltaTable(tmp_path).delete("id = 1")
+    for builder in (bounded(tmp_path).starting_version(1), continuous(tmp_path), continuous(tmp_path).version_as_of(0)):
+        with pytest.raises(SourceChangedError, match=r"version 1 of .* has no change data feed"):
+            builder.read_change_feed().build()
+    DeltaTable(tmp_path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    DeltaTable(tmp_path).delete("id = 2")
+    with pytest.raises(SourceChangedError, match=r"version 1 of .* has no change data feed"):
+        bounded(tmp_path).starting_version(1).read_change_feed().build()
+    (row,) = SourceRun(bounded(tmp_path).starting_version(2).read_change_feed().build()).values()
+    assert (row.id, row.get_row_kind()) == (2, RowKind.DELETE)

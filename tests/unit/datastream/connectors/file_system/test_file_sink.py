@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -72,6 +73,15 @@ def rows(path: Path) -> list[Any]:
 class ByFirstLetter(BucketAssigner):
     def get_bucket_id(self, element: Any, context: BucketContext) -> str:
         return f"letter={element[0]}"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr("flinkish.datastream.connectors.file_system.parts.make_folders", refuse)
+    with pytest.raises(SinkError, match=f"FileSink cannot write into {tmp_path}/new: Read-only file system"):
+        SinkRun(text_sink(tmp_path / "new"), Types.STRING()).epoch(["a"])
 
 
 def test_nothing_is_visible_before_a_checkpoint_and_the_file_is_finished_after_it(tmp_path: Path) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import random
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError, UnsupportedError
+from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceChangedError, SourceError, UnsupportedError
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import Types
 from flinkish.datastream.connectors.base import Boundedness, InputStatus
@@ -405,3 +407,87 @@ def test_a_bounded_source_restored_reads_only_what_was_not_read(tmp_path: Path) 
     reader.add_splits(again.assigned[0])
     reader.poll_next(output)
     assert output.values == ["3"]
+
+
+def replaced(content: bytes) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        other = path.with_name(".other")
+        other.write_bytes(content)
+        other.replace(path)
+
+    return change
+
+
+def written_again(path: Path) -> None:
+    path.write_bytes(b"9" * path.stat().st_size)
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000))
+
+
+LINES = b"".join(b"%d\n" % number for number in range(9))
+CHANGES = [
+    (replaced(b"new\n" * 100), "replaced by another one, of 400 bytes"),
+    (replaced(b"new\n"), "cut to 4 bytes, or replaced"),
+    (written_again, "written again"),
+]
+
+
+class OneFile:
+    """Reads a file from the moment when the enumerator finds it."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = text_source(path)
+        context = FakeEnumeratorContext(1)
+        enumerator = self.source.create_enumerator(context)
+        enumerator.start()
+        enumerator.handle_split_request(0)
+        self.splits = context.assigned[0]
+        self.begin()
+
+    def begin(self) -> None:
+        self.reader = self.source.create_reader(FakeReaderContext())
+        self.reader.start()
+        self.reader.add_splits([stored(split, FileSourceSplit) for split in self.splits])
+        self.reader.notify_no_more_splits()
+
+    def take(self, credit: int) -> list[str]:
+        output = FakeOutput(credit)
+        self.reader.poll_next(output)
+        return output.values
+
+    def resume(self) -> None:
+        self.splits = list(self.reader.snapshot_state())
+        self.reader.close()
+        self.begin()
+
+
+@pytest.mark.parametrize(("change", "expected"), CHANGES)
+@pytest.mark.parametrize("when", ["before", "while", "resumed"])
+def test_a_local_file_that_is_changed_before_it_is_read_to_its_end_is_an_error(
+    when: str, change: Callable[[Path], None], expected: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "file.txt"
+    path.write_bytes(LINES)
+    file = OneFile(path)
+    if when != "before":
+        assert file.take(2) == ["0", "1"]
+    if when == "resumed":
+        file.resume()
+    change(path)
+    try:
+        with pytest.raises(SourceChangedError, match=rf"file\.txt, which had 18 bytes .* was {expected}"):
+            file.take(100)
+    finally:
+        file.reader.close()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_local_file_that_only_grows_is_read_to_its_new_end(resumed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_bytes(LINES)
+    file = OneFile(path)
+    values = file.take(2)
+    if resumed:
+        file.resume()
+    with path.open("ab") as more:
+        more.write(b"9\n")
+    assert [*values, *file.take(100)] == [str(number) for number in range(10)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.datastream.connectors.file_system import BulkFormat, FileEnumeratorProvider, FileSource, StreamFormat
 from flinkish.datastream.connectors.record_errors import RECORD_ERROR_TYPE, RECORD_ERRORS_METRIC, RecordErrorPolicy
+from flinkish.datastream.formats.json import JsonRowSerializationSchema
 from flinkish.datastream.output_tag import OutputTag
 from tests.unit.datastream.connectors.fakes import SourceRun
 
@@ -69,6 +71,21 @@ def test_decimals_lose_no_digit_and_bytes_are_base64(tmp_path: Path) -> None:
     first, second = read_json(path, type_info)
     assert first == Row(d=decimal.Decimal(digits), x=1.5, b=b"hi")
     assert (str(second.d), second.x.__class__, second.b) == ("1.10", float, None)
+
+
+def test_numbers_that_json_lacks_are_read_as_the_texts_that_the_writer_makes(tmp_path: Path) -> None:
+    type_info = Types.ROW_NAMED(["f", "d"], [Types.FLOAT(), Types.DOUBLE()])
+    to_json = JsonRowSerializationSchema.builder().with_type_info(type_info).build()
+    infinity = float("inf")
+    rows = [Row(f=infinity, d=-infinity), Row(f=-infinity, d=infinity), Row(f=float("nan"), d=float("nan"))]
+    path = write(tmp_path, b"\n".join(map(to_json.serialize, rows)))
+    first, second, third = read_json(path, type_info)
+    assert [first, second] == rows[:2]
+    assert math.isnan(third.f)
+    assert math.isnan(third.d)
+    for text in ("nan", "1.5", "+Infinity", "inf"):
+        with pytest.raises(SourceError, match="field 'd' must be Double; got a string"):
+            read_json(write(tmp_path, f'{{"d": "{text}"}}'), type_info)
 
 
 def test_floats_have_32_bits_and_points_in_time_nanoseconds(tmp_path: Path) -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.common import Row, Types
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, MissingPackageError
-from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions
+from flinkish.datastream.connectors.base import WriteContext
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink, JdbcSource
 from flinkish.datastream.connectors.jdbc.database import Database
 from flinkish.datastream.connectors.jdbc.statements import parse
+from tests.unit.datastream.connectors.fakes import FakeWriterContext, SinkRun, SourceRun
 
 _SECRET = "hunter2-of-flinkish"
 
@@ -95,6 +101,7 @@ def test_urls_of_jdbc_and_sqlalchemy_are_understood(url: str, expected: str) -> 
         ("jdbc:sqlite:x.db?cache=shared", r"no translation: cache"),
         ("jdbc:sqlite::memory:", "in memory"),
         ("sqlite://", "in memory"),
+        (f"sqlite://me:{_SECRET}@host/x.db", "has no host, user or password"),
         (f"nonsense {_SECRET}", "not a URL of JDBC or SQLAlchemy"),
         (f"nosuchdatabase://me:{_SECRET}@host/db", "not a URL of JDBC or SQLAlchemy"),
         (f"sqlite+aiosqlite:///x.db?password={_SECRET}", r"sqlite\+aiosqlite is a driver for asyncio"),
@@ -151,3 +158,26 @@ def test_placeholders_are_found_where_values_can_be(dialect: str, sql: str, coun
 def test_a_driver_with_other_parameters_is_refused() -> None:
     with pytest.raises(InvalidProgramError, match="in the style 'numeric_dollar'"):
         parse("INSERT INTO t VALUES (?)", "postgresql").text_for("numeric_dollar")
+
+
+@pytest.mark.parametrize("url", ["jdbc:sqlite:a b.db", "sqlite:///a b.db"])
+def test_a_relative_path_of_sqlite_is_that_of_the_program_in_all_tasks(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, task = tmp_path / "program", tmp_path / "task"
+    program.mkdir()
+    task.mkdir()
+    relative = options(url)
+    row_type = Types.ROW_NAMED(["x"], [Types.INT()])
+    with closing(sqlite3.connect(program / "a b.db")) as connection:
+        connection.execute("CREATE TABLE t (x INT)")
+    monkeypatch.chdir(program)
+    sink = pickle.dumps(JdbcSink.sink("INSERT INTO t VALUES (?)", row_type, relative))
+    source = pickle.dumps(JdbcSource(relative, row_type, table="t"))
+    monkeypatch.chdir(task)
+    writer = pickle.loads(sink).create_writer(FakeWriterContext(SinkRun(pickle.loads(sink), row_type), 0, {}))
+    writer.write(Row(x=1), WriteContext(timestamp=None, watermark=0))
+    writer.flush(True)
+    writer.close()
+    assert SourceRun(pickle.loads(source)).values() == [Row(x=1)]
+    assert list(task.iterdir()) == []

@@ -164,6 +164,7 @@ def test_all_types_come_back_as_they_were_written(database: TestDatabase) -> Non
         "f": (Types.FLOAT(), "REAL", 1.5),
         "d": (Types.DOUBLE(), "DOUBLE PRECISION", 0.1),
         "big": (Types.BIG_INT(), "NUMERIC", 10**12),
+        "large": (Types.BIG_INT(), exact, -(10**18)),
         "dec": (Types.BIG_DEC(), exact, Decimal("1234567890.123456789")),
         "day": (Types.SQL_DATE(), "DATE", _DAY),
         "t": (Types.SQL_TIME(), "TIME", _TIME.time()),
@@ -277,3 +278,13 @@ def test_a_duration_is_no_time_of_day(hours: int) -> None:
 
     with pytest.raises(SourceError, match=r"column 'at' is declared .*: not a time of day"):
         convert([(datetime.timedelta(hours=hours),)])
+
+
+@pytest.mark.parametrize(
+    ("type_info", "value"), [(Types.DOUBLE(), Decimal("1e400")), (Types.DOUBLE(), 2**53 + 1), (Types.FLOAT(), 2**24 + 1)]
+)
+def test_a_number_that_a_float_cannot_hold_is_named(type_info: Any, value: Any) -> None:
+    convert = rows_from(("x",), (type_info,), "the table t")
+    assert convert([(Decimal("1.5"),), (2**24,), (None,)]) == [Row(x=1.5), Row(x=float(2**24)), Row(x=None)]
+    with pytest.raises(SourceError, match=r"column 'x' is declared \w+ and holds"):
+        convert([(value,)])

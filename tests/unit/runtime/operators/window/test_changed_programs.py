@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common.errors import ForeignCheckpointError
 from flinkish.common.time import Time
-from flinkish.datastream import DataStream
+from flinkish.datastream import DataStream, KeyedProcessFunction
 from flinkish.datastream.evictors import CountEvictor
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.window import (
@@ -207,6 +207,57 @@ def test_the_error_names_the_operator_and_both_ways_of_keeping_windows() -> None
 def test_windows_that_no_time_bounds_do_not_become_windows_of_time() -> None:
     with pytest.raises(ForeignCheckpointError, match=r"operator windows .* are not of time"):
         run(lambda k: summed(k.window(GlobalWindows.create())), lambda k: summed(tumbling(k)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda k: summed(tumbling(k)), lambda k: summed(k.window(GlobalWindows.create()).trigger(CountTrigger.of(2)))),
+        (lambda k: summed(k.window(GlobalWindows.create())), lambda k: summed(by_any_trigger(tumbling(k)))),
+        (lambda k: summed(k.window(GlobalWindows.create())), lambda k: summed(by_any_trigger(sessions(k)))),
+    ],
+)
+def test_windows_of_another_kind_are_not_forgotten(before: Version, after: Version) -> None:
+    with pytest.raises(
+        ForeignCheckpointError, match=r"operator windows cannot go on with its open windows: .* of another kind than"
+    ):
+        run(before, after)
+
+
+@pytest.mark.parametrize("trigger", [lambda windows: windows, by_any_trigger])
+def test_windows_that_were_not_merged_are_not_forgotten_where_windows_are_merged(
+    trigger: Callable[[WindowedStream], WindowedStream],
+) -> None:
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows .* window by window .* as windows that are merged"):
+        run(lambda k: summed(trigger(tumbling(k))), lambda k: summed(by_any_trigger(sessions(k))))
+
+
+class AtTheEnd(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        ctx.timer_service().register_event_time_timer(100)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield ctx.get_current_key(), timestamp
+
+
+WINDOWS: list[Version] = [
+    lambda k: summed(tumbling(k)),
+    lambda k: listed(by_any_trigger(tumbling(k))),
+    lambda k: summed(sessions(k)),
+    lambda k: summed(by_any_trigger(sessions(k))),
+]
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_the_timers_of_windows_are_not_taken_for_those_of_a_function(windows: Version) -> None:
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows cannot go on .* which has open windows"):
+        run(windows, lambda k: k.process(AtTheEnd()))
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_the_timers_of_a_function_are_not_taken_for_those_of_windows(windows: Version) -> None:
+    with pytest.raises(ForeignCheckpointError, match=r"operator windows cannot go on .* which has timers"):
+        run(lambda k: k.process(AtTheEnd()), windows)
 
 
 def test_a_session_that_has_fired_and_waits_for_late_records_is_done_when_none_are_allowed_any_more() -> None:

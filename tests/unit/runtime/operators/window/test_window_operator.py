@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flinkish.common.errors import InvalidArgumentError, StateError
+from flinkish.common.errors import InvalidArgumentError, StateError, TypeMismatchError
 from flinkish.common.serializer import TypeSerializer
 from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
-from flinkish.datastream import DataStream, ProcessWindowFunction, WindowFunction
+from flinkish.datastream import AggregateFunction, DataStream, ProcessWindowFunction, WindowFunction
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from flinkish.datastream.keyed_stream import KeyedStream
 from flinkish.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
@@ -26,6 +26,7 @@ from flinkish.datastream.window import (
     NeverTrigger,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
+    SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     Trigger,
     TriggerResult,
@@ -463,6 +464,89 @@ def test_wrong_arguments_are_refused_when_the_job_is_built() -> None:
     refused(lambda keyed: keyed.window(TEN).aggregate(Sum(), Sum()))  # type: ignore[arg-type]
     refused(lambda keyed: keyed.window(TEN).evictor(TEN))  # type: ignore[arg-type]
     refused(lambda keyed: keyed.window(TEN).side_output_late_data("late"))  # type: ignore[arg-type]
+
+
+SLIDING = SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))
+SESSIONS = EventTimeSessionWindows.with_gap(Time.milliseconds(10))
+#: Windows of all implementations: those made fast, those with a trigger of one's own, and with an evictor.
+ALL_KINDS: dict[str, Callable[[KeyedStream], Any]] = {
+    "tumbling": lambda keyed: keyed.window(TEN),
+    "sliding": lambda keyed: keyed.window(SLIDING),
+    "sessions": lambda keyed: keyed.window(SESSIONS),
+    "any trigger": lambda keyed: keyed.window(TEN).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
+    "any trigger in sessions": lambda keyed: keyed.window(SESSIONS).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
+    "evictor": lambda keyed: keyed.window(TEN).evictor(CountEvictor.of(5)),
+}
+ANY = Types.PICKLED_BYTE_ARRAY()
+
+
+class Appending(Sum):
+    """Forgets to return the accumulator that it changes."""
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        super().add(value, accumulator)
+
+
+class Merging(Sum):
+    """Forgets to return the accumulator that it merged."""
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        super().merge(acc_a, acc_b)
+
+
+class Greatest(AggregateFunction):
+    """Has None as the accumulator of no values, and emits nothing for it."""
+
+    def create_accumulator(self) -> None:
+        return None
+
+    def add(self, value: Any, accumulator: int | None) -> int | None:
+        return accumulator if value[1] < 0 else max(value[1], accumulator or 0)
+
+    def get_result(self, accumulator: int | None) -> int | None:
+        return accumulator
+
+    def merge(self, acc_a: int | None, acc_b: int | None) -> int | None:
+        return acc_a if acc_b is None else acc_b if acc_a is None else max(acc_a, acc_b)
+
+
+def add_two(build: Callable[[Any], Any], kind: str) -> list[Any]:
+    """Return what a window of a kind gives for two records of one key."""
+    with OneInputHarness(lambda stream: build(ALL_KINDS[kind](by_key(stream))), ANY) as window:
+        for number in (5, 6):
+            window.process_element(("a", number), number)
+        window.process_watermark(1_000)
+        return window.take_values()
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_functions_that_forget_to_return_what_they_made_of_the_records_are_refused(kind: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"reduce of '.+' must return the combined record; got None"):
+        add_two(lambda windows: windows.reduce(lambda a, b: None), kind)
+    with pytest.raises(InvalidArgumentError, match=r"add of '.+' must return the accumulator; got None"):
+        add_two(lambda windows: windows.aggregate(Appending()), kind)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_an_aggregate_function_may_begin_with_none(kind: str) -> None:
+    assert set(add_two(lambda windows: windows.aggregate(Greatest()), kind)) == {6}
+
+
+@pytest.mark.parametrize("kind", ["sessions", "any trigger in sessions"])
+def test_sessions_refuse_a_merge_that_returns_none(kind: str) -> None:
+    with OneInputHarness(lambda stream: ALL_KINDS[kind](by_key(stream)).aggregate(Merging()), ANY) as window:
+        for time in (0, 18):
+            window.process_element(("a", 1), time)
+        with pytest.raises(InvalidArgumentError, match=r"merge of .+ must return the accumulator; got None"):
+            window.process_element(("a", 1), 9)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_window_that_ends_after_the_last_time_there_is_is_refused(kind: str) -> None:
+    with harness(lambda keyed: sum_of(ALL_KINDS[kind](keyed))) as window:
+        window.process_element(("a", 1), 2**63 - 1 - 20)
+        with pytest.raises(TypeMismatchError, match="after the last time that there is"):
+            window.process_element(("a", 1), 2**63 - 1 - 3)
 
 
 # -- overlapping windows ---------------------------------------------------------------------------------------------------------
