@@ -58,7 +58,8 @@ def assert_nothing_twice(seen: list[str], wanted: list[str]) -> None:
 def test_a_job_killed_in_and_around_its_commits_writes_every_message_once(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = 1000
+    # So many, and so slow, that a minute of work is left at each kill: a commit takes as long as ten epochs where the disk is busy.
+    records, pause = 3_000, "--pause=0.02"
     wanted = kafka_job.expected(records)
     source, target = kafka.create_topic(3), kafka.create_topic(2)
     kafka.produce(source, kafka_job.messages(records))
@@ -72,7 +73,7 @@ def test_a_job_killed_in_and_around_its_commits_writes_every_message_once(
         ]
     ):
         monkeypatch.setenv("KAFKA_KILL", place)
-        command = command_of(kafka, source, target, tmp_path, 1 + number % 3)
+        command = command_of(kafka, source, target, tmp_path, 1 + number % 3, pause)
         with running(*command, log=tmp_path / "log", fault=fault, script="kafka_job.py") as job:
             assert job.finish() == -9, job.output()
         assert_nothing_twice(kafka.values(target), wanted)
