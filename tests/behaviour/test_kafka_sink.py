@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +296,28 @@ def test_a_checkpoint_that_kafka_is_ahead_of_is_refused(kafka: Broker, commits: 
         committer.commit(number, commits.requests(str(number)))
     with pytest.raises(ForeignCheckpointError, match=r"Kafka is ahead of checkpoint 1.*checkpoint 3"):
         commits.restored(1)
+
+
+def test_a_commit_is_known_although_the_brokers_did_not_list_its_topic(
+    kafka: Broker, commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = commits.requests("a"), commits.requests("b")
+    committer = commits.committer()
+    committer.commit(1, first)
+    committer.commit(2, second)
+    # The process ended before the note with the checkpoints.
+    for note in commits.root.rglob("committed"):
+        note.unlink()
+    committed = GroupReader.committed
+
+    def incomplete(self: GroupReader, timeout: float, topics: Iterable[str] | None = None) -> list[Any]:
+        return [each for each in committed(self, timeout, topics) if topics is not None or each.topic != commits.topic]
+
+    monkeypatch.setattr(GroupReader, "committed", incomplete)
+    again = commits.restored(2)
+    again.commit(2, second)
+    again.commit(3, commits.requests("c"))
+    assert kafka.values(commits.topic) == ["a", "b", "c"]
 
 
 def test_a_copy_of_a_job_that_writes_other_messages_under_the_same_id_is_refused(commits: Commits) -> None:

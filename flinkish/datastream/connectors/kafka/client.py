@@ -188,7 +188,7 @@ class Admin(_Watched):
 
 
 class GroupReader(_Watched):
-    """Reads the offsets that a group has committed for the first partition of any topic. Close its client.
+    """Reads the offsets that a group has committed for the first partitions of topics. Close its client.
 
     It is a consumer, because librdkafka 2.16 ends the process if an administration client asks a broker that has just ceased to
     be the group's coordinator, or is not yet (librdkafka issue 5040).
@@ -199,10 +199,14 @@ class GroupReader(_Watched):
         own = {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
         super().__init__(library().Consumer, {**configuration, **own}, who)
 
-    def committed(self, timeout: float) -> list[confluent_kafka.TopicPartition]:
-        """Return the committed offsets with their metadata. `timeout` is in seconds. Raises KafkaException."""
+    def committed(self, timeout: float, topics: Iterable[str] | None = None) -> list[confluent_kafka.TopicPartition]:
+        """Return the committed offsets with their metadata, for the given topics or for all that the brokers list.
+
+        `timeout` is in seconds. Raises KafkaException.
+        """
         kafka = library()
-        topics = self.client.list_topics(timeout=timeout).topics
+        if topics is None:
+            topics = self.client.list_topics(timeout=timeout).topics
         asked = [kafka.TopicPartition(topic, 0) for topic in topics]
         found: list[confluent_kafka.TopicPartition] = self.client.committed(asked, timeout=timeout) if asked else []
         for each in found:

@@ -106,6 +106,8 @@ class KafkaCommitter(Committer[KafkaCommittable]):
         digest = _digest(requests)
         self._begin(uid)
         marker = self._marker(application) or self._noted(requests, lineage, uid)
+        if self._restored and (marker is None or marker.checkpoint < checkpoint_id):
+            marker = self._beside(requests, application) or marker
         if marker is not None and marker.checkpoint >= checkpoint_id:
             self._check_same(marker, checkpoint_id, digest, application)
         else:
@@ -124,13 +126,21 @@ class KafkaCommitter(Committer[KafkaCommittable]):
             self._markers[application] = self._ask(application)
         return self._markers[application]
 
-    def _ask(self, application: str) -> _Marker | None:
+    def _beside(self, requests: Sequence[CommitRequest[KafkaCommittable]], application: str) -> _Marker | None:
+        """Return the marker on the topic that the marker of these messages is written to.
+
+        `_ask` without topics depends on the list of topics of a broker, which lacks some while the broker starts.
+        """
+        topic = next((message[0] for message in _messages(requests)), None)
+        return None if topic is None else self._ask(application, [topic])
+
+    def _ask(self, application: str, topics: Sequence[str] | None = None) -> _Marker | None:
         reader = client.GroupReader(self._settings.admin("committer"), application, WHO)
         deadline = self._clock.monotonic() + _TIMEOUT * 1000
         try:
             while True:
                 try:
-                    found = reader.committed(_RETRY)
+                    found = reader.committed(_RETRY, topics)
                     break
                 except self._kafka.KafkaException as error:
                     refused = reader.refusal()
