@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any
 
 from flinkish.common import options
@@ -198,19 +199,28 @@ class AlignedWindowOperator(BaseWindowOperator):
             return
         spans = sorted(self._table.groups())
         due: dict[Span, list[Span]] = {}
-        for span in spans:
-            for window in self._windows_of(span):
-                if fired < window[1] - 1 <= passed:
-                    due.setdefault(window, []).append(span)
-        for window in sorted(due, key=_by_end):
-            self._fire(window, due[window])
+        gone: list[tuple[int, Span]] = []
         self._due = MAX_WATERMARK
         for span in spans:
             windows = self._windows_of(span)
-            if windows[0][1] - 1 + self.lateness <= passed:
-                self._drop(span)
+            for window in windows:
+                if fired < window[1] - 1 <= passed:
+                    due.setdefault(window, []).append(span)
+            removal = windows[0][1] - 1 + self.lateness
+            if removal <= passed:
+                gone.append((removal, span))
             else:
                 self._due = min(self._due, self._next(windows, passed))
+        # In order of time: a window function's clear() may change state that process() of later windows reads.
+        gone.sort(key=itemgetter(0))
+        dropped = 0
+        for window in sorted(due, key=_by_end):
+            while dropped < len(gone) and gone[dropped][0] < window[1] - 1:
+                self._drop(gone[dropped][1])
+                dropped += 1
+            self._fire(window, due[window])
+        for _, span in gone[dropped:]:
+            self._drop(span)
 
     def _fire(self, window: Span, spans: list[Span]) -> None:
         """Emit the results of all keys of a window; `spans` has its non-empty panes in order of time, or the window itself."""

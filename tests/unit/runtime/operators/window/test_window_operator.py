@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.datastream import AggregateFunction, DataStream, ProcessWindowFunction, WindowFunction
 from flinkish.datastream.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from flinkish.datastream.keyed_stream import KeyedStream
-from flinkish.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+from flinkish.datastream.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -300,6 +300,27 @@ def test_window_state_is_that_of_one_window_and_global_state_that_of_the_key(tri
         window.restart(parallelism=2)
         window.process_watermark(20)
         assert window.take_values() == [(10, 1, 3, 20)]
+
+
+class Removed(ProcessWindowFunction[Any, Any, str, Any]):
+    """Which windows of the key were removed before this one fired."""
+
+    descriptor = ListStateDescriptor("removed", Types.LONG())
+
+    def process(self, key: str, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        yield context.window().start, list(context.global_state().get_list_state(self.descriptor).get())
+
+    def clear(self, context: Any) -> None:
+        context.global_state().get_list_state(self.descriptor).add(context.window().start)
+
+
+@pytest.mark.parametrize("trigger", [EventTimeTrigger(), PurgingTrigger.of(EventTimeTrigger())])
+def test_windows_fire_and_are_removed_in_order_of_time_also_by_one_watermark(trigger: Trigger[Any, Any]) -> None:
+    with harness(lambda keyed: keyed.window(TEN).trigger(trigger).allowed_lateness(5).process(Removed())) as window:
+        for time in (1, 11, 21):
+            window.process_element(("a", time), time)
+        window.process_watermark(100)
+        assert window.take_values() == [(0, []), (10, [0]), (20, [0, 10])]
 
 
 def test_there_is_no_window_state_where_windows_are_merged() -> None:
