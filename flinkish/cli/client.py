@@ -29,8 +29,15 @@ _REQUEST_TIMEOUT = 30.0
 _LONGEST_ANSWER = 64 << 20
 #: The first and the longest pause between two requests about an operation, in seconds: pauses double, as in Flink's command line.
 _FIRST_GAP, _LONGEST_GAP = 0.03, 2.0
-#: The status with which a Dispatcher answers that does not lead, and the answer about an operation that has not ended.
+#: The status with which a Dispatcher answers that does not lead.
 _UNAVAILABLE = 503
+#: The status of an answer about an operation that the server does not know.
+_NOT_FOUND = 404
+_LOST_HINT = (
+    "the process that did it has ended, such as the driver of the job, which is then started again. "
+    "See the state of the job (`flinkish list -a`), and start the operation again."
+)
+#: The answer about an operation that has not ended.
 _IN_PROGRESS: Mapping[str, Any] = {"status": {"id": "IN_PROGRESS"}}
 
 
@@ -195,8 +202,8 @@ class UnreachableError(ServerError):
 class RefusedError(ServerError):
     """The server answered with an error; `status` is the HTTP status, `text` the server's message."""
 
-    def __init__(self, url: str, status: int, text: str) -> None:
-        super().__init__(f"the server at {url} refuses: {text}")
+    def __init__(self, url: str, status: int, text: str, *, hint: str | None = None) -> None:
+        super().__init__(f"the server at {url} refuses: {text}", hint=hint)
         self.status = status
         self.text = text
 
@@ -239,6 +246,8 @@ def wait_for(
                 hint="its process has ended, or the network failed: look at the log of the job.",
             ) from error
         except RefusedError as error:
+            if error.status == _NOT_FOUND:
+                raise RefusedError(client.address.url, error.status, error.text, hint=_LOST_HINT) from error
             # While another Dispatcher takes over; the operation goes on in the driver.
             if error.status != _UNAVAILABLE:
                 raise

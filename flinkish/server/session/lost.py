@@ -28,10 +28,14 @@ def answer_without_driver(
     dispatcher: Dispatcher, entry: JobEntry, method: str, path: str, query: Mapping[str, str]
 ) -> Response | None:
     """Return the answer; None = answer as for an unknown job. Raises RestError 503 while the driver is being started again."""
+    restarting = RestError(503, f"The driver of job {entry.job_id} is being started again. Try again in a moment.")
     job = f"/jobs/{entry.job_id}"
     if is_cancel(entry.job_id, method, path):
         return _cancel(dispatcher, entry, query)
     if method != "GET":
+        if entry.status is None:
+            # An operation that was accepted here would be unknown to the next driver, which is asked for its result.
+            raise restarting
         # As for an unknown job: the operation is accepted, and its result is a failure.
         return None
     answers = _answers(dispatcher, entry)
@@ -39,7 +43,7 @@ def answer_without_driver(
     if path.startswith(job) and found is not None:
         return Response(encode(found), 200, media_type=JSON)
     if entry.status is None:
-        raise RestError(503, f"The driver of job {entry.job_id} is being started again. Try again in a moment.")
+        raise restarting
     return None
 
 

@@ -315,6 +315,15 @@ def test_an_operation_is_waited_for_while_another_dispatcher_takes_over(server: 
         client.wait_for(rest, path, what="it", timeout=60, progress=lambda _: None)
 
 
+def test_an_operation_that_was_lost_with_its_driver_is_told_with_what_to_do(server: FakeServer) -> None:
+    path = f"/jobs/{A}/savepoints/{TRIGGER}"
+    server.answers[f"GET {path}"] = [(200, RUNS), (404, {"errors": ["There is no savepoint operation"]})]
+    rest = client.RestClient(client.Address(f"http://127.0.0.1:{server.port}"))
+
+    with pytest.raises(client.RefusedError, match="There is no savepoint operation\\nHint: the process that did it has ended"):
+        client.wait_for(rest, path, what="it", timeout=60, progress=lambda _: None)
+
+
 # -- servers that do not answer as they should ---------------------------------------------------------------------------------
 
 

@@ -466,6 +466,9 @@ def test_a_job_between_two_drivers_is_restarting(client: Client) -> None:
         assert client.get(f"{path}/exceptions") == {"exceptionHistory": {"entries": [], "truncated": False}}
         status, answer = client.ask("GET", f"{path}/checkpoints")
         assert (status, "is being started again" in answer["errors"][0]) == (503, True)
+        for operation in ("savepoints", "stop", "checkpoints"):  # none is accepted that the next driver would not know
+            status, answer = client.ask("POST", f"{path}/{operation}")
+            assert (status, "is being started again" in answer["errors"][0]) == (503, True)
         assert client.ask("PATCH", path) == (202, {})
         wait_until("the cancellation", lambda: client.get(f"{path}/status") == {"status": "CANCELED"}, 60)
     finally:
