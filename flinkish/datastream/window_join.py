@@ -222,7 +222,10 @@ class _Tag(MapFunction):
 
 
 def _tagged(stream: DataStream, tag: int, record: RowTypeInfo) -> DataStream:
-    return stream.map(_Tag(tag), record).name(f"Tag {tag + 1}")
+    tagged = stream.map(_Tag(tag), record).name(f"Tag {tag + 1}")
+    # As in Flink, tagging leaves the records of the stream in their order.
+    stream._environment._builder.replace(tagged._id, beside_input=True)
+    return tagged
 
 
 class _PairFunction(WindowFunction[Any, Any, Any, Any]):

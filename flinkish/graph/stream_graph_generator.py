@@ -17,6 +17,7 @@ from flinkish.graph.uids import InputIdentity, UidAssigner
 from flinkish.program.operators import OperatorConfig
 from flinkish.program.transformations import (
     VIRTUAL,
+    OneInputTransformation,
     Partitioner,
     Partitioning,
     SinkTransformation,
@@ -142,8 +143,10 @@ class _Generator:
             ],
         )
         parallelism = self._parallelism(transformation, name)
-        if isinstance(transformation, SinkTransformation) and transformation.beside_input:
-            parallelism = self._parallelism_beside([output for _, output in read], parallelism)
+        if isinstance(transformation, (OneInputTransformation, SinkTransformation)) and transformation.beside_input:
+            beside = [output for _, output in read]
+            if len(beside) == 1 or isinstance(transformation, OneInputTransformation):
+                parallelism = self._parallelism_beside(beside, parallelism)
         timeout = transformation.buffer_timeout
         max_parallelism = self._max_parallelism(transformation)
         wanted = default_max_parallelism(parallelism) if max_parallelism is None else max_parallelism
@@ -183,10 +186,12 @@ class _Generator:
         return parallelism
 
     def _parallelism_beside(self, read: Sequence[Output], declared: int) -> int:
-        """Return the parallelism of its only input, so that both are chained: one exchange less, 0.1 s on Spark."""
-        if len(read) == 1 and read[0].partitioner is None:
-            return self.nodes[read[0].node].parallelism
-        return declared
+        """Return the parallelism of the inputs, so that records keep their order, and a single input is chained.
+
+        A chained sink is one exchange less, 0.1 s on Spark.
+        """
+        found = {self.nodes[output.node].parallelism for output in read}
+        return found.pop() if len(found) == 1 and all(output.partitioner is None for output in read) else declared
 
     def _max_parallelism(self, transformation: Transformation) -> int | None:
         """Return the maximum parallelism that the program sets for an operator; None = it sets none."""

@@ -102,6 +102,8 @@ class OneInputTransformation(Transformation):
     operator: OperatorConfig
     key_selector: Callable[[Any], Any] | None = None
     key_type: TypeInformation | None = None
+    #: Whether the operator has the parallelism of its input, which may be a union, unless the input is partitioned.
+    beside_input: bool = False
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Row, Time, Types, WatermarkStrategy
+from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.datastream import DataStream, KeySelector, OutputTag, StreamExecutionEnvironment
 from flinkish.datastream.functions import MapFunction
@@ -73,6 +73,23 @@ def joined(late: OutputTag) -> Callable[[DataStream, DataStream], DataStream]:
         return windows.allowed_lateness(5).side_output_late_data(late).apply(Pair())
 
     return build
+
+
+def test_records_with_the_same_key_keep_their_order_whatever_the_parallelism_is(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(3)
+    env.configure(Configuration.from_dict({"execution.epoch.max-records": "7"}))
+    numbers = env.from_collection([("a", number, "x") for number in range(30)], RIGHT)
+    others = env.from_collection([("a", number, "y") for number in range(30)], RIGHT)
+    windows = TumblingEventTimeWindows.of(Time.milliseconds(100))
+    left, both = (stream.assign_timestamps_and_watermarks(STRATEGY).set_parallelism(1) for stream in (numbers, others))
+    right = left.union(both)
+    grouped = left.co_group(right).where(First(), Types.STRING()).equal_to(First()).window(windows)
+
+    def in_order(first: list[Any], second: list[Any]) -> Iterable[Any]:
+        for records in (first, *([record for record in second if record[2] == name] for name in "xy")):
+            yield [number for _, number, _ in records]
+
+    assert collect(grouped.apply(in_order)) == [list(range(30))] * 3
 
 
 def test_an_open_join_survives_a_restore_at_another_parallelism_and_late_records_fire_it_again() -> None:
