@@ -222,7 +222,7 @@ class FileEnumerator(SplitEnumerator[FileSourceSplit, FileEnumeratorState]):
     def start(self) -> None:
         if self._discovery_interval is None:
             if not self._restored:
-                self._pending.extend(find_splits(self._paths, self._cut, set()))
+                self._take(find_splits(self._paths, self._cut, set()))
             return
         if not self._restored:
             self._take(find_splits(self._paths, self._cut, set(), again=True))

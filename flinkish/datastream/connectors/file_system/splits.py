@@ -34,7 +34,7 @@ class FileSourceSplit(SourceSplit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEnumeratorState:
-    """The unassigned splits, and, when monitoring, the files found so far."""
+    """The unassigned splits, and the files found so far, which are not read again by a job that monitors the paths later."""
 
     pending: tuple[FileSourceSplit, ...]
     known: tuple[str, ...]

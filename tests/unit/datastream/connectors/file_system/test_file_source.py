@@ -361,6 +361,24 @@ def test_monitoring_goes_on_after_a_restore_without_reading_a_file_again(tmp_pat
     assert names(context.assigned[0]) == ["a", "b", "c"]
 
 
+def test_monitoring_that_begins_after_a_restore_reads_no_file_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("1\n")
+    first = FakeEnumeratorContext(2)
+    enumerator = text_source(tmp_path).create_enumerator(first)
+    enumerator.start()
+    enumerator.handle_split_request(0)
+    assert names(first.assigned[0]) == ["a"]
+    checkpoint = stored(enumerator.snapshot_state(1), FileEnumeratorState)
+    (tmp_path / "c").write_text("3\n")
+    context = FakeEnumeratorContext(1)
+    restored = monitored(tmp_path).restore_enumerator(context, checkpoint)
+    restored.start()
+    context.run_calls()
+    restored.handle_split_request(0)
+    assert names(context.assigned[0]) == ["b", "c"]
+
+
 def test_monitoring_fails_with_the_error_of_a_path_that_goes_away(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
