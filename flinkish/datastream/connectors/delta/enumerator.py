@@ -127,7 +127,16 @@ class DeltaEnumerator(SplitEnumerator[DeltaSplit, DeltaEnumeratorState]):
                 hint="bring the table back; or give the source another uid, so that it starts from the beginning.",
             )
         self._returned.extend(restored.returned)
-        return restored
+        return replace(restored, end=self._end_of(restored, newest))
+
+    def _end_of(self, restored: DeltaEnumeratorState, newest: int) -> int | None:
+        """Return the last version to read, None = no limit; the source may have had another limit before the checkpoint."""
+        settings = self._settings
+        if not settings.bounded:
+            return None
+        if settings.last_version is not None:
+            return settings.last_version
+        return newest if restored.end is None else restored.end
 
     def start(self) -> None:
         if self._state.snapshot or self._settings.bounded:

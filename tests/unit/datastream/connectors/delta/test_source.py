@@ -455,6 +455,51 @@ def test_a_checkpoint_anywhere_loses_nothing_and_repeats_nothing(credit: int, ke
         assert ids(found)[-8:] == [20, 21, 22, 23, 30, 31, 32, 33]
 
 
+def assigned_by(source: DeltaSource, checkpoint: tuple[Any, list[Any]] | None = None) -> tuple[tuple[Any, list[Any]], set[int]]:
+    """Return a checkpoint after one reader got splits of a bounded source, and the readers that get no more."""
+    context = FakeEnumeratorContext()
+    enumerator = source.create_enumerator(context) if checkpoint is None else source.restore_enumerator(context, checkpoint[0])
+    enumerator.add_splits_back([] if checkpoint is None else checkpoint[1], 0)
+    enumerator.start()
+    enumerator.handle_split_request(0)
+    return (stored(enumerator.snapshot_state(1), source.enumerator_checkpoint_type), context.assigned.get(0, [])), context.no_more
+
+
+def test_a_bounded_source_that_becomes_continuous_goes_on_with_the_versions_after_its_last_one(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    write(table, 1)
+    write(table, 2)
+    checkpoint, _ = assigned_by(bounded(table).build())
+    write(table, 3)
+    following = Following(continuous(table).build(), 1, checkpoint)
+    following.look()
+    assert sorted(ids(following.epochs())) == [1, 2, 3]
+    write(table, 4)
+    following.look()
+    assert ids(following.epochs()) == [4]
+
+
+def test_a_continuous_source_that_becomes_bounded_ends_with_the_newest_version(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    write(table, 1)
+    following = Following(continuous(table).build(), 1)
+    assert ids(following.epochs()) == [1]
+    _, no_more = assigned_by(bounded(table).build(), following.checkpoint())
+    assert no_more == {0}
+    write(table, 2)
+    (state, splits), no_more = assigned_by(bounded(table).build(), following.checkpoint())
+    assert ([split.version for split in splits], state.end, no_more) == ([1], 1, {0})
+
+
+def test_a_restored_source_ends_with_the_ending_version_that_the_program_has_now(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    for version in range(4):
+        write(table, version)
+    checkpoint, _ = assigned_by(bounded(table).starting_version(0).ending_version(1).build())
+    (state, splits), _ = assigned_by(bounded(table).starting_version(0).ending_version(2).build(), checkpoint)
+    assert ([split.version for split in splits], state.end) == ([0, 1, 2], 2)
+
+
 def test_the_order_of_versions_is_kept_by_one_reader_that_waits_for_the_snapshot(tmp_path: Path) -> None:
     table = tmp_path / "table"
     for n in range(8):
