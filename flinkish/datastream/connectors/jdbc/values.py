@@ -152,7 +152,8 @@ class RowShape:
                 if record._row_kind in removed:
                     raise TypeMismatchError(
                         f"{what}: a row of kind {record._row_kind.name} came, which the statement would write as if it were new",
-                        hint="filter such rows, send them to a sink with a DELETE statement, or set their kind to INSERT.",
+                        hint="filter rows of kind UPDATE_BEFORE; map those of kind DELETE to rows of kind INSERT with a column "
+                        "that marks them as deleted. A second sink with a DELETE statement would have no order with this one.",
                     )
                 values: Sequence[Any] = record._values
             elif isinstance(record, tuple):

@@ -132,6 +132,11 @@ def test_records_that_do_not_fit_are_named(sqlite: TestDatabase, record: Any, me
         SinkRun(sink_of(created(sqlite))).write([record])
 
 
+def test_the_error_of_a_change_says_that_a_second_sink_has_no_order_with_the_first(sqlite: TestDatabase) -> None:
+    with pytest.raises(TypeMismatchError, match=r"Hint: filter rows of kind UPDATE_BEFORE; .* would have no order with this one"):
+        SinkRun(sink_of(created(sqlite))).write([Row.of_kind(RowKind.UPDATE_BEFORE, id=1, name="a")])
+
+
 def test_deletions_go_to_a_delete_statement(sqlite: TestDatabase) -> None:
     created(sqlite).execute("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     key = Types.ROW_NAMED(["id"], [Types.LONG()])
