@@ -84,7 +84,7 @@ def object_root(text: str) -> PurePath | None:
 
 #: What a name in an object store must be like: the hint of the error to raise after `object_root` fails.
 OBJECT_NAMES = (
-    "with letters, digits, '.', '_', '=' and '-' in the names, and no credentials: keys such as s3.access-key set them."
+    "with letters, digits, '.', '_', '=' and '-' in the names, and without credentials, which keys such as s3.access-key set."
 )
 
 

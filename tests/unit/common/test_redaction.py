@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.common.config_options import is_sensitive
+from flinkish.common.files.schemes import OBJECT_NAMES
 from flinkish.common.redaction import RedactingFormatter, protect_log, redact, remember
 
 
@@ -107,3 +108,7 @@ def test_lines_of_the_log_and_their_tracebacks_are_protected(monkeypatch: pytest
     assert text.startswith("ERROR at ftp://******@host/\nTraceback")
     assert "ValueError: token=******" in text
     assert "abcdefgh" not in text
+
+
+def test_a_hint_about_credentials_is_shown_in_full() -> None:
+    assert redact(OBJECT_NAMES) == OBJECT_NAMES
