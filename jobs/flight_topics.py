@@ -154,12 +154,14 @@ class Admin:
         # Kafka removes messages by their time. Those of the job have the times of 2013, and would not be kept for long.
         settings = {"message.timestamp.type": "LogAppendTime"}
         new = self._kafka.admin.NewTopic(topic, partitions, -1, config=settings)
-        self._ask(lambda: self._admin.create_topics([new])[topic].result(_ANSWER_S), f"cannot create topic {topic!r}")
+        created = self._admin.create_topics([new])[topic]
+        self._ask(lambda: created.result(_ANSWER_S), f"cannot create topic {topic!r}", once=True)
         self._await(topic, there=True)
 
     def delete(self, topic: str) -> None:
         """Delete a topic and wait until it is gone."""
-        self._ask(lambda: self._admin.delete_topics([topic])[topic].result(_ANSWER_S), f"cannot delete topic {topic!r}")
+        deleted = self._admin.delete_topics([topic])[topic]
+        self._ask(lambda: deleted.result(_ANSWER_S), f"cannot delete topic {topic!r}", once=True)
         self._await(topic, there=False)
 
     def _await(self, topic: str, *, there: bool) -> None:
@@ -171,8 +173,13 @@ class Admin:
                 )
             time.sleep(0.05)
 
-    def _ask(self, question: Callable[[], Any], problem: str) -> Any:
-        try:
-            return question()
-        except self._kafka.KafkaException as error:
-            raise client.described(SourceError, f"Kafka at {self._brokers} {problem}", error) from None
+    def _ask(self, question: Callable[[], Any], problem: str, *, once: bool = False) -> Any:
+        # The partitions of a topic that was just created have no leader for a moment.
+        deadline = time.monotonic() + _ANSWER_S
+        while True:
+            try:
+                return question()
+            except self._kafka.KafkaException as error:
+                if once or not client.is_passing(error.args[0]) or time.monotonic() > deadline:
+                    raise client.described(SourceError, f"Kafka at {self._brokers} {problem}", error) from None
+            time.sleep(0.05)

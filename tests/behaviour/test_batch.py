@@ -318,8 +318,8 @@ def test_a_batch_has_no_savepoints_and_starts_from_none(make_env: MakeEnvironmen
     env.from_source(NumberSequenceSource(0, 100_000), WatermarkStrategy.no_watermarks(), "numbers").map(lambda v: v)
     client = env.execute_async()
     with pytest.raises(CheckpointError, match="batch mode"):
-        client.trigger_savepoint(str(tmp_path)).result(60)
-    client.cancel().result(60)
+        client.trigger_savepoint(str(tmp_path)).result(120)
+    client.cancel().result(120)
 
     env = make_env(1, {"execution.runtime-mode": "BATCH", "execution.state-recovery.path": tmp_path})
     env.from_collection([1]).print()

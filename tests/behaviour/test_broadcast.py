@@ -122,8 +122,8 @@ def test_state_and_timers_continue_from_a_savepoint_at_another_parallelism(
     env = make_env(2, settings)
     count(env, CountByKey(), 100_000).add_sink(Ignore()).uid("sink")
     client = env.execute_async()
-    path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
-    client.get_job_execution_result().result(60)
+    path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
+    client.get_job_execution_result().result(120)
 
     env = make_env(parallelism, {**settings, _PATH: path, "execution.epoch.max-records": 100_000})
     results = Results(tmp_path / "results")

@@ -144,7 +144,7 @@ def test_a_stopped_job_whose_close_fails_names_its_savepoint_and_ends(make_env: 
     client = env.execute_async()
     wait_until("the start of the job", lambda: client.get_job_status().result().name == "RUNNING")
     with pytest.raises(CheckpointError, match=r"(?s)the savepoint \S+ is complete, but.*lost"):
-        client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+        client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
     assert client.get_job_status().result().name == "FAILED"
     assert closed(notes) == 1
 

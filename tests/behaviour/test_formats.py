@@ -400,8 +400,8 @@ def test_a_job_goes_on_from_a_savepoint_with_its_files_and_sources(
 
     first = job(before, 2, {})
     wait_for_checkpoints(first, 5)
-    savepoint = first.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
-    first.get_job_execution_result().result(60)
+    savepoint = first.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
+    first.get_job_execution_result().result(120)
     assert 0 < len(written()) < 1000
-    job(after, parallelism, {"execution.state-recovery.path": savepoint}).get_job_execution_result().result(60)
+    job(after, parallelism, {"execution.state-recovery.path": savepoint}).get_job_execution_result().result(120)
     assert written() == list(range(1000))

@@ -43,13 +43,13 @@ def delete_before(broker: Broker, topic: str, offset: int) -> None:
 
     admin = broker.admin()
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        future.result(60)
+        future.result(120)
 
 
 def create_again(broker: Broker, topic: str) -> None:
     admin = broker.admin()
     for future in admin.delete_topics([topic]).values():
-        future.result(60)
+        future.result(120)
     broker.create_topic(1, topic)
 
 

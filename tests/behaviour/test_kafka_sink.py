@@ -348,7 +348,7 @@ def forget(broker: Broker, commits: Commits) -> None:
     """Make the broker forget the committed offset, as it does after a week."""
     admin = broker.admin()
     for future in admin.delete_consumer_groups([commits.sink._settings.application(commits.lineage, UID)]).values():
-        future.result(60)
+        future.result(120)
 
 
 def test_a_commit_that_the_brokers_forgot_is_known_from_the_folder_of_the_checkpoints(kafka: Broker, commits: Commits) -> None:

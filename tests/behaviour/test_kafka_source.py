@@ -237,7 +237,7 @@ def test_a_partition_that_is_added_to_a_topic_is_read_from_its_beginning(kafka: 
         writer.join()
         admin = kafka.admin()
         for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
-            future.result(60)
+            future.result(120)
         wait_until("it is there", lambda: len(admin.list_topics(topic, timeout=60).topics[topic].partitions) == 2)
         kafka.produce(topic, [{"value": value, "partition": 1} for value in ("new 0", "new 1")])
         later = (value for value in results if value != "first")
@@ -321,7 +321,7 @@ def test_messages_that_are_gone_fail_the_job_unless_the_program_says_otherwise(
     kafka.produce(topic, [f"{number}" for number in range(10)])
     admin = kafka.admin()
     for future in admin.delete_records([TopicPartition(topic, 0, 8)]).values():
-        future.result(60)
+        future.result(120)
     builder = source_of(kafka, topic)
     reader = reader_at(builder if reset is None else builder.set_property("auto.offset.reset", reset), split_at(topic, 2), end=10)
     output = FakeOutput(100)
@@ -353,6 +353,6 @@ def test_a_topic_that_is_not_there_or_goes_away_fails_the_job(
         assert next(results) == "a"
         admin = kafka.admin()
         for future in admin.delete_topics([topic]).values():
-            future.result(60)
+            future.result(120)
         with pytest.raises(JobExecutionError, match=f"know nothing of {topic}-0 any more"):
             next(results)

@@ -42,7 +42,7 @@ def test_the_statements_of_the_documentation_read_state_and_history(
     counts.sink_to(DiscardingSink()).uid("sink")
     client = cast(EmbeddedJobClient, env.execute_async())
     wait_for_checkpoints(client, 5)
-    client.cancel().result(30)
+    client.cancel().result(120)
 
     statements = [block.content.replace(_FOLDER, str(tmp_path / str(client.get_job_id()))) for block in blocks(_PAGE, "sql")]
     session = spark_session.newSession()

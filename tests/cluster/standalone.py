@@ -204,7 +204,7 @@ class Cluster:
                     process.send_signal(signal.SIGKILL)
             return not self.members()
 
-        wait_until("the cluster's processes end", none_left, 60)
+        wait_until("the cluster's processes end", none_left, 120)
         for machine in self.machines:
             for process in machine.processes:
                 process.wait(10)

@@ -182,4 +182,4 @@ def test_whatever_is_killed_of_a_session_results_are_exact(run: _Run) -> None:
     status = f"/jobs/{run.job}/status"
     wait_until("the end", lambda: run.session.get(status)["status"] == "FINISHED", 900, report=run.report)
     run.levels.assert_exact()
-    wait_until("no executor is left", lambda: not run.cluster.executors(), 60, report=run.report)
+    wait_until("no executor is left", lambda: not run.cluster.executors(), 120, report=run.report)

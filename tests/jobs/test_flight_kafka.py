@@ -221,13 +221,14 @@ def test_the_job_follows_a_topic_until_it_is_stopped(
         *("--engine", "local", "--kafka", kafka.address, "--flights-topic", topic, "--delays-topic", delays),
         *("--weather", weather, "--output", tmp_path / "out", "--checkpoint-interval", "100"),
     )
-    try:
-        publish(clean_sample, topic, "--partitions", "3")
-        wait_until("knock-on delays", lambda: messages_in(kafka, delays) > 10)
-        running.send_signal(signal.SIGINT)
-        printed, errors = running.communicate(timeout=60)
-    finally:
-        running.kill()
+    with running:
+        try:
+            publish(clean_sample, topic, "--partitions", "3")
+            wait_until("knock-on delays", lambda: messages_in(kafka, delays) > 10)
+            running.send_signal(signal.SIGINT)
+            printed, errors = running.communicate(timeout=120)
+        finally:
+            running.kill()
     assert running.returncode == 130, errors
     assert errors == ""
     assert printed.rstrip().endswith("Stopped. The tables hold what was committed up to the last checkpoint.")

@@ -171,13 +171,13 @@ class Broker:
         admin = self.admin()
         config = {key.replace("_", "."): value for key, value in settings.items()}
         for future in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
-            future.result(20)
+            future.result(120)
 
         def is_there() -> bool:
             found = admin.list_topics(name, timeout=60).topics[name]
             return not found.error and len(found.partitions) >= partitions
 
-        wait_until(f"topic {name}", is_there, 60)
+        wait_until(f"topic {name}", is_there, 120)
         return name
 
     def produce(self, topic: str, messages: Sequence[Any], *, transaction: str | None = None, commit: bool = True) -> None:

@@ -55,5 +55,5 @@ def wait_for_checkpoints(client: EmbeddedJobClient, count: int = 3) -> None:
     def over() -> bool:
         return client.get_job_status().result().is_terminal_state()
 
-    wait_until(f"{count} checkpoints", lambda: completed(client) >= count or over(), 60)
+    wait_until(f"{count} checkpoints", lambda: completed(client) >= count or over(), 120)
     assert not over(), client.get_job_execution_result().exception()

@@ -55,4 +55,4 @@ def start(make_job_env: MakeEnvironment, tmp_path: Path) -> Iterator[Start]:
 
     yield begin
     for client in clients:
-        client.cancel().result(60)
+        client.cancel().result(120)

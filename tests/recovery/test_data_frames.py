@@ -91,7 +91,7 @@ def kill_again_and_again(folder: Path, spark: SparkSession, rounds: int, rng: ra
     client = data_frame_job.build(spark, folder, rng.randint(1, 3)).execute_async("data-frames")
     given.add(2)
     wait_until("all rows", lambda: len(table_rows(table)) >= given.rows, 300)
-    client.cancel().result(30)
+    client.cancel().result(120)
     assert_exact(table, given.rows, complete=True)
 
 

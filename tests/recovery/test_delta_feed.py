@@ -79,7 +79,7 @@ def test_a_copy_kept_by_merge_loses_nothing_and_doubles_nothing(on: str, tmp_pat
         with running(*command, log=tmp_path / f"out {cycle}", fault=fault, script="delta_feed_job.py") as job:
             if cycle == _CYCLES:
                 job.wait_until("the copy is complete", lambda: rows(copy) == rows(source), 600)
-                job.wait_until("the log is complete", lambda: len(rows(log)) >= wanted_changes(source).total(), 60)
+                job.wait_until("the log is complete", lambda: len(rows(log)) >= wanted_changes(source).total(), 120)
                 break
             begun, patience = rng.random() < 0.8, rng.uniform(1.0, longest)
             if begun and on == "spark" and fault is None:  # a busy machine may take a minute to start Spark

@@ -122,8 +122,8 @@ def changed(env: StreamExecutionEnvironment, output: Path) -> None:
 def test_a_changed_program_goes_on_from_a_savepoint_at_another_parallelism(start: Start, tmp_path: Path) -> None:
     client = start(build=build)
     wait_for_checkpoints(client)
-    savepoint = client.stop_with_savepoint(False).result(60)
-    client.get_job_execution_result().result(60)
+    savepoint = client.stop_with_savepoint(False).result(120)
+    client.get_job_execution_result().result(120)
     before = list(committed_rows(tmp_path / "rows"))
     assert {row[0] for row in before} >= {"tumbling", "sliding"}
     client = start({"execution.state-recovery.path": savepoint}, parallelism=3, build=changed)

@@ -42,7 +42,7 @@ def failures(client: EmbeddedJobClient) -> list[str]:
 
 
 def wait_for_failed(client: EmbeddedJobClient, count: int) -> None:
-    wait_until(f"{count} failed checkpoints", lambda: counts(client).failed >= count, 60)
+    wait_until(f"{count} failed checkpoints", lambda: counts(client).failed >= count, 120)
     assert client.get_job_status().result() is JobStatus.RUNNING
 
 

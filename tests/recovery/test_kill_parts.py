@@ -28,7 +28,7 @@ def test_a_job_started_anew_right_after_its_driver_was_killed_is_not_disturbed_b
         killed.process.wait(60)
         with running(*command, "--parallelism=3", log=tmp_path / "b") as job:
             job.assert_finished()
-        wait_until("JVM, workers and slot hosts of the killed driver have ended", lambda: not killed.members(), 60)
+        wait_until("JVM, workers and slot hosts of the killed driver have ended", lambda: not killed.members(), 120)
         # Memory-backed folders of a killed process are removed by the next one.
         assert [folder for folder in killed.folders_left() if folder.startswith("/dev/shm")] == []
     assert_golden(tmp_path)

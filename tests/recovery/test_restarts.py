@@ -152,8 +152,8 @@ def test_a_job_that_waits_for_its_restart_is_cancelled_at_once(start: Start, tmp
         "restart-strategy.fixed-delay.delay": "1 h",
     }
     client = start(settings, build=lambda env, output: failing_job.build(env, output, ["process_element"]))
-    wait_until("the job has failed", lambda: client.get_job_status().result() is JobStatus.RESTARTING, 60)
-    client.cancel().result(60)
+    wait_until("the job has failed", lambda: client.get_job_status().result() is JobStatus.RESTARTING, 120)
+    client.cancel().result(120)
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(120)

@@ -42,7 +42,7 @@ def finish(client: EmbeddedJobClient) -> None:
 def test_a_job_goes_on_from_the_savepoint_it_was_stopped_with(start: Start, tmp_path: Path) -> None:
     stopped = start(build=slow)
     wait_for_checkpoints(stopped)
-    path = stopped.stop_with_savepoint(False).result(60)
+    path = stopped.stop_with_savepoint(False).result(120)
     finish(stopped)
     assert stopped.get_job_status().result() is JobStatus.FINISHED
     assert Path(path).parent == tmp_path / "savepoints"
@@ -60,7 +60,7 @@ def test_a_job_goes_on_from_the_savepoint_it_was_stopped_with(start: Start, tmp_
 def test_draining_fires_all_timers_and_the_savepoint_holds_what_is_left(start: Start, tmp_path: Path) -> None:
     stopped = start(build=slow)
     wait_for_checkpoints(stopped)
-    path = stopped.stop_with_savepoint(True).result(60)
+    path = stopped.stop_with_savepoint(True).result(120)
     finish(stopped)
     rows = table_rows(tmp_path / "table")
     reached = {key: max((count for of, count in rows if of == key), default=0) for key in range(keyed_timers_job.KEYS)}
@@ -88,9 +88,9 @@ def test_a_savepoint_in_passing_belongs_to_the_user_and_what_it_covers_is_commit
     start: Start, tmp_path: Path
 ) -> None:
     first = start({"execution.checkpointing.interval": "1 h"}, build=slow)
-    path = first.trigger_savepoint(str(tmp_path / "mine")).result(60)
+    path = first.trigger_savepoint(str(tmp_path / "mine")).result(120)
     assert first.get_job_status().result() is JobStatus.RUNNING
-    first.cancel().result(30)
+    first.cancel().result(120)
     assert table_rows(tmp_path / "table") == []
     finish(start({_PATH: path}, parallelism=3))
     assert_golden(tmp_path)
@@ -106,7 +106,7 @@ def test_a_savepoint_that_cannot_be_written_harms_neither_the_job_nor_its_checkp
     client = start(build=slow)
     wait_for_checkpoints(client, 1)
     with pytest.raises(CheckpointError, match=r"could not be prepared.*(FileExistsError|NotADirectoryError)"):
-        client.trigger_savepoint(str(tmp_path / "file")).result(60)
+        client.trigger_savepoint(str(tmp_path / "file")).result(120)
     wait_for_checkpoints(client, 3)
     finish(client)
     assert_golden(tmp_path)
@@ -119,7 +119,7 @@ def test_a_savepoint_that_cannot_be_written_harms_neither_the_job_nor_its_checkp
 def test_a_job_goes_on_from_a_retained_checkpoint_of_a_cancelled_one(start: Start, tmp_path: Path) -> None:
     cancelled = start(build=slow)
     wait_for_checkpoints(cancelled)
-    cancelled.cancel().result(30)
+    cancelled.cancel().result(120)
     finish(start({_PATH: tmp_path / "checkpoints" / str(cancelled.get_job_id())}, parallelism=3))
     assert_golden(tmp_path)
 
@@ -128,7 +128,7 @@ def test_a_job_goes_on_from_a_retained_checkpoint_of_a_cancelled_one(start: Star
 def test_an_older_retained_checkpoint_is_chosen_by_its_id(start: Start, tmp_path: Path) -> None:
     cancelled = start({"execution.checkpointing.num-retained": 5}, build=slow)
     wait_for_checkpoints(cancelled, 8)
-    cancelled.cancel().result(30)
+    cancelled.cancel().result(120)
     storage = cancelled.job_master.checkpoints.storage
     assert isinstance(storage, DeltaCheckpointStorage)
     retained = sorted(storage.retained(), key=lambda stored: stored.checkpoint_id)
@@ -211,7 +211,7 @@ def savepoint(start: Start) -> str:
     """Return a savepoint of `sums()`, taken in the middle of its input."""
     client = start(build=sums())
     wait_for_checkpoints(client, 2)
-    path = client.stop_with_savepoint(False).result(60)
+    path = client.stop_with_savepoint(False).result(120)
     finish(client)
     return path
 
@@ -242,7 +242,7 @@ class TestChangedPrograms:
     ) -> None:
         client = start(build=old)
         wait_for_checkpoints(client, 2)
-        path = client.stop_with_savepoint(False).result(60)
+        path = client.stop_with_savepoint(False).result(120)
         finish(client)
         before = list(committed_rows(tmp_path / "folder"))
         with pytest.raises(ForeignCheckpointError, match=rf"operators that the program does not have: {gone}"):
@@ -258,7 +258,7 @@ class TestChangedPrograms:
     def test_a_max_parallelism_that_was_not_set_is_taken_from_the_savepoint(self, start: Start, tmp_path: Path) -> None:
         client = start(build=sums(max_parallelism=7))
         wait_for_checkpoints(client, 2)
-        path = client.stop_with_savepoint(False).result(60)
+        path = client.stop_with_savepoint(False).result(120)
         finish(client)
         finish(start({_PATH: path, **self._FAST}, build=sums()))
         assert last_sum(tmp_path) == _LAST * (_LAST + 1) // 2

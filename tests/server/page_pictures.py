@@ -65,7 +65,7 @@ def make(folder: Path) -> None:
         # Bars move slowly to their places.
         time.sleep(10)
         taken("back-pressure")
-        jobs["slow"].cancel().result(30)
+        jobs["slow"].cancel().result(120)
         start("running", page_jobs.running_job)
         time.sleep(20)
         shown("running", "graph", "document.querySelectorAll('.vertex').length === 5", 1160, 620)
@@ -79,7 +79,7 @@ def make(folder: Path) -> None:
         shown("running", "metrics", "document.querySelector('.curve')", 1160, 760, "dark")
         time.sleep(PLOTTED)
         taken("metrics")
-        jobs["running"].cancel().result(30)
+        jobs["running"].cancel().result(120)
         browser.open("about:blank")
     browser.close()
 

@@ -62,7 +62,7 @@ class Session:
         assert self.ask("GET", "/overview", port=self._waiting[1])[0] == 503
         self.kill()
         (self.process, self.port), self._waiting = self._waiting, None
-        wait_until("the other Dispatcher leads", lambda: self.ask("GET", "/overview")[0] == 200, 60, report=self.logs)
+        wait_until("the other Dispatcher leads", lambda: self.ask("GET", "/overview")[0] == 200, 120, report=self.logs)
 
     def kill(self) -> None:
         """Kill the Dispatcher."""

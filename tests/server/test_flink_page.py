@@ -152,8 +152,8 @@ def test_flinks_own_page_shows_the_jobs_and_cancels_one(relay: ThreadingHTTPServ
             assert server.get(f"/jobs/{job}/status") == {"status": "CANCELED"}
         finally:
             browser.close()
-            if not running.get_job_status().result(10).is_terminal_state():
-                running.cancel().result(30)
+            if not running.get_job_status().result(120).is_terminal_state():
+                running.cancel().result(120)
 
 
 def look(browser: Browser, handler: type[Relay], place: str, texts: list[str]) -> list[str]:

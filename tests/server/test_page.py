@@ -96,8 +96,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         shown.start("running", running_job)
         yield shown
         for job in shown.jobs.values():
-            if not job.get_job_status().result(10).is_terminal_state():
-                job.cancel().result(30)
+            if not job.get_job_status().result(120).is_terminal_state():
+                job.cancel().result(120)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from tests.server.session_cluster import Session, assert_exact, is_alive
 
 _SCRIPT = Path(__file__).with_name("session_job.py")
 #: How long it may take until a killed part is back, in seconds: other tests run at the same time.
-_BACK = 60.0
+_BACK = 120.0
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_session_survives_the_death_of_its_parts(session: Session, tmp_path: P
     third = session.pid(job)
     session.kill()
     (tmp_path / "go").touch()
-    wait_until("its end", lambda: not is_alive(third), 60, report=session.logs)
+    wait_until("its end", lambda: not is_alive(third), 120, report=session.logs)
     session.start()
     wait_until("its end is known", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", _BACK, report=session.logs)
     assert session.get("/overview")["jobs-finished"] == 1
@@ -130,14 +130,14 @@ def test_scripts_that_are_wrong_and_jobs_that_are_stopped(session: Session, tmp_
     # Of two jobs in one script, the first runs; the script's error is in the log.
     (tmp_path / "two.py").write_text(_TWO_JOBS)
     first = session.run(session.upload(tmp_path / "two.py"))
-    wait_until("its end", lambda: session.get(f"/jobs/{first}/status")["status"] == "FINISHED", 30, report=session.logs)
+    wait_until("its end", lambda: session.get(f"/jobs/{first}/status")["status"] == "FINISHED", 120, report=session.logs)
     log = tmp_path / "log" / f"driver-{first}.log"
-    wait_until("the error", lambda: "this is its second execute()" in log.read_text(), 30, report=session.logs)
+    wait_until("the error", lambda: "this is its second execute()" in log.read_text(), 120, report=session.logs)
     assert sorted(log.with_suffix(".out").read_text().split()) == ["1", "1>", "2", "2>"]
     assert [(each["name"], each["state"]) for each in session.get("/jobs/overview")["jobs"]] == [("first", "FINISHED")]
     # A Dispatcher on another machine can show it, too.
     (kept,) = (tmp_path / "ha" / "session" / "archive").glob(f"{first}-*.out")
-    wait_until("the rest of the log", lambda: "second execute()" in kept.with_suffix(".log").read_text(), 30, report=session.logs)
+    wait_until("the rest of it", lambda: "second execute()" in kept.with_suffix(".log").read_text(), 120, report=session.logs)
     assert kept.read_text() == log.with_suffix(".out").read_text()
 
     # A stopped job: the result of the stop can be read, also after its driver has ended, and a job can be started from it.
@@ -148,16 +148,17 @@ def test_scripts_that_are_wrong_and_jobs_that_are_stopped(session: Session, tmp_
     status, answer = session.ask("POST", f"/jobs/{job}/stop", {"drain": False})
     assert status == 202
     result = f"/jobs/{job}/savepoints/{answer['request-id']}"
-    wait_until("the stop", lambda: session.get(result)["status"]["id"] == "COMPLETED", 30, report=session.logs)
+    wait_until("the stop", lambda: session.get(result)["status"]["id"] == "COMPLETED", 120, report=session.logs)
     location = session.get(result)["operation"]["location"]
     assert session.get(f"/jobs/{job}/status") == {"status": "FINISHED"}
-    wait_until("the end of the driver", lambda: not is_alive(pid), 30, report=session.logs)
+    wait_until("the end of the driver", lambda: not is_alive(pid), 120, report=session.logs)
     assert session.get(result)["operation"]["location"] == location
     (tmp_path / "go").touch()
     body = {"programArgsList": [str(tmp_path), "4000"], "savepointPath": location, "parallelism": 2}
     status, answer = session.ask("POST", f"/jars/{program}/run", body)
     assert status == 200, (answer, session.logs())
-    wait_until("the end", lambda: session.get(f"/jobs/{answer['jobid']}/status")["status"] == "FINISHED", 60, report=session.logs)
+    restored = f"/jobs/{answer['jobid']}/status"
+    wait_until("the end", lambda: session.get(restored)["status"] == "FINISHED", 120, report=session.logs)
     assert_exact(tmp_path, 4_000)
     # What it is told to do and with which secrets is on no command line.
     assert session.ask("DELETE", "/cluster")[0] == 200

@@ -48,12 +48,12 @@ def test_a_job_that_spark_submit_has_started_goes_on_when_its_driver_is_killed(t
         second = session.pid(job)
         assert second != first
         last = os.getpgid(second)
-        wait_until("the end of what was started for the first one", lambda: not _processes(session, group), 60)
+        wait_until("the end of what was started for the first one", lambda: not _processes(session, group), 120)
 
         (tmp_path / "go").touch()
         wait_until("the end", lambda: session.get(f"/jobs/{job}/status")["status"] == "FINISHED", 300, report=session.logs)
         assert_exact(tmp_path, count)
-        wait_until("the end of the second one", lambda: not _processes(session, last), 60)
+        wait_until("the end of the second one", lambda: not _processes(session, last), 120)
         # Spark gives its driver one pipe for standard output and error.
         log, output = ((tmp_path / "log" / f"driver-{job}.{kind}").read_text() for kind in ("log", "out"))
         assert "of a sent module" in output

@@ -108,9 +108,9 @@ def sums(stream: DataStream[Any]) -> DataStream[Any]:
 
 
 def end(client: JobClient) -> None:
-    client.cancel().result(30)
+    client.cancel().result(120)
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(30)
+        client.get_job_execution_result().result(120)
 
 
 @pytest.fixture
@@ -181,12 +181,12 @@ def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
         .sink_to(DataFrameSink(written))
     )
     client = env.execute_async("windows")
-    wait_until("the first window", lambda: written.rows() == [("a", 1500)], 60)
+    wait_until("the first window", lambda: written.rows() == [("a", 1500)], 120)
     assert "windows" in [query.name for query in spark_session.streams.active]
     assert spark_session.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true"
     put(folder, "2.json", ("b", 5000))
     spark_session.createDataFrame([("a", 4000)], "key string, time long").write.format("delta").mode("append").save(str(table))
-    wait_until("the second window", lambda: written.rows() == [("a", 1500), ("a", 1900), ("b", 1500)], 60)
+    wait_until("the second window", lambda: written.rows() == [("a", 1500), ("a", 1900), ("b", 1500)], 120)
     end(client)
     assert "windows" not in [query.name for query in spark_session.streams.active]
 
@@ -219,7 +219,7 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism_and_reads_nothing
     put(folder, "2.json", ("a", 10))
     wait_until("more rows", lambda: ("a", 11) in written.rows(), 120)
     wait_until("other rows", lambda: {"delta", "python"} == {row[0] for row in others.rows()}, 120)
-    savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+    savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
     sources = spark_session.read.format("delta").load(savepoint).where("value_json LIKE '%offsets%'").select("value_json").first()
     assert sources is not None
     offsets = {

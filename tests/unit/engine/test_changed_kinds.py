@@ -117,7 +117,7 @@ def savepoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         env.from_source(source, WatermarkStrategy.no_watermarks(), uid).uid(uid).sink_to(DiscardingSink())
     client = cast(EmbeddedJobClient, env.execute_async("all kinds"))
     wait_for_checkpoints(client, 3)
-    return folder, client.stop_with_savepoint(False, str(folder / "savepoints")).result(20)
+    return folder, client.stop_with_savepoint(False, str(folder / "savepoints")).result(120)
 
 
 def go_on(stream: DataStream) -> list[Any]:

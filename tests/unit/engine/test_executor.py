@@ -103,7 +103,7 @@ def test_a_savepoint_goes_on_at_another_parallelism(make_env: MakeEnvironment, t
     with program(make_env(2)).execute_and_collect() as results:
         client = results._client
         first = [next(results)]
-        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
         first.extend(results)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert len(first) < 200_000
@@ -117,7 +117,7 @@ def test_a_savepoint_goes_on_at_another_parallelism(make_env: MakeEnvironment, t
 def test_state_that_the_program_no_longer_has_is_refused_or_left_behind(make_env: MakeEnvironment, tmp_path: Path) -> None:
     with numbers(make_env(1), 200_000).key_by(lambda n: n % 7).reduce(max).uid("gone").execute_and_collect() as results:
         next(results)
-        path = results._client.trigger_savepoint(str(tmp_path / "savepoints")).result(60)
+        path = results._client.trigger_savepoint(str(tmp_path / "savepoints")).result(120)
     settings = {"execution.state-recovery.path": path, "execution.epoch.max-records": 100_000}
     with pytest.raises(ForeignCheckpointError, match="gone"):
         numbers(make_env(1, **settings), 200_000).execute_and_collect()
@@ -149,15 +149,15 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     wait_until("checkpoints", lambda: completed(suspended) >= 2)
     suspended.stop_for_signal("SIGTERM")
     with pytest.raises(JobCancelledError, match="SIGTERM"):
-        suspended.get_job_execution_result().result(60)
+        suspended.get_job_execution_result().result(120)
     assert suspended.get_job_status().result() is JobStatus.SUSPENDED
     assert 0 < len(committed()) < 30_000
     again = start()
-    again.get_job_execution_result().result(60)
+    again.get_job_execution_result().result(120)
     assert str(again.get_job_id()) == str(suspended.get_job_id())
     assert committed() == list(range(1, 30_001))
     anew = start()
-    anew.get_job_execution_result().result(60)
+    anew.get_job_execution_result().result(120)
     assert str(anew.get_job_id()) != str(again.get_job_id())
     assert committed() == sorted([*range(1, 30_001)] * 2)
 
@@ -208,7 +208,7 @@ def test_a_program_that_is_refused_leaves_the_job_that_runs_under_its_cluster_id
         assert running.get_job_status().result() is JobStatus.RUNNING
         assert running.job_master.checkpoints.storage.generation == 1
     finally:
-        running.cancel().result(60)
+        running.cancel().result(120)
 
 
 @pytest.mark.parametrize("checkpoints", [True, False])
@@ -224,7 +224,7 @@ def test_a_stop_into_a_folder_that_cannot_be_written_is_refused_and_the_job_goes
         first = next(results)
         asked = results._client.stop_with_savepoint(drain, str(tmp_path / "file" / "savepoints"))
         with pytest.raises(CheckpointError, match=r"could not be prepared.*Not a directory"):
-            asked.result(60)
+            asked.result(120)
         sums = [first, *results]
     assert sums[-1] == sum(range(1_000))
     assert results._client.job_master.result.exception() is None
@@ -253,7 +253,7 @@ def test_a_disk_that_is_full_when_a_stopped_job_s_savepoint_is_written_costs_not
             patch.setattr("flinkish.checkpoint.delta_storage.copy_verified", full)
             asked = results._client.stop_with_savepoint(drain, str(tmp_path / "savepoints"))
             with pytest.raises(CheckpointError, match="No space left") as error:
-                asked.result(60)
+                asked.result(120)
         assert list((tmp_path / "savepoints").iterdir()) == []
         if drain:
             assert "its input was ended, so the job ends, with all its results" in str(error.value)
@@ -263,10 +263,10 @@ def test_a_disk_that_is_full_when_a_stopped_job_s_savepoint_is_written_costs_not
             (kept,) = (tmp_path / "checkpoints").glob("*/state")
             (path,) = re.findall(rf"{re.escape(str(kept))}@\d+", str(error.value))
             with sums(**{"execution.state-recovery.path": path}) as again:
-                again._client.cancel().result(60)
+                again._client.cancel().result(120)
         else:
             assert "the job goes on" in str(error.value)
-            path = results._client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(60)
+            path = results._client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
             *_, last = [first, *results]
             with sums(**{"execution.state-recovery.path": path}) as again:
                 assert next(again) > last
@@ -322,9 +322,9 @@ def test_a_checkpoint_that_completes_while_another_program_takes_over_is_the_one
     try:
         assert successor.job_master.checkpoints.initial.checkpoint_id > seen[0]
     finally:
-        successor.cancel().result(60)
+        successor.cancel().result(120)
     with pytest.raises(JobExecutionError, match="belongs to generation 2"):
-        running.get_job_execution_result().result(60)
+        running.get_job_execution_result().result(120)
 
 
 def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> None:
@@ -332,10 +332,10 @@ def test_cancel_ends_an_endless_job_and_tells_so(make_env: MakeEnvironment) -> N
     numbers(env, 10**15).filter(lambda n: False).print()
     client = env.execute_async()
     wait_until("the job runs", lambda: client.get_job_status().result() is JobStatus.RUNNING)
-    client.cancel().result(60)
+    client.cancel().result(120)
     assert client.get_job_status().result() is JobStatus.CANCELED
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(120)
 
 
 def test_closing_the_results_early_cancels_the_job(make_env: MakeEnvironment) -> None:
@@ -434,7 +434,7 @@ def test_a_checkpoint_tells_how_long_its_barriers_were_aligned(make_env: MakeEnv
     slow = numbers(make_env(2, **settings), 200).rebalance().map(lambda value: time.sleep(0.002)).set_parallelism(1)
     slow.sink_to(DiscardingSink()).set_parallelism(1)
     client = slow.get_execution_environment().execute_async()
-    client.get_job_execution_result().result(60)
+    client.get_job_execution_result().result(120)
     assert isinstance(client, EmbeddedJobClient)
     taken = [record.alignment_ms for record in client.checkpoints().history]
     assert max(taken) >= 10, taken

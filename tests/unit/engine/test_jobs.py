@@ -83,9 +83,9 @@ def test_a_running_job_is_steered_by_its_id_from_another_thread(tmp_path: Path) 
 
     def steer() -> tuple[str, int, str, str]:
         job = RUNNING_JOBS.get(job_id)
-        checkpoint = job.trigger_checkpoint().result(20)
-        savepoint = job.trigger_savepoint(str(tmp_path / "savepoints")).result(20)
-        stopped = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(20)
+        checkpoint = job.trigger_checkpoint().result(120)
+        savepoint = job.trigger_savepoint(str(tmp_path / "savepoints")).result(120)
+        stopped = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
         return job.details().job_name, checkpoint, savepoint, stopped
 
     name, checkpoint, savepoint, stopped = in_another_thread(steer)
@@ -99,7 +99,7 @@ def test_a_running_job_is_steered_by_its_id_from_another_thread(tmp_path: Path) 
 def test_a_job_is_cancelled_by_its_id_from_another_thread_and_its_client_outlives_it(tmp_path: Path) -> None:
     job_id = program(tmp_path).execute_async("to be cancelled").get_job_id()
     job = RUNNING_JOBS.get(job_id)
-    in_another_thread(lambda: job.cancel().result(20))
+    in_another_thread(lambda: job.cancel().result(120))
     assert job not in RUNNING_JOBS.running()
     assert job.details().status is JobStatus.CANCELED
     assert job.checkpoints().counts.completed == 0
@@ -112,7 +112,7 @@ def test_all_running_jobs_are_listed_oldest_first(tmp_path: Path) -> None:
         assert [job.details().job_name for job in RUNNING_JOBS.running()[before:]] == ["first", "second"]
     finally:
         for client in clients:
-            client.cancel().result(20)
+            client.cancel().result(120)
     assert len(RUNNING_JOBS.running()) == before
 
 
@@ -122,7 +122,7 @@ def test_an_id_that_no_job_has_is_refused_with_those_that_run(tmp_path: Path) ->
         with pytest.raises(JobNotFoundError, match=f"(?s)no job {'0' * 32} runs in this process.*{client.get_job_id()}"):
             RUNNING_JOBS.get("0" * 32)
     finally:
-        client.cancel().result(20)
+        client.cancel().result(120)
 
 
 def test_of_two_jobs_with_one_id_the_one_started_last_is_found() -> None:
@@ -171,7 +171,7 @@ def test_the_graph_is_generated_once_also_for_a_job_that_goes_on_from_a_checkpoi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = cast(EmbeddedJobClient, program(tmp_path).execute_async("first"))
-    path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(20)
+    path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(120)
     generated: list[object] = []
     generate = launcher.generate
 
@@ -181,5 +181,5 @@ def test_the_graph_is_generated_once_also_for_a_job_that_goes_on_from_a_checkpoi
 
     monkeypatch.setattr(launcher, "generate", counting)
     again = cast(EmbeddedJobClient, program(tmp_path, **{"execution.state-recovery.path": path}).execute_async("again"))
-    again.cancel().result(20)
+    again.cancel().result(120)
     assert len(generated) == 1

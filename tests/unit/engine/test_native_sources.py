@@ -81,7 +81,7 @@ def run(build: Callable[[StreamExecutionEnvironment], object], **arguments: Any)
     """Run until nothing comes any more."""
     client = start(build, NativeEngine(), **arguments)
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(120)
 
 
 def rows(env: StreamExecutionEnvironment, source: Batches, strategy: WatermarkStrategy | None = None) -> DataStream[Any]:
@@ -118,7 +118,7 @@ def test_rows_that_cannot_be_decoded_are_dead_letters(tmp_path: Path) -> None:
         settings=settings,
         end=lambda client: client.stop_with_savepoint(False, str(tmp_path)),
     )
-    client.get_job_execution_result().result(60)
+    client.get_job_execution_result().result(120)
     assert sorted(row.key for row in SEEN) == ["a", "c"]
     found = DeltaTable(tmp_path / "dead").to_pyarrow_table().select(["operator_uid", "json"]).to_pylist()
     assert sorted(map(str, found)) == [str({"operator_uid": "rows", "json": f'"{key}"'}) for key in "bd"]
@@ -178,7 +178,7 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism(tmp_path: Path, p
         return client.stop_with_savepoint(False, str(tmp_path))
 
     client = start(build(first), NativeEngine(), end=stop)
-    client.get_job_execution_result().result(60)
+    client.get_job_execution_result().result(120)
     [savepoint] = tmp_path.iterdir()
     SEEN.clear()
     engine = NativeEngine()
@@ -186,14 +186,14 @@ def test_a_job_goes_on_from_a_savepoint_at_another_parallelism(tmp_path: Path, p
     more = Batches(*first.batches, [[("a", 100)], [("b", 200)]])
     client = start(build(more), engine, parallelism=parallelism, settings=settings)
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(120)
     assert sorted((row.key, row.time) for row in SEEN) == [("a", 111), ("b", 202)]
     [starts] = engine.starts
     assert next(iter(starts.values())) >= 2
 
     changed = start(build(Batches(*more.batches, schema="key, time, place")), NativeEngine(), settings=settings)
     with pytest.raises(JobExecutionError, match="has the columns key, time, place; in the checkpoint it had key, time") as caught:
-        changed.get_job_execution_result().result(60)
+        changed.get_job_execution_result().result(120)
     assert isinstance(caught.value.__cause__, ForeignCheckpointError)
 
 

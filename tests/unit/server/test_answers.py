@@ -28,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, st
         wait_until("a checkpoint", lambda: server.get(f"/jobs/{job_id}/checkpoints")["latest"]["completed"] is not None)
         wait_until("records", lambda: server.get(f"/jobs/{job_id}")["vertices"][1]["metrics"]["read-records"] > 0)
         yield server, job_id
-        client.cancel().result(60)
+        client.cancel().result(120)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_failed_job_is_shown_with_its_failures_after_its_end(tmp_path: Path) -
     with served() as server:
         client = env.execute_async("failing")
         with pytest.raises(JobExecutionError):
-            client.get_job_execution_result().result(60)
+            client.get_job_execution_result().result(120)
         job_id = str(client.get_job_id())
 
         info = server.get(f"/jobs/{job_id}")
@@ -199,11 +199,11 @@ def test_as_many_checkpoints_and_failures_are_kept_as_the_settings_say(tmp_path:
     with served() as server:
         client = env.execute_async("failing")
         job_id = str(client.get_job_id())
-        wait_until("4 checkpoints", lambda: server.get(f"/jobs/{job_id}/checkpoints")["counts"]["completed"] >= 4, 30)
+        wait_until("4 checkpoints", lambda: server.get(f"/jobs/{job_id}/checkpoints")["counts"]["completed"] >= 4, 120)
         checkpoints = server.get(f"/jobs/{job_id}/checkpoints")["history"]
         (tmp_path / "fail").touch()
         with pytest.raises(JobExecutionError):
-            client.get_job_execution_result().result(60)
+            client.get_job_execution_result().result(120)
         failures = server.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]
     assert len([each for each in checkpoints if each["className"] != "in_progress"]) == 2
     # Of four.
@@ -229,7 +229,7 @@ def test_a_stopped_job_is_finished_and_its_savepoint_known(tmp_path: Path) -> No
         info = server.get(f"/jobs/{job_id}")
         checkpoints = server.get(f"/jobs/{job_id}/checkpoints")
 
-    client.get_job_execution_result().result(60)
+    client.get_job_execution_result().result(120)
     assert Path(result["operation"]["location"]).is_dir()
     assert info["state"] == "FINISHED"
     assert checkpoints["latest"]["savepoint"]["checkpoint_type"] == "SYNC_SAVEPOINT"
@@ -261,7 +261,7 @@ def test_secrets_are_hidden_in_all_answers_about_a_job(tmp_path: Path) -> None:
     with served() as server:
         client = env.execute_async("failing")
         with pytest.raises(JobExecutionError) as caught:
-            client.get_job_execution_result().result(60)
+            client.get_job_execution_result().result(120)
         job_id = str(client.get_job_id())
         paths = ["", "/exceptions", "/execution-result", "/config", "/jobmanager/config", "/plan"]
         answers = {path: str(server.get(f"/jobs/{job_id}{path}")) for path in paths}

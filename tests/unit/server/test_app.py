@@ -103,7 +103,7 @@ def test_a_job_is_cancelled_by_patch_and_by_the_pages_get(tmp_path: Path) -> Non
             client = endless_job(make_env(tmp_path))
             job_id = client.get_job_id()
             assert server.ask(method, f"/jobs/{job_id}{path}") == (202, {})
-            client.cancel().result(60)
+            client.cancel().result(120)
             assert server.get(f"/jobs/{job_id}/status") == {"status": JobStatus.CANCELED.name}
             # As in Flink, cancelling a cancelled job is no error.
             assert server.ask(method, f"/jobs/{job_id}{path}") == (202, {})

@@ -12,7 +12,7 @@ from tests.unit.server.support import UNKNOWN, Server, endless_job, make_env, se
 
 
 def finish(server: Server, path: str, trigger_id: str) -> dict[str, Any]:
-    wait_until(f"the end of {path}", lambda: server.get(f"{path}/{trigger_id}")["status"]["id"] == "COMPLETED", 60)
+    wait_until(f"the end of {path}", lambda: server.get(f"{path}/{trigger_id}")["status"]["id"] == "COMPLETED", 120)
     return dict(server.get(f"{path}/{trigger_id}")["operation"])
 
 
@@ -25,8 +25,8 @@ def dispose(server: Server, path: object) -> dict[str, Any]:
 def test_a_savepoint_is_deleted_unless_a_job_still_needs_it(tmp_path: Path) -> None:
     with served() as server:
         first = endless_job(make_env(tmp_path))
-        savepoint = Path(first.trigger_savepoint(str(tmp_path / "kept")).result(60))
-        first.cancel().result(60)
+        savepoint = Path(first.trigger_savepoint(str(tmp_path / "kept")).result(120))
+        first.cancel().result(120)
         # A job that takes no checkpoint of its own needs it to the end.
         never = make_env(tmp_path, **{"execution.state-recovery.path": str(savepoint), "execution.checkpointing.interval": "1 h"})
         second = endless_job(never)
@@ -41,7 +41,7 @@ def test_a_savepoint_is_deleted_unless_a_job_still_needs_it(tmp_path: Path) -> N
             assert "checkpointId" in finish(server, f"/jobs/{second.get_job_id()}/checkpoints", answer["request-id"])
             assert dispose(server, savepoint) == {}
         finally:
-            second.cancel().result(60)
+            second.cancel().result(120)
 
         assert not savepoint.exists()
         again = dispose(server, savepoint)

@@ -73,7 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, di
                 "filename": server.get("/jobmanager/logs")["logs"][0]["name"],
             },
         )
-        client.cancel().result(60)
+        client.cancel().result(120)
 
 
 def with_checkpoint(server: Server, values: dict[str, str]) -> dict[str, str]:
@@ -251,7 +251,7 @@ def test_a_job_that_restarts_has_flinks_form(tmp_path: Path) -> None:
         wait_until("the restart", lambda: server.get(f"/jobs/{job_id}/status")["status"] == "RESTARTING")
         info = server.get(f"/jobs/{job_id}")
         failure = server.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"][0]
-        client.cancel().result(60)
+        client.cancel().result(120)
 
     expected = json.loads((recordings.SAMPLES / "job_restarting.json").read_text())
     assert differences(shape(expected), shape(info)) == []

@@ -36,12 +36,12 @@ def test_every_call_works_as_with_flink(tmp_path: Path) -> None:
         wait_until("the end", lambda: stopped.status["status"]["id"] == "COMPLETED")
         assert Path(stopped.status["operation"]["location"]).is_dir()
         assert client.jobs.get_execution_result(job_id)["job-execution-result"]["application-status"] == "SUCCEEDED"
-        job.get_job_execution_result().result(60)
+        job.get_job_execution_result().result(120)
 
         other = endless_job(make_env(tmp_path))
         assert client.jobs.terminate(str(other.get_job_id())) is True
         wait_until("the cancellation", lambda: server.get(f"/jobs/{other.get_job_id()}/status")["status"] == "CANCELED")
-        other.cancel().result(60)
+        other.cancel().result(120)
 
 
 def _look_at_the_cluster(client: Any, job_id: str) -> None:

@@ -80,7 +80,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ASGIApp, d
     with served() as server:
         client = endless_job(make_env(tmp_path_factory.mktemp("job")))
         yield make_app(server.state), _existing(server, str(client.get_job_id()))
-        client.cancel().result(60)
+        client.cancel().result(120)
 
 
 def _existing(server: Server, job_id: str) -> dict[str, list[str]]:

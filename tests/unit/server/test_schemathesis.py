@@ -39,7 +39,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, dict[
             "attempt": 0,
         }
         yield make_app(server.state), found
-        client.cancel().result(60)
+        client.cancel().result(120)
 
 
 DOCUMENT = document_of(ROUTES)

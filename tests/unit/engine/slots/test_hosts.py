@@ -481,7 +481,7 @@ def test_executors_without_a_shared_folder_have_program_and_scratch_files_in_the
     # The next attempt ends the hosts of the one before, and that one's late tasks.
     other = _level_zero(second)
     host = ProcessId.of(report.process["pid"])
-    wait_until("the host of the first attempt ends", lambda: host is None or not host.is_alive(), 30)
+    wait_until("the host of the first attempt ends", lambda: host is None or not host.is_alive(), 120)
     assert [path.name for path in (executor / ".own").iterdir()] == ["2"]
     with pytest.raises(EngineError, match="Attempt 1 is over: attempt 2 has begun on this executor"):
         _level_zero(first)

@@ -92,9 +92,9 @@ def test_a_job_can_be_cancelled_while_timers_fire() -> None:
     stream.process(Heartbeat(2**62)).filter(lambda value: False).print()
     client = env.execute_async("heartbeat")
     assert BEATING.wait(60)
-    client.cancel().result(60)
+    client.cancel().result(120)
     with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(60)
+        client.get_job_execution_result().result(120)
 
 
 class Busy(KeyedProcessFunction):

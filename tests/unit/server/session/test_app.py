@@ -331,7 +331,7 @@ def test_a_job_whose_driver_is_killed_while_it_cancels_is_not_started_again(tmp_
         assert client.ask("PATCH", f"/jobs/{driver.job_id}?mode=cancel")[0] == status
         driver.alive = False
         path = f"/jobs/{driver.job_id}/status"
-        wait_until(after, lambda: client.ask("GET", path) == (200, {"status": after}), 60)
+        wait_until(after, lambda: client.ask("GET", path) == (200, {"status": after}), 120)
 
 
 def test_the_cluster_has_all_jobs(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_a_log_that_has_become_long_is_begun_anew_and_its_earlier_part_kept(
             for part in range(3):
                 written.write(f"part {part} {'x' * 1_000}\n")
                 written.flush()
-                wait_until("a new file", lambda: log.stat().st_size == 0, 60)
+                wait_until("a new file", lambda: log.stat().st_size == 0, 120)
             written.write("the end\n")
         old = log.with_name(f"{log.name}.1")
         assert client.get(f"/jobmanager/logs/{log.name}") == "the end\n"
@@ -441,7 +441,7 @@ def test_an_ended_job_is_answered_from_its_archive(client: Client) -> None:
     write_archive(SessionStorage(client.dispatcher.settings.root), driver, **answers)
     client.dispatcher.report(driver.report("FINISHED", status="FINISHED"), driver.token)
     driver.alive = False
-    wait_until("the end of the driver", lambda: client.dispatcher.driver(client.dispatcher.job(driver.job_id)) is None, 60)  # type: ignore[arg-type]
+    wait_until("the end of the driver", lambda: client.dispatcher.driver(client.dispatcher.job(driver.job_id)) is None, 120)  # type: ignore[arg-type]
 
     assert client.get(path) == {"state": "FINISHED"}
     assert client.get(f"/v1{path}/status") == {"status": "FINISHED"}
@@ -461,7 +461,7 @@ def test_a_job_between_two_drivers_is_restarting(client: Client) -> None:
     try:
         driver.alive = False
         path = f"/jobs/{driver.job_id}"
-        wait_until("the loss", lambda: client.get(f"{path}/status") == {"status": "RESTARTING"}, 60)
+        wait_until("the loss", lambda: client.get(f"{path}/status") == {"status": "RESTARTING"}, 120)
         assert client.get(path)["state"] == "RESTARTING"
         assert client.get(f"{path}/exceptions") == {"exceptionHistory": {"entries": [], "truncated": False}}
         status, answer = client.ask("GET", f"{path}/checkpoints")
@@ -470,7 +470,7 @@ def test_a_job_between_two_drivers_is_restarting(client: Client) -> None:
             status, answer = client.ask("POST", f"{path}/{operation}")
             assert (status, "is being started again" in answer["errors"][0]) == (503, True)
         assert client.ask("PATCH", path) == (202, {})
-        wait_until("the cancellation", lambda: client.get(f"{path}/status") == {"status": "CANCELED"}, 60)
+        wait_until("the cancellation", lambda: client.get(f"{path}/status") == {"status": "CANCELED"}, 120)
     finally:
         client.processes.full = False
     assert client.ask("PATCH", path) == (202, {})
@@ -560,7 +560,7 @@ def test_the_cluster_ends_and_cancels_its_jobs_before(tmp_path: Path) -> None:
         driver = client.run(port)
         answers[f"/jobs/{driver.job_id}"] = (202, {})
         assert client.ask("DELETE", "/cluster") == (200, {})
-        wait_until("the cancellation", lambda: any(each[0] == "PATCH" for each in seen), 60)
+        wait_until("the cancellation", lambda: any(each[0] == "PATCH" for each in seen), 120)
         driver.alive = False
         assert client.service.wait(60)
 

@@ -141,10 +141,10 @@ def test_a_driver_below_spark_submit_is_killed_with_all_that_was_started_for_it(
         stdout=tmp_path / "out",
     )
     parent, created = processes.start(command)
-    wait_until("the driver", lambda: (tmp_path / "out").read_text().endswith("\n"), 30)
+    wait_until("the driver", lambda: (tmp_path / "out").read_text().endswith("\n"), 120)
     driver = ProcessId.of(int((tmp_path / "out").read_text()))
     assert driver is not None
 
     processes.kill(driver.pid, driver.created)
-    wait_until("spark-submit ends", lambda: not processes.is_alive(parent, created), 30)
-    wait_until("the driver ends", lambda: not processes.is_alive(driver.pid, driver.created), 30)
+    wait_until("spark-submit ends", lambda: not processes.is_alive(parent, created), 120)
+    wait_until("the driver ends", lambda: not processes.is_alive(driver.pid, driver.created), 120)

@@ -67,7 +67,7 @@ class Runs:
         return client
 
     def finish(self, table: str = "table", **settings: Any) -> None:
-        self.start(table, **settings).get_job_execution_result().result(60)
+        self.start(table, **settings).get_job_execution_result().result(120)
 
     def killed(self, table: str = "table", *, checkpoints: int = 2, **settings: Any) -> EmbeddedJobClient:
         """Run until some checkpoints are complete, and end without being done, as a killed process does."""
@@ -75,14 +75,14 @@ class Runs:
         wait_until("checkpoints", lambda: completed(client) >= checkpoints)
         client.stop_for_signal("SIGTERM")
         with pytest.raises(JobCancelledError):
-            client.get_job_execution_result().result(20)
+            client.get_job_execution_result().result(120)
         assert len(self.rows(table)) < END
         return client
 
     def stopped(self, table: str = "table", **settings: Any) -> str:
         client = self.start(table, **SLOW, **settings)
         wait_until("checkpoints", lambda: completed(client) >= 1)
-        return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(20)
+        return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(120)
 
     def rows(self, table: str = "table") -> list[int]:
         if self.rolling_policy is None:
@@ -196,8 +196,8 @@ def test_each_run_without_checkpoints_appends_its_rows(runs: Runs) -> None:
 def test_a_savepoint_of_a_job_without_checkpoints_is_behind_a_table_that_got_the_rest(runs: Runs) -> None:
     del runs.settings["execution.checkpointing.interval"]
     client = runs.start(**SLOW)
-    savepoint = client.trigger_savepoint(str(runs.folder / "savepoints")).result(20)
-    client.get_job_execution_result().result(60)
+    savepoint = client.trigger_savepoint(str(runs.folder / "savepoints")).result(120)
+    client.get_job_execution_result().result(120)
     assert runs.rows() == ALL
     with pytest.raises(JobExecutionError, match="rows of the end of the input already"):
         runs.finish(**{PATH: savepoint})

@@ -99,7 +99,7 @@ def test_a_job_that_reads_changes_goes_on_where_it_was_at_any_parallelism(tmp_pa
             wait_for_checkpoints(client, 2)
         client.stop_for_signal("SIGTERM")
         with pytest.raises(JobCancelledError):
-            client.get_job_execution_result().result(20)
+            client.get_job_execution_result().result(120)
     assert sorted(seen()) == sorted(wanted)
 
 
@@ -113,7 +113,7 @@ def test_a_job_whose_table_changes_its_schema_ends_and_says_so(tmp_path: Path) -
     client = env.execute_async()
     write_deltalake(table, pa.table({"id": [2], "name": ["b"]}), mode="append", schema_mode="merge")
     with pytest.raises(JobExecutionError, match=r"table.*the schema of .* changed with version 1: column 'name' was added"):
-        client.get_job_execution_result().result(20)
+        client.get_job_execution_result().result(120)
 
 
 def test_a_change_feed_is_merged_into_a_copy_across_restarts_at_any_parallelism(tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_a_change_feed_is_merged_into_a_copy_across_restarts_at_any_parallelism(
             wait_for_checkpoints(client, 2)
         client.stop_for_signal("SIGTERM")
         with pytest.raises(JobCancelledError):
-            client.get_job_execution_result().result(20)
+            client.get_job_execution_result().result(120)
     assert len(rows(copy)) == len({row[0] for row in rows(copy)})

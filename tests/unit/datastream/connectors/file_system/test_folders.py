@@ -86,7 +86,7 @@ def test_checkpoints_savepoints_and_tables_stand_in_folders_with_odd_names(envir
         numbers.sink_to(DeltaSink(str(folder / "table"))).uid("table")
         return env.execute_async()
 
-    savepoint = start().stop_with_savepoint(False, str(folder)).result(20)
+    savepoint = start().stop_with_savepoint(False, str(folder)).result(120)
     for name in ("moved@7", "moved#7"):  # also where the name looks like one with the id of a checkpoint
         renamed = folder / name
         shutil.move(savepoint, renamed)
@@ -94,9 +94,9 @@ def test_checkpoints_savepoints_and_tables_stand_in_folders_with_odd_names(envir
         url = f"file://{quote(str(renamed), safe='/#?@')}" if name == "moved#7" else str(renamed)
         client = start(**{"execution.state-recovery.path": url})
         if name == "moved#7":
-            client.get_job_execution_result().result(60)
+            client.get_job_execution_result().result(120)
         else:
-            savepoint = client.stop_with_savepoint(False, str(folder)).result(20)
+            savepoint = client.stop_with_savepoint(False, str(folder)).result(120)
     assert sorted(DeltaTable(str(folder / "table")).to_pyarrow_table()["n"].to_pylist()) == list(range(1, 8_001))
 
 
@@ -132,7 +132,7 @@ def test_a_folder_that_can_hold_no_table_is_refused_with_the_characters_that_are
     with environment().generate_sequence(1, 10**6).execute_and_collect() as results:
         next(results)
         with pytest.raises(CheckpointError) as savepoint:
-            results._client.trigger_savepoint(str(folder)).result(20)
+            results._client.trigger_savepoint(str(folder)).result(120)
     for error in (sink, checkpoints, recovery, savepoint):
         assert f"in the folder {name!r}, because of the {characters!r} in its name" in str(error.value)
 

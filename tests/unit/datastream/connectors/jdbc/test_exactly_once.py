@@ -321,7 +321,7 @@ def test_a_job_with_two_sinks_outlives_a_restart_of_its_database(on_postgresql: 
     postgresql.stop()
     postgresql.start()
     before = len(ids(on_postgresql))
-    job.get_job_execution_result().result(30)
+    job.get_job_execution_result().result(120)
 
     assert 0 < before < 600
     assert ids(on_postgresql) == list(range(600))
