@@ -19,9 +19,10 @@ from typing import assert_never
 
 import msgspec
 
-from flinkish.common import redaction
+from flinkish.checkpoint.job_table import brief
+from flinkish.common import options, redaction
 from flinkish.common.clock import Clock
-from flinkish.common.errors import FlinkishError, RegistryError
+from flinkish.common.errors import ConfigurationError, FlinkishError, RegistryError
 from flinkish.common.ids import IdSource
 from flinkish.server.answers.jobs import JobSummary
 from flinkish.server.session import wire
@@ -102,10 +103,16 @@ class Dispatcher:
     # -- leading -------------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Create the folders. Raises ConfigurationError if a local one cannot be used, OSError if the session's cannot."""
+        """Create the folders. Raises ConfigurationError if one cannot be used."""
         make_private(self.settings.local)
         make_private(self.settings.logs)
-        self._storage.make()
+        try:
+            self._storage.make()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{options.HA_STORAGE_PATH.key}: {self.settings.root} cannot be used: {brief(error)}",
+                hint="check the path, its permissions and its space.",
+            ) from error
 
     def step(self) -> None:
         """Do one step. Raises OSError or RegistryError if the storage fails; the next step tries again."""

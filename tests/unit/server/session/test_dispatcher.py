@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.checkpoint.signing import SigningKey
 from flinkish.common.clock import ManualClock, SystemClock
-from flinkish.common.errors import CheckpointError, EngineError, ForeignCheckpointError, RegistryError
+from flinkish.common.errors import CheckpointError, ConfigurationError, EngineError, ForeignCheckpointError, RegistryError
 from flinkish.server.session import wire
 from flinkish.server.session.dispatcher import Dispatcher, Submission
 from flinkish.server.session.launch import StartError
@@ -233,6 +233,14 @@ def test_a_full_disk_is_an_error_and_the_session_goes_on(member: Member, monkeyp
         assert len(member.processes.started) == 1
     member.dispatcher.step()
     assert len(member.processes.started) == 2
+
+
+def test_a_folder_of_the_session_that_cannot_be_made_is_told_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / "ha").touch()
+    with pytest.raises(
+        ConfigurationError, match=r"high-availability\.storageDir: .*/ha/session cannot be used: NotADirectoryError"
+    ):
+        Member(tmp_path).dispatcher.open()
 
 
 def test_a_job_id_that_is_taken_is_refused(member: Member) -> None:
