@@ -67,9 +67,11 @@ class CsvLines:
         ]
         meant = [dialect.delimiter, dialect.quote_char or "", "\r\n", line_separator]
         highest = max(map(ord, "".join(meant)))
-        self._needs_quotes = re.compile(f"[\\x00-{re.escape(chr(highest))}\\\\{re.escape(dialect.escape_char or '')}]").search
-        #: Finds the characters that a field without quotes cannot contain.
-        self._special = re.compile("|".join(re.escape(part) for part in {*"".join(meant), dialect.escape_char or ""} if part))
+        others = re.escape(f"{dialect.escape_char or ''}{dialect.comment or ''}")
+        self._needs_quotes = re.compile(f"[\\x00-{re.escape(chr(highest))}\\\\{others}]").search
+        #: Finds the characters that a field without quotes cannot contain. The one of comments can be in a field, but not first.
+        special = {*"".join(meant), dialect.escape_char or "", (dialect.escape_char and dialect.comment) or ""}
+        self._special = re.compile("|".join(re.escape(part) for part in special if part))
 
     def line(self, values: Sequence[Any]) -> str:
         """Return the line of a row; raise TypeMismatchError, which names the column, for a value that cannot be written."""
@@ -94,11 +96,20 @@ class CsvLines:
                     "which is left out when it is read"
                 )
             fields = [quote + quote]
-        return self._dialect.delimiter.join(fields) + self._line_separator
+        line = self._dialect.delimiter.join(fields) + self._line_separator
+        if self._dialect.comment is not None and self._dialect.is_comment(line):
+            raise TypeMismatchError(
+                f"the row {tuple(values)!r} would be a comment, which is left out when it is read: its line begins with "
+                f"{self._dialect.comment!r}"
+            )
+        return line
 
     def header(self) -> str:
         """Return the line with the names of the columns."""
-        return self._dialect.delimiter.join(map(self._quoted, self._names)) + self._line_separator
+        line = self._dialect.delimiter.join(map(self._quoted, self._names)) + self._line_separator
+        if self._dialect.is_comment(line):
+            raise ValueError(f"it would be a comment, as it begins with {self._dialect.comment!r}")
+        return line
 
     def _column(self, type_info: TypeInformation, separator: str, name: str) -> Text:
         quoted = self._quoted

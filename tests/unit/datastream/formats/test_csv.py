@@ -275,6 +275,29 @@ def test_an_empty_field_that_is_alone_in_its_line_is_read_back(tmp_path: Path) -
         CsvRowSerializationSchema.Builder(row_type).disable_quote_character().build().serialize(Row(s=""))
 
 
+def with_comments() -> CsvSchemaBuilder:
+    return CsvSchema.builder().add_string_column("s").add_string_column("t").set_allow_comments().set_column_separator("\t")
+
+
+@pytest.mark.parametrize(
+    "schema", [with_comments(), with_comments().disable_quote_char().set_escape_char("\\")], ids=["quoted", "escaped"]
+)
+def test_a_text_that_begins_like_a_comment_is_read_back(tmp_path: Path, schema: CsvSchemaBuilder) -> None:
+    rows = [Row(s="#a", t="#"), Row(s=" #b", t="x"), Row(s="c#", t="y"), Row(s="", t="#d")]
+    assert read(tmp_path, schema, write(tmp_path, schema, rows)) == rows
+
+
+def test_a_row_or_header_that_would_be_a_comment_is_refused(tmp_path: Path) -> None:
+    schema = with_comments().disable_quote_char()
+    assert write(tmp_path, schema, [("a", "#b")]) == "a\t#b\n"
+    for row in (("#a", "b"), (" #a", "b"), ("", "#b")):
+        with pytest.raises(TypeMismatchError, match="would be a comment, which is left out when it is read"):
+            write(tmp_path, schema, [row])
+    named = CsvSchema.builder().add_string_column("#s").set_allow_comments().disable_quote_char().set_use_header()
+    with pytest.raises(InvalidProgramError, match="the header of CSV files cannot be written: it would be a comment"):
+        CsvBulkWriters.for_schema(named.build())
+
+
 def test_a_header_that_could_not_be_read_back_is_refused() -> None:
     schema = CsvSchema.builder().add_string_column("a,b").disable_quote_char()
     CsvBulkWriters.for_schema(schema.build())
