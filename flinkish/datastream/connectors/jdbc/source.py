@@ -265,8 +265,8 @@ class _Query:
             source = sqlalchemy.table(table, *columns, schema=schema or None)
         else:
             assert settings.query is not None
-            # A name after a colon would be a parameter.
-            text = sqlalchemy.text(settings.query.rstrip().rstrip(";").replace(":", "\\:"))
+            # A name after a colon would be a parameter. The query may end with a comment, which the line feed ends.
+            text = sqlalchemy.text(settings.query.rstrip().rstrip(";").replace(":", "\\:") + "\n")
             source = text.columns(*columns).subquery("records")
         self._columns = list(source.columns)
         self._index = None if settings.partition_column is None else self.names.index(settings.partition_column)

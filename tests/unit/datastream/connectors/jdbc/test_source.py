@@ -102,6 +102,12 @@ def test_a_query_is_read_like_a_table(database: TestDatabase) -> None:
     assert rows == [(0, "n0:%x"), (2, "n1:%x"), (4, "n2:%x")]
 
 
+def test_a_query_may_end_with_a_comment(database: TestDatabase) -> None:
+    query = "SELECT id, name FROM t\nWHERE id < 1  -- the first one"
+    source = JdbcSource(filled(database).options, TYPE, query=query, partition_column="id")
+    assert [row for split in source._splits(2) for row in read(source, split, 100)[0]] == [(0, "n0")]
+
+
 def test_an_empty_table_has_no_rows(database: TestDatabase) -> None:
     database.execute("CREATE TABLE t (id BIGINT, name TEXT)")
     source = JdbcSource(database.options, TYPE, table="t", partition_column="id")
