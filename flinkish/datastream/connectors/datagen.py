@@ -174,19 +174,22 @@ class _DataGeneratorReader(SequentialReader[Any, DataGeneratorSplit]):
         if self._records_per_second is None:
             return super().poll_next(output)
         credit = max(1, output.credit)
-        throttled = False
-        # Each split has its own allowance, so all splits are read.
+        more = False
+        # Each split has its own allowance, so all splits are read. Those that were read now are read last the next time, so that
+        # the others get their records also if the credit is too small for all.
         for split in self._splits.all():
             split = self._refill(split, self._records_per_second)
-            allowed = int(split.allowance // 1000)
-            due = min(allowed, credit, _left(split))
+            wanted = min(int(split.allowance // 1000), _left(split))
+            due = min(wanted, credit)
             split = replace(split, allowance=split.allowance - due * 1000)
             self._splits.update(split)
             self._emit(split, due, output)
+            if due > 0:
+                self._splits.put_last(split.split_id)
             credit -= due
-            throttled = throttled or due == allowed
+            more = more or due < wanted
         status = self._splits.status()
-        if throttled and status is InputStatus.MORE_AVAILABLE:
+        if status is InputStatus.MORE_AVAILABLE and not more:
             return InputStatus.NOTHING_AVAILABLE
         return status
 

@@ -255,6 +255,25 @@ def test_credit_holds_a_rate_limited_reader_back_too() -> None:
     assert statuses == [InputStatus.MORE_AVAILABLE]
 
 
+def test_a_reader_of_several_rate_limited_splits_reads_all_of_them_with_any_credit() -> None:
+    splits = RateLimited(300, 3).splits
+    reader = DataGeneratorSource(lambda index: index, 10_000, 300).create_reader(FakeReaderContext(now=0))
+    reader.add_splits(splits)
+    reader.poll_next(FakeOutput(100))
+    clocked = DataGeneratorSource(lambda index: index, 10_000, 300).create_reader(FakeReaderContext(now=1_000))
+    clocked.add_splits(reader.snapshot_state())
+
+    short = [FakeOutput(40) for _ in range(8)]
+    statuses = [clocked.poll_next(output) for output in short]
+
+    # 100 records a second for each split: the first two polls read different splits, and none waits while records are due.
+    assert set(short[0].by_split).isdisjoint(short[1].by_split)
+    read = [sum(len(output.by_split.get(split.split_id, ())) for output in short) for split in splits]
+    assert max(read) - min(read) <= 1
+    assert sum(read) >= 299
+    assert statuses == [InputStatus.MORE_AVAILABLE] * 7 + [InputStatus.NOTHING_AVAILABLE]
+
+
 def test_what_the_generator_cannot_be_is_refused() -> None:
     import threading
 
