@@ -10,6 +10,7 @@ import pytest
 
 from flinkish.common import Configuration, Instant, Row, Types, WatermarkStrategy
 from flinkish.common.errors import FlinkishError, InvalidArgumentError, InvalidProgramError, SourceError
+from flinkish.common.typeinfo import LocalTimeTypeInfo
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcSink, JdbcSource
 from flinkish.datastream.connectors.jdbc.reading import rows_from
@@ -148,6 +149,17 @@ def test_ranges_of_dates_times_and_numbers(on_postgresql: TestDatabase, column: 
     assert [len(part) for part in parts] == [3, 3, 3, 0]
     assert [row[0] for part in by_twos for row in part] == [values[2], values[5], values[8]]
     on_postgresql.execute("ALTER ROLE flinkish RESET timezone")
+
+
+def test_times_keep_their_microseconds(database: TestDatabase) -> None:
+    database.execute("CREATE TABLE t (at TIMESTAMP, t TIME)")
+    database.execute("INSERT INTO t VALUES ('2013-01-01 05:17:00.123456', '05:17:00.123456')")
+    time = _TIME.replace(microsecond=123456)
+    kinds = LocalTimeTypeInfo.TimeType
+    local = [LocalTimeTypeInfo(kind) for kind in (kinds.LOCAL_DATE_TIME, kinds.LOCAL_TIME)]
+    for types in ([Types.SQL_TIMESTAMP(), Types.SQL_TIME()], local):
+        source = JdbcSource(database.options, Types.ROW_NAMED(["at", "t"], types), table="t")
+        assert SourceRun(source).values() == [Row(at=time, t=time.time())]
 
 
 def test_a_column_of_another_kind_of_time_is_refused(on_postgresql: TestDatabase) -> None:
