@@ -295,7 +295,10 @@ class Dispatcher:
         """Return a job's line in /jobs/overview."""
         now = self._clock.wall_time()
         if entry.status is None and entry.summary is not None and self.driver(entry) is None:
-            return msgspec.structs.replace(entry.shown(now), state="RESTARTING")
+            shown = entry.shown(now)
+            # Its subtasks ended with the driver that reported them.
+            tasks = dict.fromkeys(shown.tasks, 0) | {"total": shown.tasks["total"], "canceled": shown.tasks["total"]}
+            return msgspec.structs.replace(shown, state="RESTARTING", tasks=tasks)
         return entry.shown(now)
 
     def slots(self, entry: JobEntry) -> int:

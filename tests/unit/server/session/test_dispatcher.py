@@ -85,6 +85,21 @@ def test_a_lost_driver_is_started_again_under_the_same_job_id(member: Member) ->
     assert not member.dispatcher.report(first.report(), first.token)
 
 
+def test_a_job_whose_driver_was_lost_has_no_running_subtasks(member: Member) -> None:
+    driver = member.submit()
+    report = driver.report()
+    assert report.summary is not None
+    running = msgspec.structs.replace(report.summary, tasks={"total": 4, "running": 3, "finished": 1})
+    assert member.dispatcher.report(msgspec.structs.replace(report, summary=running), driver.token)
+    driver.alive = False
+    member.dispatcher.step()
+
+    entry = member.dispatcher.job(driver.job_id)
+    assert entry is not None
+    shown = member.dispatcher.summary(entry)
+    assert (shown.state, shown.tasks) == ("RESTARTING", {"total": 4, "running": 0, "finished": 0, "canceled": 4})
+
+
 def test_a_silent_driver_is_killed_and_replaced(member: Member) -> None:
     first = member.submit()
     member.clock.advance(45_000)
