@@ -13,9 +13,9 @@ from typing import Any
 from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import SourceError, TypeMismatchError
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import BasicType, LocalTimeTypeInfo, TimestampTypeInfo, TimeTypeInfo, TypeInformation
+from flinkish.common.typeinfo import BasicType, TypeInformation
 from flinkish.common.types import Row, RowKind, make_row
-from flinkish.datastream.connectors.jdbc.values import Convert, is_basic, plain_type, unwrapped
+from flinkish.datastream.connectors.jdbc.values import Convert, is_basic, plain_type, unwrapped, with_microseconds
 
 _ERRORS = (TypeMismatchError, ValueError, TypeError, OverflowError, InvalidOperation)
 
@@ -54,21 +54,10 @@ def rows_from(
 def _field(type_info: TypeInformation, what: str) -> Convert:
     """Return the function that converts a driver's values of a column to the declared type."""
     first = _from_driver(type_info, plain_type(type_info, what))
-    check = lenient_converter(_with_microseconds(type_info))
+    check = lenient_converter(with_microseconds(type_info))
     if check is None:
         return first
     return lambda value: check(first(value))
-
-
-def _with_microseconds(type_info: TypeInformation) -> TypeInformation:
-    """Return the type of the same values whose converter does not cut them to milliseconds, as sources do not."""
-    match type_info:
-        case TimestampTypeInfo():
-            return LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME)
-        case TimeTypeInfo():
-            return LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_TIME)
-        case _:
-            return type_info
 
 
 def _from_driver(type_info: TypeInformation, plain: type) -> Convert:

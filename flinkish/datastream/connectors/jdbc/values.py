@@ -90,6 +90,17 @@ def is_basic(type_info: TypeInformation, *kinds: BasicType) -> bool:
     return isinstance(type_info, BasicTypeInfo) and type_info.basic_type in kinds
 
 
+def with_microseconds(type_info: TypeInformation) -> TypeInformation:
+    """Return the type of the same values whose converter does not cut times to milliseconds: databases hold microseconds."""
+    match type_info:
+        case TimestampTypeInfo():
+            return LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_DATE_TIME)
+        case TimeTypeInfo():
+            return LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_TIME)
+        case _:
+            return type_info
+
+
 def plain_type(type_info: TypeInformation, what: str) -> type:
     """Return the Python type of the plain form of a field's values; raises InvalidProgramError if no column can hold them."""
     type_info = unwrapped(type_info)
@@ -141,7 +152,8 @@ class RowShape:
         """
         checked = self._types_of(input_type) == self.types
         converts = [
-            _both(None if checked else converter(field), _PLAIN_CONVERTS.get(_key(unwrapped(field)))) for field in self.types
+            _both(None if checked else converter(with_microseconds(field)), _PLAIN_CONVERTS.get(_key(field)))
+            for field in map(unwrapped, self.types)
         ]
         count, what, names = len(self.types), self._what, self.names
         needed = [(i, convert) for i, convert in enumerate(converts) if convert is not None]

@@ -196,6 +196,14 @@ def test_values_of_all_types_arrive(database: TestDatabase, exactly_once: bool) 
     assert nothing == [None] * len(_TYPES)
 
 
+def test_times_of_a_stream_without_types_keep_their_microseconds(sqlite: TestDatabase) -> None:
+    sqlite.execute("CREATE TABLE t (at TIMESTAMP, t TIME)")
+    sink = JdbcSink.sink("INSERT INTO t VALUES (?, ?)", Types.ROW([Types.SQL_TIMESTAMP(), Types.SQL_TIME()]), sqlite.options)
+    moment = _MOMENT.replace(microsecond=123456)
+    SinkRun(sink, Types.PICKLED_BYTE_ARRAY()).checkpoint([Row(moment, moment.time())], commit=False)
+    assert sqlite.execute("SELECT at, t FROM t") == [("2013-01-01 05:17:00.123456", "05:17:00.123456")]
+
+
 @pytest.mark.parametrize(
     ("options", "naive"), [("", "05:17:00.123"), ("?options=-c timezone%3DAmerica/New_York", "00:17:00.123")]
 )
