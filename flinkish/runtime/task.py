@@ -218,6 +218,8 @@ class VertexTask:
             for operator in self.operators:
                 kept = list(self._state.operator(operator.node.uid).union_list_state(_WATERMARK_STATE).get())
                 operator.current_watermark = min(kept, default=MIN_WATERMARK)
+        for operator in self.operators:
+            operator.ended = self._finished
         if self._gate is not None:
             self._gate.load(self._table.get("gate", []), self.head.current_watermark)
 

@@ -187,6 +187,9 @@ class Operator:
         self.emit: Emit = discard
         self.emit_run: EmitRun = _run_by(discard)
 
+    #: Whether all inputs have ended. The watermark may be MAX before: if some inputs have ended and all others are idle.
+    ended = False
+
     #: Whether timers that the user registers now are ignored; in batch mode, while the timers of an ended key fire.
     quiesced = False
 
@@ -252,6 +255,7 @@ class Operator:
 
     def end_of_input(self) -> None:
         """Finish, and pass the end of the input on."""
+        self.ended = True
         self.finish()
         self.output.end_of_input()
 

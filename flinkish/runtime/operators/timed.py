@@ -87,7 +87,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
 
     def begin_epoch(self) -> None:
         # In batch mode, timers fire when their key has ended.
-        if self.current_watermark < MAX_WATERMARK and not self.context.batch:
+        if not self.ended and not self.context.batch:
             now = self.context.time.processing_time
             self.timers.advance_processing_time(now, self._fire_processing_time, self._check_interrupted)
 
@@ -95,7 +95,7 @@ class TimedOperator(FunctionOperator[ConfigT]):
         self.begin_epoch()
 
     def next_timer(self) -> int | None:
-        due = self.current_watermark < MAX_WATERMARK and not self.context.batch
+        due = not self.ended and not self.context.batch
         return self.timers.next_processing_time() if due else None
 
 

@@ -138,7 +138,7 @@ class AlignedWindowOperator(BaseWindowOperator):
 
     def _by_clock(self) -> bool:
         """Tell whether windows fire by the time of epochs; in batch mode they fire when their key has ended."""
-        return not self.event_time and not self.context.batch and self.current_watermark < MAX_WATERMARK
+        return not self.event_time and not self.context.batch and not self.ended
 
     def _advance_processing_time(self, now: int) -> None:
         if self._by_clock():
