@@ -297,6 +297,8 @@ def run(client: EmbeddedJobClient) -> None:
 
 def print_lines(lines: tuple[str, ...]) -> None:
     """Print the lines of print() sinks in one write; raises PrintError if standard output is closed."""
+    if sys.stdout is None:  # it was closed when Python started
+        raise PrintError("print() needs a standard output, and it is closed", hint="redirect it, for example to /dev/null.")
     try:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
