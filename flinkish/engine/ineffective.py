@@ -12,6 +12,8 @@ from flinkish.common.configuration import Configuration
 
 _log = logging.getLogger("flinkish.job")
 
+#: The key of Spark that says where a job runs.
+_MASTER = "spark.master"
 #: The warnings that have been logged in this process.
 _told: set[str] = set()
 
@@ -38,6 +40,9 @@ def ineffective(configuration: Configuration) -> list[str]:
             texts.append(f"{key}: {to_text(value)} has no effect: {why}.")
     if configuration.get(options.STATE_BACKEND) == "rocksdb":
         texts.append(f"{options.STATE_BACKEND.key}: rocksdb runs as hashmap so far: state is kept in memory.")
+    master = configuration.get_string(_MASTER, "")
+    if configuration.get(options.ENGINE) == "local" and master and not master.startswith("local"):
+        texts.append(f"{_MASTER}: {master} has no effect: with {options.ENGINE.key}: local, the job runs in this process only.")
     unknown = [key for key in sorted(configuration.key_set()) if _is_of_flink(key)]
     metrics = [key for key in unknown if key.startswith("metrics.")]
     others = [key for key in unknown if key not in metrics]

@@ -39,11 +39,20 @@ def test_nothing_is_told_of_defaults_of_settings_with_effect_and_of_sparks() -> 
             "metrics.fetcher.update-interval, metrics.scope.jm: these have no effect: the names of metrics are Flink's defaults",
         ),
         ({"taskmanager.memory.process.size": "1g"}, "taskmanager.memory.process.size: this has no effect"),
+        (
+            {"execution.engine": "local", "spark.master": "spark://host:7077"},
+            "spark.master: spark://host:7077 has no effect: with execution.engine: local, the job runs in this process only",
+        ),
     ],
 )
 def test_a_setting_without_effect_has_one_line_that_says_why(settings: dict[str, Any], told: str) -> None:
     (text,) = texts(settings)
     assert text.startswith(told)
+
+
+@pytest.mark.parametrize(("engine", "master"), [("spark", "spark://host:7077"), ("local", "local[2]")])
+def test_a_master_that_is_used_or_is_this_machine_is_not_told(engine: str, master: str) -> None:
+    assert texts({"execution.engine": engine, "spark.master": master}) == []
 
 
 def test_keys_that_resemble_a_known_one_have_been_told_of_before() -> None:
