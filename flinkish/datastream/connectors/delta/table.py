@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -340,18 +341,29 @@ def check_mapped(writes: DeltaWrites, path: str) -> None:
 
 
 def check_partitions(fields: Sequence[Mapping[str, Any]], writes: DeltaWrites, path: str, *, staged: bool) -> None:
-    """Raise SinkError if deltalake would write partition values of a timestamp; `fields` are those of the schema's JSON.
+    """Raise SinkError if deltalake would write partition values of a timestamp, or of a decimal with digits after the point.
 
-    It leaves out the zone, so Spark reads them in the zone of its session.
+    `fields` are those of the schema's JSON. deltalake leaves out the zone of a timestamp, so Spark reads it in the zone of its
+    session; and it writes -1.5 as `-1.-5`, after which nobody can read the table.
     """
-    moments = [field["name"] for field in fields if field["name"] in writes.partition_by and field["type"] == "timestamp"]
-    if not moments or not (staged or writes.compaction):
+    if not (staged or writes.compaction):
+        return
+    types = {field["name"]: field["type"] for field in fields if field["name"] in writes.partition_by}
+    moments = [name for name, part in types.items() if part == "timestamp"]
+    decimals = [name for name, part in types.items() if re.fullmatch(r"decimal\(\d+, *[1-9]\d*\)", str(part))]
+    if not moments and not decimals:
         return
     what, instead = "write rows into", ""
     if writes.keys:
         what, instead = "merge rows into", "; or append rows, without upsert keys"
     elif not staged:
         what, instead = "merge the files of", "; or leave out with_compaction(), and run OPTIMIZE with Spark"
+    if decimals:
+        raise SinkError(
+            f"DeltaSink cannot {what} {path}: the table is partitioned by the decimal {', '.join(decimals)}, and deltalake, "
+            "which does this, damages the log of a table with such partitions of negative numbers, so that nobody can read it",
+            hint=f"partition by a decimal without digits after the point, a whole number or text{instead}.",
+        )
     raise SinkError(
         f"DeltaSink cannot {what} {path}: the table is partitioned by the timestamp {', '.join(moments)}, and deltalake, which "
         "does this, writes such partitions without a zone, so that Spark reads another time in a session whose zone is not UTC",

@@ -336,6 +336,25 @@ def test_a_partitioned_table_with_column_mapping_is_appended_to_and_not_merged_i
 
 
 @pytest.mark.parametrize(
+    "options", [{"upsert_keys": ["id"]}, {"compact_every": 1}, {"table_properties": {"delta.columnMapping.mode": "name"}}]
+)
+def test_deltalake_does_not_write_partitions_of_a_decimal_because_it_damages_negative_ones(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    row_type = Types.ROW_NAMED(["id", "amount"], [Types.LONG(), DecimalTypeInfo(9, 2)])
+    with pytest.raises(SinkError, match=r"partitioned by the decimal amount, and deltalake, .*damages the log"):
+        DeltaSink(str(tmp_path / "table"), partition_by=["amount"], **options).validate(row_type)
+    whole = Types.ROW_NAMED(["id", "amount"], [Types.LONG(), DecimalTypeInfo(9, 0)])
+    sink = DeltaSink(str(tmp_path / "whole"), partition_by=["amount"], **options)
+    run = SinkRun(sink, whole)
+    for number in (1, 2):
+        sink.validate(whole)
+        run.checkpoint([Row(id=number, amount=decimal.Decimal(-2))])
+    found = SourceRun(DeltaSource.for_bounded_row_data(str(tmp_path / "whole")).build()).values()
+    assert sorted((row.id, row.amount) for row in found) == [(1, decimal.Decimal(-2)), (2, decimal.Decimal(-2))]
+
+
+@pytest.mark.parametrize(
     ("options", "does"),
     [
         ({"upsert_keys": ["id"]}, "merge rows into"),
