@@ -86,10 +86,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
     def start(self) -> None:
         restored, self._pending = self._pending, []
         self._assign(restored)
-        if not self._discovered or self._settings.discovery_interval is not None:
-            self._context.call_async(self._discover, self._take, period=self._settings.discovery_interval)
-        else:
-            self._all_assigned()
+        # As in Flink, also a source that does not look for new partitions does so at each start: its topics may have changed.
+        self._context.call_async(self._discover, self._take, period=self._settings.discovery_interval)
         if restored:
             self._watch()
 
@@ -118,6 +116,8 @@ class KafkaEnumerator(SplitEnumerator[KafkaPartitionSplit, KafkaEnumeratorState]
         if error is not None:
             if self._discovered and isinstance(error, _PassingError):
                 _log.warning("%s", error)
+                if self._settings.discovery_interval is None:
+                    self._context.call_async(self._discover, self._take)
                 return
             if isinstance(error, _PassingError):
                 raise SourceError(str(error)) from None

@@ -222,9 +222,10 @@ class KafkaSourceBuilder:
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
         """Set a property of the client (librdkafka's name, or Java's where it has one) or of the source.
 
-        Properties of the source are partition.discovery.interval.ms (300000; -1 = never), commit.offsets.on.checkpoint (true if
-        there is a group), register.consumer.metrics (true), client.id.prefix, default.api.timeout.ms (60000), and
-        auto.offset.reset: where to continue if messages to read next are gone (none, the default, fails).
+        Properties of the source are partition.discovery.interval.ms (300000; -1 = only at each start),
+        commit.offsets.on.checkpoint (true if there is a group), register.consumer.metrics (true), client.id.prefix,
+        default.api.timeout.ms (60000), and auto.offset.reset: where to continue if messages to read next are gone (none, the
+        default, fails).
         """
         name, text = properties.checked(key, value, "set_property()")
         self._properties[name] = text

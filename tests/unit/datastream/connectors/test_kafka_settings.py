@@ -35,6 +35,7 @@ from flinkish.datastream.connectors.kafka import (
     enumerator,
 )
 from flinkish.datastream.connectors.kafka.committer import KafkaCommitter
+from flinkish.datastream.connectors.kafka.offsets import OffsetKind, OffsetRule
 from flinkish.datastream.connectors.kafka.properties import client_configuration
 from flinkish.datastream.connectors.kafka.settings import KafkaEnumeratorState, KafkaPartitionSplit
 from tests.conftest import MakeEnvironment
@@ -231,6 +232,43 @@ def test_the_ends_of_partitions_are_looked_at_by_one_call_at_a_time(monkeypatch:
     for work, handler, _ in looks:
         handler(work(), None)
     assert len(context.calls) == 1
+    found.close()
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_partitions_that_were_added_are_found_at_each_start_also_without_discovery(
+    bounded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offsets(self: Any, pairs: Any, rule: OffsetRule, what: str) -> dict[Any, int]:
+        return dict.fromkeys(pairs, 0 if rule.kind is OffsetKind.EARLIEST else 9)
+
+    answers: list[Any] = [enumerator._PassingError("they are silent"), [("t", 0), ("t", 1)]]
+
+    def partitions(self: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(enumerator._Brokers, "look", lambda self, reading: None)
+    monkeypatch.setattr(enumerator._Brokers, "offsets", offsets)
+    monkeypatch.setattr(enumerator._Brokers, "partitions", partitions)
+    source = builder(partition_discovery_interval_ms="-1").set_starting_offsets(KafkaOffsetsInitializer.latest())
+    if bounded:
+        source.set_bounded(KafkaOffsetsInitializer.latest())
+    context = FakeEnumeratorContext()
+    state = KafkaEnumeratorState(known=("t-0",), pending=(), discovered=True)
+    found = source.build().restore_enumerator(context, state)  # type: ignore[arg-type]
+    found.start()
+    context.run_calls()
+    # Brokers that do not answer are asked again; until then, nobody knows whether there are more partitions.
+    assert (context.assigned, context.no_more) == ({}, set())
+    context.calls.pop(0)
+    context.run_calls()
+    ((split,),) = context.assigned.values()
+    assert (split.split_id, split.offset, split.stop) == ("t-1", 0, 9 if bounded else None)
+    assert context.no_more == {0}
+    assert found.snapshot_state(2).known == ("t-0", "t-1")
     found.close()
 
 
