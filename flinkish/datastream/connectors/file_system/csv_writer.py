@@ -44,6 +44,10 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 #: Longer texts are always quoted.
 _LONGEST_UNQUOTED: Final = 24
+#: The characters of numbers and booleans, NaN and Infinity.
+_IN_NUMBERS: Final = frozenset("+-.0123456789EINaefilnrstuy")
+#: The byte order mark, which readers skip at the beginning of a file.
+_MARK: Final = "\ufeff"
 
 
 class CsvLines:
@@ -59,12 +63,7 @@ class CsvLines:
         self._names = row_type.field_names
         self._dialect = dialect
         self._line_separator = line_separator
-        self._null = dialect.null_values[0] if dialect.null_values else ""
         self._types = [unwrap(part) for part in row_type.field_types]
-        own = [separators[i] if separators else ARRAY_SEPARATOR for i in range(len(self._types))]
-        self._texts = [
-            self._column(part, separator, name) for part, separator, name in zip(self._types, own, self._names, strict=True)
-        ]
         meant = [dialect.delimiter, dialect.quote_char or "", "\r\n", line_separator]
         highest = max(map(ord, "".join(meant)))
         others = re.escape(f"{dialect.escape_char or ''}{dialect.comment or ''}")
@@ -72,6 +71,16 @@ class CsvLines:
         #: Finds the characters that a field without quotes cannot contain. The one of comments can be in a field, but not first.
         special = {*"".join(meant), dialect.escape_char or "", (dialect.escape_char and dialect.comment) or ""}
         self._special = re.compile("|".join(re.escape(part) for part in special if part))
+        #: Whether numbers and booleans contain no character with a meaning.
+        self._plain_numbers = _IN_NUMBERS.isdisjoint("".join(special))
+        own = [separators[i] if separators else ARRAY_SEPARATOR for i in range(len(self._types))]
+        self._texts = [
+            self._column(part, separator, name) for part, separator, name in zip(self._types, own, self._names, strict=True)
+        ]
+        try:
+            self._null = self._protected(dialect.null_values[0]) if dialect.null_values else ""
+        except ValueError as error:
+            raise InvalidProgramError(f"the null value of CSV files cannot be written: {error}") from error
 
     def line(self, values: Sequence[Any]) -> str:
         """Return the line of a row; raise TypeMismatchError, which names the column, for a value that cannot be written."""
@@ -97,6 +106,14 @@ class CsvLines:
                 )
             fields = [quote + quote]
         line = self._dialect.delimiter.join(fields) + self._line_separator
+        if line.startswith(_MARK):
+            # There is no quote_char.
+            if self._dialect.escape_char is None:
+                raise TypeMismatchError(
+                    f"the row {tuple(values)!r} begins with U+FEFF, which is left out at the beginning of a file when it is "
+                    "read, but neither quote_char nor escape_char is set"
+                )
+            line = self._dialect.escape_char + line
         if self._dialect.comment is not None and self._dialect.is_comment(line):
             raise TypeMismatchError(
                 f"the row {tuple(values)!r} would be a comment, which is left out when it is read: its line begins with "
@@ -126,10 +143,17 @@ class CsvLines:
             case BasicTypeInfo(basic_type=BasicType.STRING | BasicType.CHAR | BasicType.INSTANT):
                 text = _simple_text(type_info, name)
             case BasicTypeInfo():
-                return _simple_text(type_info, name)  # numbers are never quoted
+                text = _simple_text(type_info, name)
+                if self._plain_numbers:
+                    return text
+                return lambda value: self._protected(text(value))
             case _:
                 text = _simple_text(type_info, name)
         return lambda value: quoted(text(value))
+
+    def _protected(self, text: str) -> str:
+        """Return a text in quotes, or with escapes, only if it could not be read otherwise."""
+        return self._quoted(text) if self._special.search(text) or text.startswith(_MARK) else text
 
     def _quoted(self, text: str) -> str:
         quote, escape = self._dialect.quote_char, self._dialect.escape_char
@@ -139,7 +163,7 @@ class CsvLines:
             if escape is None:
                 raise ValueError(f"{text!r} holds a character that has a meaning, but neither quote_char nor escape_char is set")
             return self._special.sub(lambda found: escape + found.group(), text)
-        if len(text) <= _LONGEST_UNQUOTED and not self._needs_quotes(text):
+        if len(text) <= _LONGEST_UNQUOTED and not self._needs_quotes(text) and not text.startswith(_MARK):
             return text
         if escape is not None:
             text = text.replace(escape, escape + escape)

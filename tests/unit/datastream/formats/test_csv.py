@@ -263,6 +263,40 @@ def test_what_could_not_be_read_back_is_refused(tmp_path: Path, schema: CsvSchem
         write(tmp_path, schema, [row])
 
 
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows"),
+    [
+        # A byte order mark at the beginning of a file is no part of its contents.
+        (columns().clear_columns().add_string_column("s"), [(MARK,), (f"{MARK}a",)]),
+        (columns().clear_columns().add_string_column(f"{MARK}s").set_use_header().set_strict_headers(), [("a",)]),
+        (columns().clear_columns().add_string_column("s").disable_quote_char().set_escape_char("*"), [(f"{MARK}a",), (MARK,)]),
+        (columns().clear_columns().add_number_column("n", DataTypes.DOUBLE()).set_column_separator("."), [(1.5,), (-2.0,)]),
+        (columns().clear_columns().add_number_column("n").add_boolean_column("b").set_column_separator("-"), [(-1, True)]),
+        (columns().clear_columns().add_boolean_column("b").set_column_separator("u").disable_quote_char().set_escape_char("*"),
+         [(True,)]),
+        (columns().set_null_value("N,A"), [(1, None, True), (None, "x", None)]),
+        (columns().set_escape_char("\\").set_null_value("\\N"), [(1, None, True), (None, "x", None)]),
+    ],
+)  # fmt: skip
+def test_marks_numbers_and_null_values_with_characters_that_have_a_meaning_are_read_back(
+    tmp_path: Path, schema: CsvSchemaBuilder, rows: list[Any]
+) -> None:
+    found = read(tmp_path, schema, write(tmp_path, schema, rows))
+    assert [tuple(row) for row in found] == rows
+
+
+def test_what_has_a_meaning_and_can_be_neither_quoted_nor_escaped_is_refused(tmp_path: Path) -> None:
+    text = columns().clear_columns().add_string_column("s").add_string_column("t").disable_quote_char()
+    assert write(tmp_path, text, [("a", MARK)]) == f"a,{MARK}\n"
+    with pytest.raises(TypeMismatchError, match=r"begins with U\+FEFF, which is left out"):
+        write(tmp_path, text, [(MARK, "a")])
+    with pytest.raises(InvalidProgramError, match="the null value of CSV files cannot be written: 'N,A' holds a character"):
+        CsvBulkWriters.for_schema(text.set_null_value("N,A").build())
+
+
 def test_an_empty_field_that_is_alone_in_its_line_is_read_back(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_number_column("n")
     text = write(tmp_path, schema, [(1,), (None,), (2,)])
