@@ -70,9 +70,13 @@ def merge(
     hooks: PostCommitHookProperties,
     compression: str,
 ) -> None:
-    """Make one commit that updates or deletes the rows of the table that have these keys, and inserts the others."""
+    """Make one commit that replaces or deletes the rows of the table that have these keys, and inserts the others.
+
+    Columns of the table that the rows lack become null.
+    """
     columns = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names if name != DELETED}
     predicate = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
+    lacking = {_quoted(field.name): "NULL" for field in table.schema().fields if field.name not in rows.schema.names}
     deleted = f"s.{_quoted(DELETED)}"
     (
         table.merge(
@@ -85,7 +89,7 @@ def merge(
             post_commithook_properties=hooks,
         )
         .when_matched_delete(deleted)
-        .when_matched_update(columns)
+        .when_matched_update({**columns, **lacking})
         .when_not_matched_insert(columns, f"NOT {deleted}")
         .execute()
     )

@@ -457,6 +457,21 @@ def test_columns_that_the_table_lacks_are_added_if_asked_for(keys: list[str], tm
         DeltaSink(str(tmp_path), add_columns=True).validate(case)
 
 
+def test_a_row_that_is_replaced_keeps_no_value_of_a_column_that_the_new_row_lacks(tmp_path: Path) -> None:
+    old = {"text": ["x", "y"], "Deep er": [{"n": 1}, {"n": 2}], "parts": [[1], [2]], "at": [datetime.date(2000, 1, 1)] * 2}
+    write_deltalake(str(tmp_path), pa.table({"k": ["a", "b"], **old}))
+    narrow = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()])
+    sink = DeltaSink(str(tmp_path), upsert_keys=["k"], add_columns=True)
+    sink.validate(narrow)
+    SinkRun(sink, narrow).checkpoint([Row(k="a", v=1), Row(k="c", v=3)])
+    found = {row.pop("k"): row for row in DeltaTable(str(tmp_path)).to_pyarrow_table().to_pylist()}
+    assert found == {
+        "a": dict.fromkeys(old) | {"v": 1},
+        "b": {name: values[1] for name, values in old.items()} | {"v": None},
+        "c": dict.fromkeys(old) | {"v": 3},
+    }
+
+
 def test_small_files_are_merged_after_some_commits_without_changing_rows(tmp_path: Path) -> None:
     sink = DeltaSink.for_table(str(tmp_path)).with_compaction(3).build()
     run = SinkRun(sink, PAIR)
