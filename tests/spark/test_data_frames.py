@@ -159,6 +159,34 @@ def test_all_types_are_the_same_there_and_back(
     assert {row.id: row for row in rows} == wanted
 
 
+def test_dates_and_times_do_not_depend_on_settings_of_the_session(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession
+) -> None:
+    frame = spark_session.sql(
+        "select date'1400-03-01' day, timestamp_ltz'1400-03-01 00:00:00Z' at, timestamp_ntz'1400-03-01 00:00:00' wall"
+    )
+    given: list[tuple[Any, ...]] = []
+
+    def write(df: DataFrame, _: int) -> None:
+        given.append((df.dtypes, df.collect()))
+        spark_session.createDataFrame([(1,)], "a int")  # makes the session that of the thread
+
+    settings = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY"}
+    for key, value in settings.items():
+        spark_session.conf.set(key, value)
+    try:
+        stream = on_spark.from_data_frame(frame)
+        stream.sink_to(DataFrameSink(write))
+        stream.sink_to(DataFrameSink(write))
+        on_spark.execute()
+        back = on_spark.from_data_frame(frame).collect_as_data_frame(spark_session)
+    finally:
+        for key in settings:
+            spark_session.conf.unset(key)
+    assert given == [(frame.dtypes, frame.collect())] * 2
+    assert (back.dtypes, back.collect()) == (frame.dtypes, frame.collect())
+
+
 def test_files_and_a_delta_table_and_numbers_meet_in_windows_of_event_time(
     make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ SIMPLE: Final[Mapping[str, tuple[Callable[[], TypeInformation], str]]] = {
     "timestamp_ntz": (Types.SQL_TIMESTAMP, "TIMESTAMP_NTZ"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_NAME_OR_TIMESTAMP = re.compile(r"(`(?:[^`]|``)*`)|\bTIMESTAMP\b")
 #: The DDL of our basic types. Those that are not in `SIMPLE` are read back as other types.
 _DDL_OF_BASIC: Final[Mapping[BasicType, str]] = {
     BasicType.BOOLEAN: "BOOLEAN",
@@ -127,6 +128,11 @@ def ddl_of(row_type: TypeInformation, what: str) -> str:
             hint="map them to Row(...) with an output_type such as Types.ROW_NAMED(...), or give the sink a schema.",
         )
     return ", ".join(f"{_quoted(name)} {_ddl(part, name, what)}" for name, part in zip(*fields, strict=True))
+
+
+def in_any_session(ddl: str) -> str:
+    """Return a DDL that Spark reads alike whatever spark.sql.timestampType is: TIMESTAMP is a point in time."""
+    return _NAME_OR_TIMESTAMP.sub(lambda found: found[1] or "TIMESTAMP_LTZ", ddl)
 
 
 def _quoted(name: str) -> str:

@@ -22,7 +22,7 @@ from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream.connectors._row_buffer import RowBuffer, bytes_state
-from flinkish.datastream.connectors._spark_types import ddl_of, row_type_of
+from flinkish.datastream.connectors._spark_types import ddl_of, in_any_session, row_type_of
 from flinkish.program.data_frames import open_session
 from flinkish.program.driver_objects import DriverObject, NeedsDataFrames
 from flinkish.program.row_folders import row_folder
@@ -31,8 +31,9 @@ from flinkish.program.sinks import CommitRequest, Committer, Sink, SinkWriter, S
 __all__ = ["DataFrameCommit", "DataFrameSink"]
 
 
-#: Options of Spark's reader: the user's session may be set to leave out files that it cannot read.
-_NO_FILE_LEFT_OUT: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+#: Options of Spark's reader: the user's session may be set to leave out files that it cannot read, or to take old dates and times
+#: for those of another calendar.
+_EXACT: Final = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false", "datetimeRebaseMode": "CORRECTED"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +132,7 @@ def to_data_frame(spark: Any, records: Iterable[Any], row_type: TypeInformation)
     rows = RowsToArrow(*fields, zoned=False, time_of_day=False)
     table = pa.Table.from_batches([rows.batch([rows.values(record) for record in records])])
     # Without a schema, Spark takes a timestamp without zone for a point in time.
-    return spark.createDataFrame(table, ddl_of(row_type, "the DataFrame"))
+    return spark.createDataFrame(table, in_any_session(ddl_of(row_type, "the DataFrame")))
 
 
 def _parameters(function: Callable[..., Any]) -> int:
@@ -254,7 +255,7 @@ class _Committer(Committer[RowFile]):
                     hint="rows are kept beside the checkpoints of the job that wrote them, for as long as these are retained.",
                 )
             commit = DataFrameCommit(checkpoint_id=checkpoint_id, lineage=lineage, job_id=job_id, sink_uid=sink_uid)
-            reader = self._open().read.options(**_NO_FILE_LEFT_OUT).schema(schema)
+            reader = self._open().read.options(**_EXACT).schema(in_any_session(schema))
             df = reader.parquet(*[hadoop_url(path, pattern=True) for path in files])
             self._write(df, checkpoint_id, *([commit] if self._with_commit else []))
         self._committed.append([request.committable.path for request in requests])

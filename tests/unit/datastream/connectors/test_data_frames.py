@@ -14,7 +14,7 @@ from flinkish.common.errors import AbsentMemberError, InvalidArgumentError, Sour
 from flinkish.common.typeinfo import DecimalTypeInfo, TypeInformation
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameSink
-from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, row_type_of
+from flinkish.datastream.connectors._spark_types import SIMPLE, ddl_of, in_any_session, row_type_of
 from flinkish.datastream.connectors.data_frame import data_frame_source, decoder
 from tests.kit.native import Batches, body
 
@@ -104,6 +104,11 @@ class TestTypes:
 
     def test_names_of_columns_are_quoted(self) -> None:
         assert ddl_of(Types.ROW_NAMED(["a `b`"], [Types.INT()]), "the sink") == "`a ``b``` INT"
+
+    def test_a_timestamp_is_a_point_in_time_in_any_session(self) -> None:
+        row_type = Types.ROW_NAMED(["TIMESTAMP", "a `TIMESTAMP"], [Types.LIST(Types.INSTANT()), Types.SQL_TIMESTAMP()])
+        ddl = in_any_session(ddl_of(row_type, "the sink"))
+        assert ddl == "`TIMESTAMP` ARRAY<TIMESTAMP_LTZ>, `a ``TIMESTAMP` TIMESTAMP_NTZ"
 
 
 class TestValues:
