@@ -449,7 +449,7 @@ class StreamExecutionEnvironment:
         A DataFrame that is not streaming is computed once, and the stream ends with its rows. A streaming one must not keep state
         (aggregations, dropDuplicates, joins of streams).
         Raises InvalidArgumentError for what is no DataFrame, and UnsupportedError for a DataFrame of Spark Connect, one that
-        keeps state, or a column of a type that has no counterpart.
+        keeps state or that Spark does not run as a stream, or a column of a type that has no counterpart.
         """
         from flinkish.datastream.connectors.data_frame import data_frame_source
 

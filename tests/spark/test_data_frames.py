@@ -331,3 +331,21 @@ def test_a_streaming_data_frame_that_keeps_state_is_refused(
     ):
         with pytest.raises(UnsupportedError, match=name):
             on_spark.from_data_frame(stateful)
+
+
+def test_a_streaming_data_frame_that_spark_refuses_is_refused(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession
+) -> None:
+    frame, static = spark_session.readStream.format("rate").load(), spark_session.range(2).withColumnRenamed("id", "value")
+    for refused, reason in (
+        (static.join(frame, "value", "left"), "LeftOuter join"),
+        (frame.join(static, "value", "right"), "RightOuter join"),
+        (frame.select("value").union(static), "Union between streaming and batch"),
+        (static.exceptAll(frame.select("value")), "Except"),
+        (frame.orderBy("value"), "Sorting"),
+        (frame.selectExpr("row_number() over (order by value) AS n"), "NON_TIME_WINDOW"),
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            on_spark.from_data_frame(refused)
+    for taken in (frame.join(static, "value", "left"), static.join(frame, "value"), frame.union(frame)):
+        on_spark.from_data_frame(taken)

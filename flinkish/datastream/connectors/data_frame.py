@@ -63,7 +63,7 @@ def data_frame_source(df: Any, *, as_tuples: bool) -> StreamingDataFrameSource |
     """Return the source of a DataFrame's rows.
 
     Raises InvalidArgumentError if `df` is not a DataFrame, and UnsupportedError for a DataFrame of Spark Connect, for one that
-    keeps state, and for a column whose type has no counterpart, which it names.
+    keeps state or that Spark does not run as a stream, and for a column whose type has no counterpart, which it names.
     """
     classes = [f"{cls.__module__}.{cls.__qualname__}" for cls in type(df).__mro__]
     if any(name.startswith("pyspark.sql.connect.") for name in classes):
@@ -86,7 +86,8 @@ def data_frame_source(df: Any, *, as_tuples: bool) -> StreamingDataFrameSource |
 
 def _check_plan(df: Any) -> None:
     """Raise UnsupportedError for a streaming DataFrame whose result depends on more than its rows and offsets."""
-    waiting = [df._jdf.queryExecution().analyzed()]
+    plan = df._jdf.queryExecution().analyzed()
+    waiting = [plan]
     while waiting:
         node = waiting.pop()
         if not node.isStreaming():
@@ -105,6 +106,18 @@ def _check_plan(df: Any) -> None:
                 hint="leave it out, and pass watermark_strategy=WatermarkStrategy.for_bounded_out_of_orderness(...).",
             )
         waiting.extend(inputs)
+    # The query of a job runs without Spark's own check, which refuses the levels of operators above the DataFrame.
+    sql = df.sparkSession.sparkContext._jvm.org.apache.spark.sql
+    try:
+        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(plan, sql.streaming.OutputMode.Append())
+    except Exception as error:
+        if type(error).__name__ != "AnalysisException":
+            raise
+        raise UnsupportedError(
+            "from_data_frame() takes streaming DataFrames that Spark itself can run; this one would give each batch a result of "
+            f"its own: {str(error).splitlines()[0].rstrip(';')}",
+            hint="leave this out of the DataFrame, and do it with operators of the stream.",
+        ) from error
 
 
 class _DataFrameSource(NeedsDataFrames):
