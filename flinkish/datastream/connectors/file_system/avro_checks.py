@@ -1,12 +1,14 @@
 """Checks of values, defaults and logical types that fastavro would silently write or read as other values.
 
 fastavro cuts off the decimals of floats, writes integers of any size as int, writes a text as an array of its letters, and drops
-the zone of a time whose type has none. Defaults are JSON in a schema, and fastavro returns them unconverted in records: a text
-for bytes, a number for a time. It takes the logical types from the schema of the file, whatever the declared schema says.
+the zone of a time whose type has none. Of a union it takes the first type that accepts a value, even if that keeps only a part of
+it. Defaults are JSON in a schema, and fastavro returns them unconverted in records: a text for bytes, a number for a time. It
+takes the logical types from the schema of the file, whatever the declared schema says.
 """
 
 from __future__ import annotations
 
+import datetime
 import io
 from collections.abc import Callable
 from typing import Any, Final
@@ -58,8 +60,8 @@ class _Checks:
     def _union(self, branches: list[Any]) -> Check | None:
         checks = [(branch, self.of(branch)) for branch in branches]
         others = [check for branch, check in checks if branch != "null"]
-        # Of several branches fastavro itself finds the one that fits a value.
-        check = others[0] if len(others) == 1 else None
+        # Of several branches fastavro itself finds one for a value.
+        check = others[0] if len(others) == 1 else _branch_check(branches)
         if check is None:
             return None
 
@@ -103,6 +105,44 @@ def _check_long(value: Any) -> None:
 def _check_zone(value: Any) -> None:
     if getattr(value, "tzinfo", None) is not None:
         raise ValueError(f"{value!r} has a zone, but the schema has none")
+
+
+def _branch_check(branches: list[Any]) -> Check | None:
+    """Return the check that a union keeps all of a number or time; None if there is nothing to check."""
+    meanings = {_meaning({"type": branch} if isinstance(branch, str) else branch): branch for branch in branches}
+    alike = [branch for meaning, branch in meanings.items() if meaning in _ALIKE]
+    # fastavro reads a text as a date.
+    texts = "string" in meanings and "date" in list(meanings)[: list(meanings).index("string")]
+    if len(alike) < 2 and not texts and not any(meaning.startswith(("local-timestamp", "time-")) for meaning in meanings):
+        return None
+    timestamps = any("timestamp" in meaning for meaning in meanings)
+    if texts:
+        alike.append("string")
+    union = fastavro.parse_schema(alike)
+    classes = (int, datetime.datetime, datetime.time, *([str] if texts else []))
+
+    def check_branch(value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, classes):
+            return
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, union, value)
+        buffer.seek(0)
+        stored: Any = fastavro.schemaless_reader(buffer, union, None)
+        match value:
+            case int():
+                kept = not isinstance(stored, float) or stored == value
+            case datetime.datetime():
+                zone = stored.tzinfo if isinstance(stored, datetime.datetime) else value.tzinfo
+                kept = isinstance(stored, datetime.datetime) == timestamps and (value.tzinfo is None or zone is not None)
+            case _:
+                kept = stored == value
+        if not kept:
+            raise ValueError(
+                f"{value!r} would be stored as {stored!r}, because an earlier type of the union accepts it; put a type that "
+                "keeps all of it first"
+            )
+
+    return check_branch
 
 
 def _items_check(check: Check | None) -> Check:
@@ -261,6 +301,8 @@ _LOGICAL: Final = {
     *("date", "decimal", "uuid", "time-millis", "time-micros", "timestamp-millis", "timestamp-micros"),
     *("local-timestamp-millis", "local-timestamp-micros"),
 }
+#: Types of numbers and times some of which can hold a part of another one's values.
+_ALIKE: Final = (_LOGICAL - {"decimal", "uuid"}) | {"int", "long", "float", "double"}
 
 
 def _meaning(schema: Any) -> str:

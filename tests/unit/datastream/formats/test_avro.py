@@ -360,6 +360,42 @@ def test_values_that_fastavro_would_change_are_refused(tmp_path: Path, field_typ
         AvroRowSerializationSchema(avro_schema_string=str(field(field_type))).serialize(record if rows else Row(**record))
 
 
+DAY, CLOCK = {"type": "int", "logicalType": "date"}, {"type": "int", "logicalType": "time-millis"}
+LOCAL, FINE_CLOCK = ({"type": "long", "logicalType": name} for name in ("local-timestamp-micros", "time-micros"))
+POINT = {"type": "long", "logicalType": "timestamp-micros"}
+AT = datetime.datetime(2024, 1, 1, 5, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("union", "wrong", "right"),
+    [
+        (["null", "double", "long"], 2**53 + 1, [7, 2**53, 1.5, None]),
+        (["float", "int"], 2**24 + 1, [7, 2**24, 0.5]),
+        (["null", DAY, POINT], AT, [AT.date(), None]),
+        ([DAY, LOCAL, "bytes"], AT.replace(tzinfo=None), [AT.date(), b"x"]),
+        ([CLOCK, FINE_CLOCK], datetime.time(1, 2, 3, 4), [datetime.time(1, 2, 3, 4000)]),
+        (["string", LOCAL], AT, ["x", AT.replace(tzinfo=None)]),
+        (["string", CLOCK], datetime.time(1, tzinfo=ZONE), ["x", datetime.time(1)]),
+        (["long", "double"], 1.5j, [2**53 + 1, 1.5]),
+        (["null", POINT, DAY], 1.5j, [AT, AT.date(), None]),
+        ([FINE_CLOCK, CLOCK], 1.5j, [datetime.time(1, 2, 3, 4)]),
+        ([DAY, "string"], "2024-01-01", [AT.date()]),
+        (["string", DAY], 1.5j, ["2024-01-01", AT.date()]),
+        ([DAY, "bytes"], 1.5j, [AT.date(), b"x"]),
+    ],
+)
+def test_values_that_a_union_would_keep_in_part_are_refused(tmp_path: Path, union: Any, wrong: Any, right: list[Any]) -> None:
+    schema = field(union)
+    with pytest.raises(TypeMismatchError, match="the record is not of its Avro schema"):
+        support.write(tmp_path / "wrong", AvroBulkWriters.for_generic_record(schema), [{"a": wrong}])
+    with pytest.raises(TypeMismatchError, match="the record is not of its Avro schema"):
+        AvroRowSerializationSchema(avro_schema_string=str(schema)).serialize(Row(a=wrong))
+    path = support.write(tmp_path / "right", AvroBulkWriters.for_generic_record(schema), [{"a": value} for value in right])
+    found = [record["a"] for record in support.read(path, BulkFormat.avro_format(schema))]
+    assert found == right
+    assert [isinstance(value, datetime.datetime) for value in found] == [isinstance(value, datetime.datetime) for value in right]
+
+
 MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
 
 
