@@ -349,3 +349,17 @@ def test_a_streaming_data_frame_that_spark_refuses_is_refused(
             on_spark.from_data_frame(refused)
     for taken in (frame.join(static, "value", "left"), static.join(frame, "value"), frame.union(frame)):
         on_spark.from_data_frame(taken)
+
+
+def test_a_column_of_a_streaming_data_frame_may_have_any_name(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession
+) -> None:
+    spark_session.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        numbers = spark_session.readStream.format("rate").option("rowsPerSecond", 10).load()
+        frame = numbers.selectExpr("value AS a", "value + 1 AS A", "value + 2 AS `q``t`", "value + 3 AS `a.b`", "value + 4 AS c1")
+        rows = on_spark.from_data_frame(frame).execute_and_collect(limit=3)
+    finally:
+        spark_session.conf.unset("spark.sql.caseSensitive")
+    for row in rows:
+        assert [row[name] - row.a for name in ("a", "A", "q`t", "a.b", "c1")] == [0, 1, 2, 3, 4]

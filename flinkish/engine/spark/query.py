@@ -52,7 +52,9 @@ def build(
     else:
         rows = ticks.mapInArrow(shim.no_rows if idle else shim.level_zero(config, levels), shim.SCHEMA)
     for native in inputs:
-        rows = rows.union(native.frame.mapInArrow(shim.native_reader(config, native.edge, native.targets), shim.SCHEMA))
+        # mapInArrow looks up the columns by name, which fails for names with backticks, and for `a` beside `A`.
+        plain = native.frame.toDF(*[f"c{index}" for index in range(len(native.frame.columns))])
+        rows = rows.union(plain.mapInArrow(shim.native_reader(config, native.edge, native.targets), shim.SCHEMA))
     for level in range(1, levels):
         rows = _stateful(rows, shim.level_above(config, level))
     return rows
