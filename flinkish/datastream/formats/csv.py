@@ -69,8 +69,8 @@ class CsvBulkWriters:
         """Return a writer factory for FileSink.for_bulk_format; the records are Rows, tuples or dicts with the schema's columns.
 
         Differs from Flink: values that could not be read back are refused with an error, such as an element that contains the
-        separator of its array, or a text that contains a delimiter if there is no quote character. An empty field is quoted if it
-        is the only one of its line.
+        separator of its array, a value that equals the null value (unless that is empty), or a text that contains a delimiter if
+        there is no quote character. An empty field is quoted if it is the only one of its line.
         """
         _schema(schema, "CsvBulkWriters.for_schema")
         return CsvWriterFactory(

@@ -77,8 +77,11 @@ class CsvLines:
         self._texts = [
             self._column(part, separator, name) for part, separator, name in zip(self._types, own, self._names, strict=True)
         ]
+        null = dialect.null_values[0] if dialect.null_values else ""
         try:
-            self._null = self._protected(dialect.null_values[0]) if dialect.null_values else ""
+            self._null = self._protected(null)
+            #: The fields that no value may have, as they are read as None.
+            self._nulls = frozenset({self._null, self._quoted(null)} if null else ())
         except ValueError as error:
             raise InvalidProgramError(f"the null value of CSV files cannot be written: {error}") from error
 
@@ -90,7 +93,10 @@ class CsvLines:
                 fields.append(self._null)
                 continue
             try:
-                fields.append(self._texts[index](value))
+                field = self._texts[index](value)
+                if field in self._nulls:
+                    raise ValueError(f"it would be read as None, as {self._dialect.null_values[0]!r} is the null value")
+                fields.append(field)
             except (ValueError, TypeError, ArithmeticError, AttributeError) as error:
                 raise TypeMismatchError(
                     f"column {self._names[index]!r} is {self._types[index]!r}; {value!r} of type {type(value).__name__} "

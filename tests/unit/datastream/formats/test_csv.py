@@ -256,6 +256,10 @@ def test_records_of_another_type_are_refused(tmp_path: Path, row: Any, error: ty
         (CsvSchema.builder().add_array_column("a"), ("xy",), "column 'a' .* a text is no array"),
         (CsvSchema.builder().add_number_column("p", DataTypes.DECIMAL(9, 2)), (decimal.Decimal("NaN"),), "column 'p' "),
         (columns().disable_quote_char(), (1, "x,y", True), "column 's' .*'x,y' holds a character that has a meaning"),
+        (columns().set_null_value("NA"), (1, "NA", True), "column 's' .* read as None, as 'NA' is the null value"),
+        (columns().set_null_value("a b"), (1, "a b", True), "column 's' .* read as None"),
+        (columns().set_null_value("-1"), (-1, "-", True), "column 'n' .* read as None"),
+        (CsvSchema.builder().add_array_column("a").set_null_value("NA"), (["NA"],), "column 'a' .* read as None"),
     ],
 )
 def test_what_could_not_be_read_back_is_refused(tmp_path: Path, schema: CsvSchemaBuilder, row: Any, text: str) -> None:
