@@ -23,10 +23,13 @@ _NAMED = 3
 
 
 def starts(setup: JobSetup, restored: StoredCheckpoint | None) -> str:
-    """Return the sentence for a starting job: its id, what it starts from, and where its checkpoints are."""
+    """Return the sentence for a starting job: its id, what it starts from (and not from), and where its checkpoints are."""
     text = f"Job {setup.job_name!r} ({setup.job_id}) starts"
     if restored is not None:
         text += f" from {_checkpoint(restored)}"
+        path = setup.configuration.get(options.SAVEPOINT_PATH)
+        if path is not None and restored.manifest.job_id == setup.job_id:
+            text += f"; {options.SAVEPOINT_PATH.key} = {path} has no effect, as the job goes on from its own last checkpoint"
     directory = setup.configuration.get(options.CHECKPOINTS_DIRECTORY)
     if setup.checkpointing and directory is not None:
         text += f"; its checkpoints: {directory.rstrip('/')}/{setup.job_id}"

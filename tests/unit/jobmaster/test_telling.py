@@ -160,6 +160,15 @@ def test_the_start_tells_the_id_and_where_checkpoints_are(tmp_path: Path) -> Non
     assert telling.starts(setup(None), stored) == f"{job} from checkpoint 1 ({stored.external_path})."
 
 
+def test_the_start_of_a_job_that_resumes_by_itself_tells_that_a_given_path_is_not_used(tmp_path: Path) -> None:
+    own, given = stored_checkpoint(tmp_path), setup(None, **{"execution.state-recovery.path": "/data/older"})
+    text = f"Job 'test job' ({JOB_ID}) starts from checkpoint 1 ({own.external_path})"
+    reason = "as the job goes on from its own last checkpoint"
+    assert telling.starts(given, own) == f"{text}; execution.state-recovery.path = /data/older has no effect, {reason}."
+    other = replace(own, manifest=replace(own.manifest, job_id="0" * 32))
+    assert telling.starts(given, other) == f"{text}."
+
+
 DIRECTORY = {"execution.checkpointing.dir": "/data"}
 
 
