@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from flinkish.common import Row, Time, Types, WatermarkStrategy
-from flinkish.common.errors import JobCancelledError, UnsupportedError
+from flinkish.common.errors import InvalidProgramError, JobCancelledError, UnsupportedError
 from flinkish.common.job_client import JobClient
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
@@ -363,3 +363,10 @@ def test_a_column_of_a_streaming_data_frame_may_have_any_name(
         spark_session.conf.unset("spark.sql.caseSensitive")
     for row in rows:
         assert [row[name] - row.a for name in ("a", "A", "q`t", "a.b", "c1")] == [0, 1, 2, 3, 4]
+
+
+def test_a_streaming_data_frame_without_columns_is_refused(
+    on_spark: StreamExecutionEnvironment, spark_session: SparkSession
+) -> None:
+    with pytest.raises(InvalidProgramError, match="has no columns"):
+        on_spark.from_data_frame(spark_session.readStream.format("rate").load().select())

@@ -148,6 +148,11 @@ class _DataFrameSource(NeedsDataFrames):
             return Types.TUPLE(list(self._rows.field_types))
         return self._rows
 
+    def validate(self) -> None:
+        """Raise InvalidProgramError for rows without columns, which neither files nor Arrow data from Spark can hold."""
+        if not self._rows.field_names:
+            raise InvalidProgramError("from_data_frame(): the DataFrame has no columns.")
+
 
 def _bare(spark: Any) -> Any:
     """Return the parts of a type in a schema's JSON that determine its values."""
@@ -335,11 +340,6 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
     def create_reader(self, context: SourceReaderContext) -> SourceReader[Any, FileSourceSplit]:
         # The splits contain the paths of the files.
         return self._files("/").create_reader(context)
-
-    def validate(self) -> None:
-        """Raise InvalidProgramError for rows without columns, which files cannot hold."""
-        if not self._rows.field_names:
-            raise InvalidProgramError("from_data_frame(): the DataFrame has no columns.")
 
 
 class _Enumerator(SplitEnumerator[FileSourceSplit, BoundedDataFrameState]):
