@@ -119,13 +119,14 @@ class AvroPart:
         if len(others) != 1:
             # A union of several types stays plain data; rows in it are converted.
             parts = [(branch, self._part(branch)[2]) for branch in others]
+            moments = any(isinstance(branch, dict) and branch.get("logicalType") in _WRITE for branch in others)
 
             def write_any(value: Any) -> Any:
                 for branch, write in parts if isinstance(value, Row) else ():
                     plain = write(value)
                     if validate(plain, branch, raise_errors=False):
                         return plain
-                return _plain(value)
+                return _plain(_with_zone(value) if moments else value)
 
             return Types.PICKLED_BYTE_ARRAY(), _same, write_any
         type_info, read, write = self._part(others[0])

@@ -7,6 +7,7 @@ import decimal
 import gzip
 import io
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -394,6 +395,23 @@ def test_values_that_a_union_would_keep_in_part_are_refused(tmp_path: Path, unio
     found = [record["a"] for record in support.read(path, BulkFormat.avro_format(schema))]
     assert found == right
     assert [isinstance(value, datetime.datetime) for value in found] == [isinstance(value, datetime.datetime) for value in right]
+
+
+@pytest.mark.parametrize("union", [["null", POINT], [POINT, "string"], ["null", "string", POINT]])
+def test_a_time_of_a_row_is_in_utc_also_in_a_union_whatever_the_zone_of_the_machine(
+    union: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = str(field(union))
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        for value in (AT, AT.replace(tzinfo=None), Instant.of_epoch_milli(int(AT.timestamp() * 1000))):
+            message = AvroRowSerializationSchema(avro_schema_string=schema).serialize(Row(a=value))
+            found = fastavro.schemaless_reader(io.BytesIO(message), field(union).parsed, None)
+            assert found == {"a": AT}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
