@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from flinkish.common.errors import EngineError
 from flinkish.common.ids import OperatorUid
 from flinkish.graph.execution_plan import ExecutionPlan
 from flinkish.jobmaster.epochs import NativePosition
@@ -131,13 +132,22 @@ def _needed(paths: Sequence[Path]) -> list[Path]:
 
 
 def seed(folder: Path, inputs: Sequence[NativeInput], starts: Mapping[OperatorUid, NativePosition]) -> None:
-    """Make the query that will start on a checkpoint folder continue from positions, after a batch 0 that only had ticks."""
+    """Make the query that will start on a checkpoint folder continue from positions, after a batch 0 that only had ticks.
+
+    Raises EngineError for a DataFrame with another number of sources than the position.
+    """
     lines = _offset_lines(folder, 0)
     for native in inputs:
         start = starts.get(native.uid)
         if start is None:
             lines += [_NO_OFFSET] * len(native.sources)
             continue
+        if len(start.offsets) != len(native.sources):
+            raise EngineError(
+                f"the DataFrame {native.uid} has {len(native.sources)} streaming sources; in the checkpoint it had "
+                f"{len(start.offsets)}, so their positions are unknown.",
+                hint="give it as many as before, or another uid to read from the beginning.",
+            )
         for index, offset in zip(native.sources, start.offsets, strict=True):
             lost = index in native.unrepeatable and offset is not None
             if lost:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.common.errors import EngineError
 from flinkish.common.ids import OperatorUid
 from flinkish.engine.spark.native import NativeInput, positions, seed
 from flinkish.jobmaster.epochs import NativePosition
@@ -61,3 +62,9 @@ def test_a_socket_of_spark_begins_anew_with_a_warning(tmp_path: Path, caplog: py
     seed(tmp_path, [both], {FILES: NativePosition(offsets=("a", "7"), files=dict)})
     assert (tmp_path / "offsets" / "0").read_text().split("\n")[2:] == ["tick", "a", "-"]
     assert "files: what Spark's socket source got after the checkpoint is lost" in caplog.text
+
+
+def test_a_position_of_another_number_of_sources_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "offsets" / "0", "v1\n{}\nticks")
+    with pytest.raises(EngineError, match="has 2 streaming sources; in the checkpoint it had 1"):
+        seed(tmp_path, [native(FILES, 1, 2)], {FILES: NativePosition(offsets=("a",), files=dict)})
