@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kill]
 _JOB = str(Path(__file__).with_name("endless_job.py"))
 _ROOT = str(Path(__file__).resolve().parents[2])
 _clock = SystemClock()
+#: Milliseconds; ten seconds on a machine that does nothing else, but other tests run at the same time.
+_WITHIN = 40_000
 
 
 class _Run:
@@ -124,11 +126,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def _wait_for_end(run: _Run, began: int) -> None:
-    run.process.wait(30)
-    while run.left() and _clock.monotonic() - began < 10_000:
+    run.process.wait(60)
+    while run.left() and _clock.monotonic() - began < _WITHIN:
         threading.Event().wait(0.05)
     assert run.left() == []
-    assert _clock.monotonic() - began < 10_000
+    assert _clock.monotonic() - began < _WITHIN
 
 
 def _assert_quiet(output: str) -> None:
