@@ -17,7 +17,7 @@ from flinkish.engine.spark.engine import SparkEngine
 from flinkish.engine.spark.explain import spark_plan_text
 from flinkish.engine.spark.partitioning import slot_values, spark_hash
 from flinkish.engine.spark.query import Rows
-from flinkish.engine.spark.quiet import quiet_jvm
+from flinkish.engine.spark.quiet import quiet_jvm, scheduler_is_idle
 from flinkish.engine.spark.scratch import make_query_folders
 from flinkish.runtime.protocol import EpochCommand, EpochReport, TaskProgram
 from tests.kit.waiting import wait_until
@@ -116,6 +116,18 @@ def test_the_jvm_is_kept_quiet_and_then_has_its_levels_back(shared_session: Spar
     with quiet_jvm(jvm):
         assert [logger.getLevel().name() for logger in loggers] == ["OFF"] * 3
     assert [logger.getLevel().name() for logger in loggers] == before
+
+
+def test_an_idle_scheduler_has_handled_all_that_it_was_sent(shared_session: SparkEngine) -> None:
+    context = SparkSession.active().sparkContext
+    jvm = context._jvm
+    scheduler = context._jsc.sc().dagScheduler()
+    # So many tasks that the scheduler works for a while before it takes the next message out of its queue.
+    job = context._jsc.parallelize(jvm.java.util.ArrayList(), 20_000).countAsync()
+    context.cancelAllJobs()
+    wait_until("the scheduler is idle", lambda: scheduler_is_idle(context))
+    assert scheduler.activeJobs().isEmpty()
+    assert job.isDone()
 
 
 def test_a_second_attempt_begins_anew(engine: SparkEngine) -> None:

@@ -32,7 +32,7 @@ from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm
 from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, quiet_arrivals, seed
 from flinkish.engine.spark.partitioning import slot_values
 from flinkish.engine.spark.query import ActionFailed, Ready, Rows, Turnstile, build, describe
-from flinkish.engine.spark.quiet import quiet_jvm, silence_shutdown
+from flinkish.engine.spark.quiet import quiet_jvm, scheduler_is_idle, silence_shutdown
 from flinkish.engine.spark.scratch import (
     CHECKPOINTS,
     OwnPlace,
@@ -75,6 +75,7 @@ _STOP_TIMEOUT_MS = 8_000
 _TASKS_TIMEOUT_MS = 3_000
 #: The scheduler forgets a task a moment before it logs its end.
 _TASK_LOG_S = 0.2
+_SCHEDULER_TIMEOUT_MS = 2_000
 #: Seconds between two checks whether an epoch has begun; a host ends after ten minutes without a call or a touched program file.
 _SIGN_OF_LIFE_S = 60.0
 #: Spark's message for a job when the JVM has begun to shut down, which takes some time.
@@ -281,6 +282,7 @@ class _Attempt:
         """Run until the loop ends or an interrupt; raises EngineError."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._unhush.close)
+            stack.callback(self._await_scheduler)
             stack.callback(self._clean_up_after_tasks)
             stack.callback(self.clean_up, grace_ms=_HOST_GRACE_MS)
             stack.callback(self._stop)
@@ -539,6 +541,20 @@ class _Attempt:
         self._wait_until(no_task_runs, _TASKS_TIMEOUT_MS)
         threading.Event().wait(_TASK_LOG_S)
         self.clean_up(grace_ms=0)
+
+    def _await_scheduler(self) -> None:
+        """Wait until Spark has handled that the query was stopped; only then may the JVM write messages again.
+
+        The wait is limited, as other jobs may keep Spark's scheduler busy.
+        """
+
+        def idle() -> bool:
+            with contextlib.suppress(Exception):
+                return scheduler_is_idle(self._held.session.sparkContext)
+            return True
+
+        if self._hushed:
+            self._wait_until(idle, _SCHEDULER_TIMEOUT_MS)
 
     def _wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> None:
         deadline = self._clock.monotonic() + timeout_ms

@@ -16,6 +16,8 @@ _JVM_LOGGERS = ("org.apache.spark", "org.apache.hadoop")
 _LOG4J = "org.apache.logging.log4j"
 #: Priority of a shutdown hook; those of Spark and Hadoop go up to 50.
 _FIRST_AT_SHUTDOWN = 1_000
+#: The name that the Scala compiler gives the private queue of Spark's event loop.
+_QUEUE = "org$apache$spark$util$EventLoop$$eventQueue"
 
 _lock = threading.Lock()
 #: Number of users of `quiet_jvm`; the first turns the loggers off, the last restores their levels.
@@ -60,6 +62,17 @@ def quiet_jvm(jvm: Any) -> Iterator[None]:
             if _holders == 0:
                 with contextlib.suppress(Exception):
                     _restore.close()
+
+
+def scheduler_is_idle(context: Any) -> bool:
+    """Return True once Spark's scheduler has handled all that a SparkContext sent it before this call; False if it still works.
+
+    `cancelJobGroup` and `query.stop()` only put a message into the scheduler's queue. If the group has no job any more, the
+    scheduler warns of it later, when it takes the message out.
+    """
+    loop = context._jsc.sc().dagScheduler().eventProcessLoop()
+    # The order matters: a message that has left the queue is handled once the thread waits for the next one.
+    return bool(getattr(loop, _QUEUE)().isEmpty()) and loop.eventThread().getState().name() == "WAITING"
 
 
 def silence_shutdown(gateway: Any) -> None:
