@@ -78,10 +78,7 @@ class DiskFolder:
                     remove_orphans(parent, self._prefix)
                 self._path = make_folder(parent, self._prefix)
             except OSError as error:
-                raise EngineError(
-                    f"No folder can be made in {parent}: {error}",
-                    hint="set io.tmp.dirs.",
-                ) from error
+                raise EngineError(f"No folder can be made in {parent}: {error}", hint="set io.tmp.dirs.") from error
         return self._path
 
     def remove(self) -> None:

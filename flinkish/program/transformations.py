@@ -77,6 +77,8 @@ class Transformation:
     slot_sharing_group: str | None = None
     buffer_timeout: int | None = None
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
+    #: Whether it has the parallelism of what it reads, unless that is partitioned. For a sink, also unless that is a union.
+    beside_input: bool = False
     #: `file:line` of the program, for error messages; None if flinkish itself made the transformation.
     made_at: str | None = None
 
@@ -102,8 +104,6 @@ class OneInputTransformation(Transformation):
     operator: OperatorConfig
     key_selector: Callable[[Any], Any] | None = None
     key_type: TypeInformation | None = None
-    #: Whether the operator has the parallelism of its input, which may be a union, unless the input is partitioned.
-    beside_input: bool = False
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:
@@ -145,8 +145,6 @@ class BroadcastStateTransformation(Transformation):
 class SinkTransformation(Transformation):
     input: TransformationId
     sink: Sink[Any, Any]
-    #: Whether the sink runs where its only input runs, with that one's parallelism, unless the input is partitioned.
-    beside_input: bool = False
 
     @property
     def inputs(self) -> tuple[TransformationId, ...]:

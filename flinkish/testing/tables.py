@@ -8,19 +8,20 @@ The tables and files are read by Spark, in the active session or the given one; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.errors import InvalidArgumentError
+from flinkish.common.session_settings import session_settings
 from flinkish.testing.packages import need
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_ONE_TASK = ("spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions")
+#: Have Spark read and sort small tables with one task; its defaults are for large ones: 50 and 200 tasks.
+_FEW_TASKS = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
 
 __all__ = ["assert_delta_table_equal", "assert_files_equal", "assert_tables_equal"]
 
@@ -42,7 +43,7 @@ def assert_delta_table_equal(
     reader = session.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
-    with _few_tasks(session):
+    with session_settings(session, _FEW_TASKS):
         _compare(session, reader.load(str(path)), expected, schema, how)
 
 
@@ -65,7 +66,7 @@ def assert_files_equal(
     reader = session.read.format(format).options(**{"recursiveFileLookup": "true", **(options or {})})
     if schema is not None and format != "parquet":
         reader = reader.schema(schema)
-    with _few_tasks(session):
+    with session_settings(session, _FEW_TASKS):
         _compare(session, reader.load(str(folder)), expected, schema, how)
 
 
@@ -96,19 +97,6 @@ def assert_tables_equal(
         comparing.assert_df_equality(actual, expected, **ignored)
     else:
         comparing.assert_approx_df_equality(actual, expected, precision, **ignored)
-
-
-@contextmanager
-def _few_tasks(session: SparkSession) -> Iterator[None]:
-    """Have Spark read and sort small tables with one task; its defaults are for large ones: 50 and 200 tasks."""
-    before = {key: session.conf.get(key, None) for key in _ONE_TASK}
-    for key in _ONE_TASK:
-        session.conf.set(key, "1")
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            session.conf.unset(key) if value is None else session.conf.set(key, value)
 
 
 def _sorted(table: DataFrame) -> DataFrame:

@@ -58,7 +58,7 @@ def assert_nothing_twice(seen: list[str], wanted: list[str]) -> None:
 def test_a_job_killed_in_and_around_its_commits_writes_every_message_once(
     kafka: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So many, and so slow, that work is left at each kill: where the disk is busy, a commit takes as long as many epochs.
+    # There must be work left at each kill, also if the disk is so busy that a commit takes as long as many epochs.
     records, pause = 3_000, "--pause=0.02"
     wanted = kafka_job.expected(records)
     source, target = kafka.create_topic(3), kafka.create_topic(2)

@@ -7,8 +7,7 @@ Python code. Tasks get the rows as Arrow data or from Parquet files.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from flinkish.common.errors import (
 )
 from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
+from flinkish.common.session_settings import session_settings
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors._spark_types import row_type_of
@@ -244,22 +244,6 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
     return decode
 
 
-@contextmanager
-def _settings(session: Any, values: Mapping[str, str]) -> Iterator[None]:
-    """Change settings of a SparkSession for a while."""
-    before = {key: session.conf.get(key, None) for key in values}
-    try:
-        for key, value in values.items():
-            session.conf.set(key, value)
-        yield
-    finally:
-        for key, old in before.items():
-            if old is None:
-                session.conf.unset(key)
-            else:
-                session.conf.set(key, old)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundedDataFrameState:
     """The enumerator's state: the folder of the rows, and the files that no reader has yet."""
@@ -306,7 +290,7 @@ class BoundedDataFrameSource(_DataFrameSource, Source[Any, FileSourceSplit, Boun
 
     def _write(self, folder: Path) -> None:
         try:
-            with _settings(self.frame.sparkSession, _EXACT):
+            with session_settings(self.frame.sparkSession, _EXACT):
                 self.frame.write.parquet(hadoop_url(folder))
         except Exception as error:
             raise SourceError(

@@ -156,9 +156,9 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     again.get_job_execution_result().result(120)
     assert str(again.get_job_id()) == str(suspended.get_job_id())
     assert committed() == list(range(1, 30_001))
-    anew = start()
-    anew.get_job_execution_result().result(120)
-    assert str(anew.get_job_id()) != str(again.get_job_id())
+    another = start()
+    another.get_job_execution_result().result(120)
+    assert str(another.get_job_id()) != str(again.get_job_id())
     assert committed() == sorted([*range(1, 30_001)] * 2)
 
 

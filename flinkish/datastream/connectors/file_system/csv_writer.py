@@ -88,13 +88,14 @@ class CsvLines:
     def line(self, values: Sequence[Any]) -> str:
         """Return the line of a row; raise TypeMismatchError, which names the column, for a value that cannot be written."""
         fields = []
+        nulls = self._nulls
         for index, value in enumerate(values):
             if value is None:
                 fields.append(self._null)
                 continue
             try:
                 field = self._texts[index](value)
-                if field in self._nulls:
+                if nulls and field in nulls:
                     raise ValueError(f"it would be read as None, as {self._dialect.null_values[0]!r} is the null value")
                 fields.append(field)
             except (ValueError, TypeError, ArithmeticError, AttributeError) as error:

@@ -27,7 +27,6 @@ from flinkish.runtime.operators.window.contents import Fold
 from flinkish.runtime.operators.window.operator import BaseWindowOperator
 from flinkish.runtime.operators.window.restored import (
     CONTENTS,
-    SESSIONS,
     drop_timers,
     panes_name,
     refuse_other_windows,
@@ -91,8 +90,7 @@ class AlignedWindowOperator(BaseWindowOperator):
         self._kept_progress = self.context.state.union_list_state(_PROGRESS)
         if self.context.restored_checkpoint is not None:
             self._fired = max(self._kept_progress.get(), default=MIN_WATERMARK)
-            if SESSIONS not in self.context.state.unclaimed():
-                refuse_timers(self.context.state.uid, self.timers)
+            refuse_timers(self.context.state.uid, self.context.state.unclaimed(), self.timers)
             # Timers of windows that operator.py stored.
             drop_timers(self.timers)
             if any(span.__class__ is not tuple for span in self._table.groups()):

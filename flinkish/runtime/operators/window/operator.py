@@ -148,8 +148,7 @@ class WindowOperator(BaseWindowOperator):
     def _take_over(self) -> None:
         """Take over windows of a checkpoint that aligned.py or sessions.py stored, which set no timers of this kind."""
         config, backend, uid = self.config, self.backend, self.context.state.uid
-        if SESSIONS not in self.context.state.unclaimed():
-            refuse_timers(uid, self.timers)
+        refuse_timers(uid, self.context.state.unclaimed(), self.timers)
         contents = backend.keys_and_namespaces(self.contents.name)
         kind = self.namespaces.kind()
         if kind is not None:

@@ -84,9 +84,12 @@ def refuse_windows(uid: str, unclaimed: set[str], timers: InternalTimerService) 
         )
 
 
-def refuse_timers(uid: str, timers: InternalTimerService) -> None:
-    """Refuse a checkpoint with timers that belong to no window; raises ForeignCheckpointError."""
-    if not _VOID.isdisjoint(timers.namespace_kinds()):
+def refuse_timers(uid: str, unclaimed: set[str], timers: InternalTimerService) -> None:
+    """Refuse a checkpoint with timers that belong to no window; raises ForeignCheckpointError.
+
+    The sessions of sessions.py have such timers, too: one for each key.
+    """
+    if SESSIONS not in unclaimed and not _VOID.isdisjoint(timers.namespace_kinds()):
         raise ForeignCheckpointError(
             f"operator {uid} cannot go on from the checkpoint, which has timers that an operator with this uid set for keys; a "
             "window operator has timers of windows only, so they would be lost",

@@ -40,8 +40,8 @@ class SessionWindowsOperator(BaseWindowOperator):
         assert config.fold is not None
         assert config.fold_type is not None
         self._fold = Fold(config.fold, config.fold_type, self.node.name)
-        if self.context.restored_checkpoint is not None and SESSIONS not in self.context.state.unclaimed():
-            refuse_timers(self.context.state.uid, timers)
+        if self.context.restored_checkpoint is not None:
+            refuse_timers(self.context.state.uid, self.context.state.unclaimed(), timers)
         self._table: MapTable = self.backend.table_of(sessions(config.fold_type))[0]
         self._convert = conversion(f"the accumulator of {self.node.name!r}", codec_of(config.fold_type)) or _itself
         self._set_timer = timers.register_event_time_timer if self.event_time else timers.register_processing_time_timer
