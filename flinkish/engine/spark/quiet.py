@@ -65,14 +65,21 @@ def quiet_jvm(jvm: Any) -> Iterator[None]:
 
 
 def scheduler_is_idle(context: Any) -> bool:
-    """Return True once Spark's scheduler has handled all that a SparkContext sent it before this call; False if it still works.
+    """Return True once Spark's scheduler has handled all that it was sent before this call; False if it still works.
 
     `cancelJobGroup` and `query.stop()` only put a message into the scheduler's queue. If the group has no job any more, the
-    scheduler warns of it later, when it takes the message out.
+    scheduler warns of it later, when it takes the message out. The ends of tasks are handled, and warned of, by other threads.
     """
-    loop = context._jsc.sc().dagScheduler().eventProcessLoop()
+    spark = context._jsc.sc()
+    loop = spark.dagScheduler().eventProcessLoop()
+    results = spark.taskScheduler().taskResultGetter().getTaskResultExecutor()
     # The order matters: a message that has left the queue is handled once the thread waits for the next one.
-    return bool(getattr(loop, _QUEUE)().isEmpty()) and loop.eventThread().getState().name() == "WAITING"
+    return bool(
+        results.getQueue().isEmpty()
+        and results.getActiveCount() == 0
+        and getattr(loop, _QUEUE)().isEmpty()
+        and loop.eventThread().getState().name() == "WAITING"
+    )
 
 
 def silence_shutdown(gateway: Any) -> None:
