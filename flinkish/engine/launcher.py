@@ -28,7 +28,7 @@ from flinkish.engine.job_client import EmbeddedJobClient
 from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.requirements import install
 from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, temporary_folder
-from flinkish.engine.signals import SignalWatch, stop_at_exit
+from flinkish.engine.signals import SignalWatch, is_interactive, stop_at_exit
 from flinkish.engine.support import check_dead_letters, check_supported
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.planning import plan
@@ -41,6 +41,7 @@ from flinkish.graph.stream_graph_generator import (
 from flinkish.jobmaster import recovery
 from flinkish.jobmaster.delivery import PrintError, Taker
 from flinkish.jobmaster.epochs import Engine
+from flinkish.jobmaster.ha import JobShape
 from flinkish.jobmaster.job_master import Environment, JobMaster, JobNotes
 from flinkish.jobmaster.setup import JobSetup, effective_configuration, job_setup
 from flinkish.program.program import Program
@@ -97,6 +98,10 @@ class CheckedProgram:
     @property
     def checkpointing(self) -> bool:
         return self.configuration.contains(options.CHECKPOINTING_INTERVAL)
+
+    @property
+    def shape(self) -> JobShape:
+        return JobShape(self.stream_graph.job_name, frozenset(node.uid for node in self.stream_graph.nodes.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +218,9 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
         identity = recovery.Identity(job_id=surroundings.job_id, cluster=None)
     else:
         identity = recovery.identify(configuration, checkpointing=checked.checkpointing, ids=ids)
+        # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
+        if identity.cluster is not None and not is_interactive():
+            identity.cluster.check_only_job(checked.shape)
     lineage = LineageId(ids())
 
     def open_storage() -> CheckpointStorage:

@@ -156,7 +156,7 @@ def _take_course(number: int, frame: FrameType | None, before: _Handler) -> None
     if callable(before) and not _raises_keyboard_interrupt(before):
         before(number, frame)
     elif number == signal.SIGINT:
-        raise KeyboardInterrupt if _is_interactive() else JobInterrupted()
+        raise KeyboardInterrupt if is_interactive() else JobInterrupted()
     else:
         raise SystemExit(128 + number)
 
@@ -166,7 +166,8 @@ def _raises_keyboard_interrupt(handler: Callable[..., Any]) -> bool:
     return handler is signal.default_int_handler or str(getattr(handler, "__module__", "")).startswith("pyspark")
 
 
-def _is_interactive() -> bool:
+def is_interactive() -> bool:
+    """Tell whether a person types the program, in a shell or a notebook."""
     main = sys.modules.get("__main__")
     return hasattr(sys, "ps1") or bool(sys.flags.interactive) or (main is not None and hasattr(main, "get_ipython"))
 

@@ -15,6 +15,7 @@ from pathlib import PurePath
 
 from flinkish.common.errors import ConfigurationError
 from flinkish.common.files.schemes import files_at
+from flinkish.common.ids import OperatorUid
 
 _FOLDER = "high-availability"
 #: Maximum size of the record in bytes; it contains a few numbers as JSON.
@@ -36,6 +37,18 @@ class YarnAttempt:
         return None if found is None else cls(f"application_{found[1]}", int(found[2]))
 
 
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """What tells the jobs of one program apart."""
+
+    name: str
+    uids: frozenset[OperatorUid]
+
+
+#: The last job that has ended in this process under each cluster id, by the file of its record.
+_ended: dict[PurePath, JobShape] = {}
+
+
 class ClusterRecord:
     """Counts the jobs that have ended under a cluster id, in one small file below `directory`.
 
@@ -45,6 +58,7 @@ class ClusterRecord:
     def __init__(self, directory: PurePath, cluster_id: str, attempt: YarnAttempt | None = None) -> None:
         self.cluster_id = cluster_id
         self._attempt = attempt
+        self._shape: JobShape | None = None
         name = hashlib.sha256(cluster_id.encode()).hexdigest()[:32]
         self._files = files_at(directory)
         self._inside = f"{_FOLDER}/{name}.json"
@@ -65,11 +79,30 @@ class ClusterRecord:
             )
         return self._id(ended)
 
+    def check_only_job(self, shape: JobShape) -> None:
+        """Refuse a job if another one of this program has ended under the cluster id.
+
+        Were the process killed now, the first job of the next start would resume from the checkpoint of this one, as only the
+        number of ended jobs tells the two apart. Flink runs one job per program with high availability. Raises
+        ConfigurationError.
+        """
+        before = _ended.get(self._file, shape)
+        if before != shape:
+            other = f", {before.name!r}," if before.name != shape.name else ", with other operators,"
+            raise ConfigurationError(
+                f"job {shape.name!r} cannot run under high-availability.cluster-id = {self.cluster_id!r}: this program has run "
+                f"another job{other} under it, and after a crash that job would resume from the checkpoint of this one",
+                hint="a cluster id names one job: give each job of a program its own, in the configuration of its environment.",
+            )
+        self._shape = shape
+
     def retire(self, job_id: str) -> None:
         """Record that a job has ended for good, so that the next one gets another id; ignored if it is not the current job."""
         ended, _ = self._read()
         if job_id != self._id(ended):
             return
+        if self._shape is not None:
+            _ended[self._file] = self._shape
         self._files.make_root(sync=True)
         self._files.make_folders(_FOLDER)
         self._files.sync()

@@ -162,6 +162,33 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     assert committed() == sorted([*range(1, 30_001)] * 2)
 
 
+@pytest.mark.parametrize("other", ["name", "operators"])
+def test_a_second_job_of_a_program_under_its_cluster_id_is_refused_but_not_in_a_notebook(
+    make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    settings = {
+        "execution.checkpointing.interval": 20,
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "high-availability.cluster-id": "orders",
+    }
+
+    def run(name: str, uid: str) -> JobStatus:
+        env = make_env(1, **settings)
+        numbers(env, 100).key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(max).uid(uid).sink_to(DiscardingSink())
+        client = env.execute_async(name)
+        client.get_job_execution_result().result(120)
+        return client.get_job_status().result()
+
+    second = ("second", "sums") if other == "name" else ("first", "other")
+    assert run("first", "sums") is JobStatus.FINISHED
+    assert run("first", "sums") is JobStatus.FINISHED
+    told = f"job {second[0]!r} cannot run under .*= 'orders': .* another job, {'.first.' if other == 'name' else 'with other op'}"
+    with pytest.raises(ConfigurationError, match=told):
+        run(*second)
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    assert run(*second) is JobStatus.FINISHED
+
+
 REFUSALS: dict[str, tuple[type[Exception], str, dict[str, Any], dict[str, Any]]] = {
     "another program": (ForeignCheckpointError, "operators that the program does not have", {"uid": "other"}, {}),
     "another max parallelism": (ForeignCheckpointError, "max parallelism 64", {"max_parallelism": 64}, {}),
