@@ -357,11 +357,12 @@ def rows_of(fields: tuple[Any, ...] | None, columns: Iterable[Iterable[Any]]) ->
     if fields is not None:
         learn_names(fields)
     lists = list(zip(*columns, strict=True))
-    rows = list(map(_new, repeat(Row, len(lists))))
+    rows: list[Row] = list(map(_new, repeat(Row, len(lists))))
     kind = _INSERT
-    for row, row._list in zip(rows, lists, strict=True):  # one bytecode less than an assignment in the loop
+    for row, values in zip(rows, lists, strict=True):
         row._kwargs = None
         row._names = fields
+        row._list = values
         row._kind = kind
     return rows
 
