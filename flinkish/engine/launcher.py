@@ -99,10 +99,6 @@ class CheckedProgram:
     def checkpointing(self) -> bool:
         return self.configuration.contains(options.CHECKPOINTING_INTERVAL)
 
-    @property
-    def shape(self) -> JobShape:
-        return JobShape(self.stream_graph.job_name, frozenset(node.uid for node in self.stream_graph.nodes.values()))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
@@ -220,7 +216,7 @@ def locate(checked: CheckedProgram, resources: Resources, surroundings: Surround
         identity = recovery.identify(configuration, checkpointing=checked.checkpointing, ids=ids)
         # In a notebook, a changed program runs again in the same process, and nothing but a person starts it.
         if identity.cluster is not None and not is_interactive():
-            identity.cluster.check_only_job(checked.shape)
+            identity.cluster.check_only_job(JobShape.of(checked.stream_graph))
     lineage = LineageId(ids())
 
     def open_storage() -> CheckpointStorage:

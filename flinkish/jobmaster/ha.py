@@ -16,6 +16,9 @@ from pathlib import PurePath
 from flinkish.common.errors import ConfigurationError
 from flinkish.common.files.schemes import files_at
 from flinkish.common.ids import OperatorUid
+from flinkish.graph.stream_graph import StreamGraph
+from flinkish.program.operators import SourceConfig
+from flinkish.program.state_kinds import source_kind
 
 _FOLDER = "high-availability"
 #: Maximum size of the record in bytes; it contains a few numbers as JSON.
@@ -43,6 +46,15 @@ class JobShape:
 
     name: str
     uids: frozenset[OperatorUid]
+    #: The uids of the sources, and the kinds of their positions (program/state_kinds.py).
+    sources: frozenset[tuple[OperatorUid, str]]
+
+    @classmethod
+    def of(cls, graph: StreamGraph) -> JobShape:
+        """Return the shape of a program's job."""
+        nodes = graph.nodes.values()
+        sources = [(node.uid, source_kind(node.operator.source)) for node in nodes if isinstance(node.operator, SourceConfig)]
+        return cls(graph.job_name, frozenset(node.uid for node in nodes), frozenset(sources))
 
 
 #: The last job that has ended in this process under each cluster id, by the file of its record.
@@ -80,18 +92,20 @@ class ClusterRecord:
         return self._id(ended)
 
     def check_only_job(self, shape: JobShape) -> None:
-        """Refuse a job if another one of this program has ended under the cluster id.
+        """Refuse a job from which another job of this program, which has ended under the cluster id, would take over positions.
 
         Were the process killed now, the first job of the next start would resume from the checkpoint of this one, as only the
-        number of ended jobs tells the two apart. Flink runs one job per program with high availability. Raises
-        ConfigurationError.
+        number of ended jobs tells the two apart. That is refused then if this job has sources that the other one does not have.
+        Flink runs one job per program with high availability.
+
+        Raises ConfigurationError.
         """
         before = _ended.get(self._file, shape)
-        if before != shape:
-            other = f", {before.name!r}," if before.name != shape.name else ", with other operators,"
+        if before != shape and shape.sources <= before.sources:
             raise ConfigurationError(
                 f"job {shape.name!r} cannot run under high-availability.cluster-id = {self.cluster_id!r}: this program has run "
-                f"another job{other} under it, and after a crash that job would resume from the checkpoint of this one",
+                f"another job under it, {before.name!r}, with the same uids of sources; after a crash that job would resume from "
+                "the checkpoint of this one",
                 hint="a cluster id names one job: give each job of a program its own, in the configuration of its environment.",
             )
         self._shape = shape

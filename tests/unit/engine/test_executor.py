@@ -162,7 +162,7 @@ def test_a_job_found_by_its_cluster_id_goes_on_and_a_finished_one_begins_anew(ma
     assert committed() == sorted([*range(1, 30_001)] * 2)
 
 
-@pytest.mark.parametrize("other", ["name", "operators"])
+@pytest.mark.parametrize("other", ["another name", "other operators"])
 def test_a_second_job_of_a_program_under_its_cluster_id_is_refused_but_not_in_a_notebook(
     make_env: MakeEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
@@ -172,19 +172,22 @@ def test_a_second_job_of_a_program_under_its_cluster_id_is_refused_but_not_in_a_
         "high-availability.cluster-id": "orders",
     }
 
-    def run(name: str, uid: str) -> JobStatus:
+    def run(name: str, uid: str, source: str = "numbers") -> JobStatus:
         env = make_env(1, **settings)
-        numbers(env, 100).key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(max).uid(uid).sink_to(DiscardingSink())
+        read = env.from_source(NumberSequenceSource(1, 100), WatermarkStrategy.no_watermarks(), "Numbers").uid(source)
+        read.key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(max).uid(uid).sink_to(DiscardingSink())
         client = env.execute_async(name)
         client.get_job_execution_result().result(120)
         return client.get_job_status().result()
 
-    second = ("second", "sums") if other == "name" else ("first", "other")
+    second = ("second", "sums") if other == "another name" else ("first", "other")
     assert run("first", "sums") is JobStatus.FINISHED
     assert run("first", "sums") is JobStatus.FINISHED
-    told = f"job {second[0]!r} cannot run under .*= 'orders': .* another job, {'.first.' if other == 'name' else 'with other op'}"
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=f"job {second[0]!r} cannot run under .*= 'orders': .* another job .*'first'"):
         run(*second)
+    # The checkpoint of a job with other sources would be refused.
+    assert run("third", "others", "other numbers") is JobStatus.FINISHED
+    assert run("first", "sums") is JobStatus.FINISHED
     monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     assert run(*second) is JobStatus.FINISHED
 
