@@ -57,8 +57,8 @@ class JobShape:
         return cls(graph.job_name, frozenset(node.uid for node in nodes), frozenset(sources))
 
 
-#: The last job that has ended in this process under each cluster id, by the file of its record.
-_ended: dict[PurePath, JobShape] = {}
+#: The jobs that have ended in this process under each cluster id, by the file of its record.
+_ended: dict[PurePath, set[JobShape]] = {}
 
 
 class ClusterRecord:
@@ -100,8 +100,9 @@ class ClusterRecord:
 
         Raises ConfigurationError.
         """
-        before = _ended.get(self._file, shape)
-        if before != shape and shape.sources <= before.sources:
+        others = (before for before in _ended.get(self._file, ()) if before != shape and shape.sources <= before.sources)
+        before = next(others, None)
+        if before is not None:
             raise ConfigurationError(
                 f"job {shape.name!r} cannot run under high-availability.cluster-id = {self.cluster_id!r}: this program has run "
                 f"another job under it, {before.name!r}, with the same uids of sources; after a crash that job would resume from "
@@ -116,7 +117,7 @@ class ClusterRecord:
         if job_id != self._id(ended):
             return
         if self._shape is not None:
-            _ended[self._file] = self._shape
+            _ended.setdefault(self._file, set()).add(self._shape)
         self._files.make_root(sync=True)
         self._files.make_folders(_FOLDER)
         self._files.sync()

@@ -188,6 +188,9 @@ def test_a_second_job_of_a_program_under_its_cluster_id_is_refused_but_not_in_a_
     # The checkpoint of a job with other sources would be refused.
     assert run("third", "others", "other numbers") is JobStatus.FINISHED
     assert run("first", "sums") is JobStatus.FINISHED
+    assert run("third", "others", "other numbers") is JobStatus.FINISHED
+    with pytest.raises(ConfigurationError, match="another job"):
+        run(*second)
     monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
     assert run(*second) is JobStatus.FINISHED
 
