@@ -116,8 +116,6 @@ class ClusterRecord:
         ended, _ = self._read()
         if job_id != self._id(ended):
             return
-        if self._shape is not None:
-            _ended.setdefault(self._file, set()).add(self._shape)
         self._files.make_root(sync=True)
         self._files.make_folders(_FOLDER)
         self._files.sync()
@@ -125,6 +123,8 @@ class ClusterRecord:
         if self._attempt is not None:
             content["application"] = self._attempt.application
         self._files.replace(self._inside, json.dumps(content).encode(), sync=True)
+        if self._shape is not None:
+            _ended.setdefault(self._file, set()).add(self._shape)
 
     def _read(self) -> tuple[int, str | None]:
         """Return the number of ended jobs, and the application of YARN to which the last one of them belonged."""

@@ -133,7 +133,7 @@ def test_a_running_source_finds_new_topics_and_commits_the_offsets_of_checkpoint
     kafka.produce(prefix, ["before the job"])
     stream = env.from_source(builder.build(), NO_WATERMARKS, "kafka")
     with stream.execute_and_collect() as results:
-        # Only then does the source read from the end: it may not have looked for it before.
+        # The source reads what is written after it has looked up the end of the topic, which it does after the job has started.
         wait_until("the source has a position", lambda: committed(kafka, f"group-{prefix}", prefix) == 1)
         later = f"{prefix}-later"
         for number in itertools.count():

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.errors import InvalidProgramError, JobCancelledError, UnsupportedError
 from flinkish.common.job_client import JobClient
+from flinkish.common.session_settings import session_settings
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataFrameCommit, DataFrameSink
@@ -172,17 +173,12 @@ def test_dates_and_times_do_not_depend_on_settings_of_the_session(
         spark_session.createDataFrame([(1,)], "a int")  # makes the session that of the thread
 
     settings = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY"}
-    for key, value in settings.items():
-        spark_session.conf.set(key, value)
-    try:
+    with session_settings(spark_session, settings):
         stream = on_spark.from_data_frame(frame)
         stream.sink_to(DataFrameSink(write))
         stream.sink_to(DataFrameSink(write))
         on_spark.execute()
         back = on_spark.from_data_frame(frame).collect_as_data_frame(spark_session)
-    finally:
-        for key in settings:
-            spark_session.conf.unset(key)
     assert given == [(frame.dtypes, frame.collect())] * 2
     assert (back.dtypes, back.collect()) == (frame.dtypes, frame.collect())
 
@@ -354,13 +350,10 @@ def test_a_streaming_data_frame_that_spark_refuses_is_refused(
 def test_a_column_of_a_streaming_data_frame_may_have_any_name(
     on_spark: StreamExecutionEnvironment, spark_session: SparkSession
 ) -> None:
-    spark_session.conf.set("spark.sql.caseSensitive", "true")
-    try:
+    with session_settings(spark_session, {"spark.sql.caseSensitive": "true"}):
         numbers = spark_session.readStream.format("rate").option("rowsPerSecond", 10).load()
         frame = numbers.selectExpr("value AS a", "value + 1 AS A", "value + 2 AS `q``t`", "value + 3 AS `a.b`", "value + 4 AS c1")
         rows = on_spark.from_data_frame(frame).execute_and_collect(limit=3)
-    finally:
-        spark_session.conf.unset("spark.sql.caseSensitive")
     for row in rows:
         assert [row[name] - row.a for name in ("a", "A", "q`t", "a.b", "c1")] == [0, 1, 2, 3, 4]
 

@@ -122,7 +122,7 @@ def test_an_idle_scheduler_has_handled_all_that_it_was_sent(shared_session: Spar
     context = SparkSession.active().sparkContext
     jvm = context._jvm
     scheduler = context._jsc.sc().dagScheduler()
-    # So many tasks that the scheduler works for a while before it takes the next message out of its queue.
+    # The scheduler handles this job, which has many tasks, for a while, and only then the message that cancels it.
     job = context._jsc.parallelize(jvm.java.util.ArrayList(), 20_000).countAsync()
     context.cancelAllJobs()
     wait_until("the scheduler is idle", lambda: scheduler_is_idle(context))
