@@ -29,7 +29,7 @@ from flinkish.engine.jobs import RUNNING_JOBS
 from flinkish.engine.requirements import install
 from flinkish.engine.scratch import CHECKPOINTS, DiskFolder, remove_made, temporary_folder
 from flinkish.engine.signals import SignalWatch, is_interactive, stop_at_exit
-from flinkish.engine.support import check_dead_letters, check_supported
+from flinkish.engine.support import check_commits, check_supported
 from flinkish.graph.chaining import build_job_graph
 from flinkish.graph.planning import plan
 from flinkish.graph.runtime_mode import is_batch, runtime_mode, with_runtime_mode
@@ -173,7 +173,7 @@ def check(program: Program) -> CheckedProgram:
     _prepare_caches(program, mode)
     stream_graph = generate(program)
     check_supported(program, mode)
-    check_dead_letters(program, configuration)
+    check_commits(program, stream_graph, configuration)
     return CheckedProgram(
         program=program,
         configuration=configuration,

@@ -12,8 +12,10 @@ from flinkish.common.engines import ENGINES
 from flinkish.common.errors import ConfigurationError, InvalidProgramError, UnsupportedError
 from flinkish.common.paths import location
 from flinkish.datastream.execution_mode import RuntimeExecutionMode
+from flinkish.graph.stream_graph import StreamGraph
 from flinkish.program.dead_letters import ROW_TYPE
 from flinkish.program.driver_objects import NeedsDataFrames
+from flinkish.program.operators import SinkConfig, SinkWriterConfig, SourceConfig
 from flinkish.program.program import Program
 from flinkish.program.sources import Boundedness
 
@@ -44,24 +46,44 @@ def check_supported(program: Program, mode: RuntimeExecutionMode) -> None:
             )
 
 
-def check_dead_letters(program: Program, configuration: Configuration) -> None:
-    """Raise if dead letters could not be written, or would never be committed; `configuration` is that of the tasks.
+def check_commits(program: Program, graph: StreamGraph, configuration: Configuration) -> None:
+    """Refuse a job whose output would never be committed: it has a source that never ends, and takes no checkpoints.
 
-    Raises ConfigurationError for an unbounded job without checkpoints, and SinkError if the table does not fit.
+    That is so for sinks with a committer, and for the table of dead letters; `configuration` is that of the tasks. Other sinks
+    write as the records come.
+    Differs from Flink, where such a FileSink writes files that stay in progress for ever.
+    Raises ConfigurationError, which names the sink and the source, and SinkError if the table of dead letters does not fit.
     """
     path = configuration.get(options.DEAD_LETTERS_DIR)
-    if path is None or program.dead_letters is None:
-        return
-    if not configuration.contains(options.CHECKPOINTING_INTERVAL):
-        for transformation in program.transformations.values():
-            source = getattr(transformation, "source", None)
-            if getattr(source, "boundedness", None) is Boundedness.CONTINUOUS_UNBOUNDED:
-                raise ConfigurationError(
-                    f"{options.DEAD_LETTERS_DIR.key} = {path!r}: the job takes no checkpoints, and the source "
-                    f"{transformation.name!r} never ends, so its dead letters would never be committed to the table.",
-                    hint=f"call enable_checkpointing(), or set {options.CHECKPOINTING_INTERVAL.key}.",
-                )
-    program.dead_letters.validate(ROW_TYPE)
+    keeps_dead_letters = path is not None and program.dead_letters is not None
+    endless = _endless_source(graph)
+    if endless is not None and not configuration.contains(options.CHECKPOINTING_INTERVAL):
+        waiting = f"{options.DEAD_LETTERS_DIR.key} = {path!r}" if keeps_dead_letters else _committing_sink(graph, configuration)
+        if waiting is not None:
+            raise ConfigurationError(
+                f"{waiting} commits with the job's checkpoints, but the job takes none, and the source {endless!r} never ends: "
+                "nothing would ever be committed.",
+                hint=f"call enable_checkpointing(milliseconds), or set {options.CHECKPOINTING_INTERVAL.key}.",
+            )
+    if keeps_dead_letters and program.dead_letters is not None:
+        program.dead_letters.validate(ROW_TYPE)
+
+
+def _endless_source(graph: StreamGraph) -> str | None:
+    for node in graph.nodes.values():
+        if isinstance(node.operator, SourceConfig) and node.operator.source.boundedness is not Boundedness.BOUNDED:
+            return node.name
+    return None
+
+
+def _committing_sink(graph: StreamGraph, configuration: Configuration) -> str | None:
+    for node in graph.nodes.values():
+        if isinstance(node.operator, SinkConfig | SinkWriterConfig):
+            committer = node.operator.sink.create_committer(configuration)
+            if committer is not None:
+                committer.close()
+                return f"sink {node.name!r} ({type(node.operator.sink).__name__})"
+    return None
 
 
 def _check_data_frames(program: Program) -> None:

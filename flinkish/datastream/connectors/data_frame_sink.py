@@ -74,7 +74,7 @@ class DataFrameSink(NeedsDataFrames, Sink[Any, RowFile]):
     `schema`: type of the rows, as ROW_NAMED or a StructType of Spark, if the stream does not declare one.
 
     The job waits while `write` runs. Rows wait in Parquet files beside the checkpoints, which must be in a mounted folder.
-    Without checkpointing a bounded job calls `write` once, at its end.
+    Without checkpointing a bounded job calls `write` once, at its end; a job that does not end is refused at its start.
 
     >>> from flinkish.common import Types
     >>> sink = DataFrameSink(lambda df, checkpoint_id: df.show(), Types.ROW_NAMED(["word"], [Types.STRING()]))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError
 from flinkish.common.typeinfo import TypeInformation
@@ -194,6 +195,8 @@ class _BatchWriter(_RowWriter):
         execution = settings.execution
         self._size = execution.get_batch_size()
         self._interval = execution.get_batch_interval_ms()
+        # Without checkpoints and an interval, the last rows of a stream that never ends would wait for ever.
+        self._each_epoch = not self._interval and not context.configuration.contains(options.CHECKPOINTING_INTERVAL)
         database = settings.database
         self._text = settings.statement().text_for(database.paramstyle)
         self._bind = self._shape.binder(database.dialect)
@@ -219,7 +222,7 @@ class _BatchWriter(_RowWriter):
             return
         if not self._kept:
             self._since = now  # it arrived in this epoch, which has a single processing time
-        if self._interval and now - self._since >= self._interval:
+        if self._each_epoch or (self._interval and now - self._since >= self._interval):
             self._send()
         elif len(self._rows) > self._kept:
             self._state.add(self._shape.encode(self._rows[self._kept :]))

@@ -239,7 +239,7 @@ States = dict[str, list[Any]]
 
 class FakeWriterContext:
     def __init__(self, run: SinkRun, subtask: int, states: States) -> None:
-        self.configuration = Configuration()
+        self.configuration = run.configuration
         self.job_id = run.job_id
         self.lineage = run.lineage
         self.sink_uid = "sink"
@@ -278,8 +278,11 @@ class Checkpoint:
 class SinkRun:
     """Runs a sink's writers and committer as the runtime would; writers can be lost, epochs run twice, checkpoints restored."""
 
-    def __init__(self, sink: Sink[Any, Any], input_type: TypeInformation | None = None, parallelism: int = 1) -> None:
+    def __init__(
+        self, sink: Sink[Any, Any], input_type: TypeInformation | None = None, parallelism: int = 1, *, checkpoints: bool = True
+    ) -> None:
         self.sink = sink
+        self.configuration = Configuration.from_dict({"execution.checkpointing.interval": "1 s"} if checkpoints else {})
         self.input_type = Types.PICKLED_BYTE_ARRAY() if input_type is None else input_type
         self.parallelism = parallelism
         self.job_id = "job"

@@ -61,6 +61,15 @@ def test_a_batch_is_sent_when_it_is_full_and_the_rest_at_a_checkpoint(database: 
     assert ids(database) == [1, 2, 3, 4]
 
 
+def test_without_checkpoints_an_incomplete_batch_is_sent_after_each_epoch(sqlite: TestDatabase) -> None:
+    run = SinkRun(sink_of(created(sqlite), batch_size=100), TYPE, checkpoints=False)
+
+    run.epoch(rows(1, 2))
+    assert ids(sqlite) == [1, 2]
+    run.epoch(rows(3))
+    assert ids(sqlite) == [1, 2, 3]
+
+
 def test_a_batch_that_waits_outlives_its_process(sqlite: TestDatabase) -> None:
     run = SinkRun(sink_of(created(sqlite), batch_size=100), TYPE)
 
