@@ -9,7 +9,7 @@ import click
 
 from flinkish.cli.client import Failure, RefusedError, RestClient, check_job_id, unknown_job, wait_for
 from flinkish.cli.connection import Connection, Progress, with_server, with_timeout
-from flinkish.cli.tables import duration_text, print_table, time_text
+from flinkish.cli.tables import duration_text, print_table, restarts_text, time_text
 from flinkish.common.errors import CheckpointError, InvalidArgumentError, ServerError
 
 _SCHEDULED = frozenset({"INITIALIZING", "CREATED"})
@@ -70,6 +70,9 @@ def print_jobs(client: RestClient, jobs: Sequence[Mapping[str, Any]]) -> None:
         )
     columns = ["JOB ID", "STATE", "NAME", "START", "DURATION", "TASKS", "LAST CHECKPOINT"]
     print_table(columns[: len(rows[0])], rows, whole="JOB ID")
+    for job in jobs:
+        if "restarts" in job:
+            click.echo(f"{job['jid']}: {restarts_text(job['restarts'])}")
 
 
 def _last_checkpoint(client: RestClient, job: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import click
 from flinkish.cli.client import RefusedError, RestClient, UnreachableError
 from flinkish.cli.connection import INTERRUPTED, say
 from flinkish.cli.programs import Program
-from flinkish.cli.tables import duration_text
+from flinkish.cli.tables import duration_text, restarts_text
 from flinkish.common.errors import InvalidProgramError, JobExecutionError, ServerError
 
 #: How long the start of a program may take, in seconds: the server waits for the job, at most session.driver.start-timeout.
@@ -133,7 +133,7 @@ def follow(
 
 
 def _wait(client: RestClient, job_id: str, sleep: Callable[[float], None], clock: Callable[[], float]) -> Mapping[str, Any]:
-    state, gap, heard = "", _FIRST_GAP, clock()
+    state, failed, gap, heard = "", 0, _FIRST_GAP, clock()
     while True:
         try:
             info: Mapping[str, Any] = client.get(f"/jobs/{job_id}")
@@ -148,6 +148,10 @@ def _wait(client: RestClient, job_id: str, sleep: Callable[[float], None], clock
                     hint="the job may still be running; try `flinkish list -a` when the server answers again.",
                 ) from error
             info = {"state": state}
+        restarts = info.get("restarts")
+        if restarts is not None and restarts["last-failure-time"] != failed and info["state"] not in _ENDED:
+            failed = restarts["last-failure-time"]
+            click.echo(f"Job {job_id}: {restarts_text(restarts)}", err=True)
         if info["state"] != state:
             state = info["state"]
             if state in _ENDED:

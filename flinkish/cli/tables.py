@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -45,6 +46,19 @@ def duration_text(milliseconds: int) -> str:
     parts = [(seconds // 86_400, "d"), (seconds // 3_600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
     first = next(number for number, (amount, _) in enumerate(parts) if amount)
     return " ".join(f"{amount} {unit}" for amount, unit in parts[first : first + 2] if amount)
+
+
+def restarts_text(restarts: Mapping[str, Any]) -> str:
+    """Return what a server tells of the restarts of a job, in one line.
+
+    >>> restarts_text({"count": 1, "last-failure": "operator 'map': ValueError: 7", "last-failure-time": 0})
+    "1 restart, last failure -: operator 'map': ValueError: 7"
+    """
+    count, since = restarts["count"], restarts.get("restarting-since")
+    text = f"{count} restart{'' if count == 1 else 's'}"
+    if since is not None:
+        text = f"restarting since {time_text(since)}, {text}"
+    return f"{text}, last failure {time_text(restarts['last-failure-time'])}: {restarts['last-failure']}"
 
 
 def size_text(size: int) -> str:

@@ -325,9 +325,9 @@ class JobMaster:
         self._record_failure(failure)
         self._graph.transition_job(JobStatus.RESTARTING)
         _log.warning(
-            "Job %s (%s) failed in %s\n%s\nIt starts again in %d ms.",
+            "Job %s (%s) failed in %s\n%s\nIt starts again in %d ms%s.",
             self.setup.job_name, self.setup.job_id, failure.message,
-            failure.text(full_traceback=self.setup.full_traceback), delay,
+            failure.text(full_traceback=self.setup.full_traceback), delay, self._restarting(),
         )  # fmt: skip
         due = self._clock.monotonic() + delay
         while True:
@@ -336,6 +336,10 @@ class JobMaster:
             if left <= 0 or self._cancelled is not None:
                 return None
             self._bell.wait(since, left)
+
+    def _restarting(self) -> str:
+        text = telling.restarting(self.exceptions.last(), self._clock.wall_time())
+        return "" if text is None else f" ({text})"
 
     # -- ends ----------------------------------------------------------------------------------------------------------------
 
@@ -441,6 +445,7 @@ class JobMaster:
             figures,
             None if batch else self._event_time.event_time(watermarks),
             self.checkpoints.figures(),
+            last_failure=self.exceptions.last(),
             before=before,
             elapsed=elapsed,
             wall=self._clock.wall_time(),

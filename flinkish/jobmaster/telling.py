@@ -10,6 +10,7 @@ from flinkish.common import options
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
 from flinkish.jobmaster.event_time import EventTime
+from flinkish.jobmaster.exception_history import FailureRecord
 from flinkish.jobmaster.job_metrics import JobFigures
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
@@ -76,6 +77,7 @@ def progress(
     event_time: EventTime | None,
     checkpoints: CheckpointFigures,
     *,
+    last_failure: FailureRecord | None = None,
     before: JobFigures | None,
     elapsed: int,
     wall: int,
@@ -101,7 +103,16 @@ def progress(
         parts.append(f"this epoch has taken {duration(now - figures.epoch_began)} so far")
     if figures.restarts:
         parts.append(f"{figures.restarts} restart{'' if figures.restarts == 1 else 's'}")
+        since = restarting(last_failure, wall)
+        if last_failure is not None and since is not None:
+            parts.append(f"{since}, after {last_failure.line}")
     return f"Job {setup.job_name!r}: {'; '.join(parts)}."
+
+
+def restarting(last: FailureRecord | None, wall: int) -> str | None:
+    """Return since when a job fails again and again; None if it does not. `wall` is the time of the wall clock."""
+    since = None if last is None else last.restarting_since(wall)
+    return None if since is None else f"restarting since {_moment(since)}"
 
 
 def duration(milliseconds: int) -> str:
@@ -127,13 +138,17 @@ def _event_time(event_time: EventTime, wall: int) -> str:
 
 
 def _time(timestamp: int, wall: int) -> str:
+    behind = wall - timestamp
+    text = _moment(timestamp)
+    return f"{text} ({duration(behind)} behind)" if 0 <= behind < _NEAR_MS else text
+
+
+def _moment(timestamp: int) -> str:
     try:
         moment = datetime.datetime.fromtimestamp(timestamp / 1000, datetime.UTC)
     except (OverflowError, ValueError, OSError):
         return str(timestamp)
-    text = f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
-    behind = wall - timestamp
-    return f"{text} ({duration(behind)} behind)" if 0 <= behind < _NEAR_MS else text
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d} UTC"
 
 
 def _last_checkpoint(checkpoints: CheckpointFigures, wall: int) -> str:

@@ -77,6 +77,20 @@ def failing_job(folder: Path, name: str = "check number") -> Any:
     return env.execute_async("nightly import")
 
 
+def fragile(value: int) -> int:
+    if value == 5:
+        raise ValueError("the price of flight 5\n  is missing")
+    return value
+
+
+def restarting_job(folder: Path) -> Any:
+    """Start a job that fails in each attempt, and whose tasks run most of the time."""
+    restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1000"}
+    env = make_env(folder, **SETTINGS, **restarts, **{"restart-strategy.fixed-delay.delay": "500 ms"})
+    numbers(env, "flights").map(fragile, Types.LONG()).name("price").uid("price").sink_to(DiscardingSink())
+    return env.execute_async("prices")
+
+
 def slow_job(folder: Path) -> Any:
     """Start a job whose second vertex holds back the first."""
     # Long epochs, so that the slow function takes most of the time also on a machine that is busy.

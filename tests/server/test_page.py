@@ -13,7 +13,7 @@ import pytest
 from flinkish.server.web import page_files
 from tests.kit.ports import free_port
 from tests.server.browser import CHECKS, Browser, need_browser
-from tests.server.page_jobs import failing_job, running_job, slow_job
+from tests.server.page_jobs import failing_job, restarting_job, running_job, slow_job
 from tests.server.session_cluster import Session
 from tests.unit.server.support import UNKNOWN, Server, served
 
@@ -109,6 +109,24 @@ def _quiet(browser: Browser) -> Iterator[None]:
     browser.console()
     yield
     assert browser.console() == []
+
+
+def test_a_job_that_restarts_again_and_again_does_not_look_healthy(browser: Browser, shown: Shown, tmp_path: Path) -> None:
+    job = restarting_job(tmp_path)
+    try:
+        cause = "ValueError: the price of flight 5 is missing"
+
+        browser.open(shown.address())
+
+        browser.wait_text("restarting since", " restarts", "last failure", cause, "fails again and again")
+        row = "[...document.querySelectorAll('tr')].find(row => row.textContent.includes('prices'))"
+        assert browser.run(f"return {row}.querySelector('.badge.good')") is None
+        browser.click("td a", "prices")
+        browser.wait_text("Checkpoint", "restarting since", cause, "fails again and again")
+        browser.click(".heading a", "restarting since")
+        browser.wait_text("Traceback")
+    finally:
+        job.cancel().result(120)
 
 
 def test_the_first_view_lists_jobs_that_run_and_jobs_that_have_ended(browser: Browser, shown: Shown) -> None:

@@ -22,6 +22,21 @@ class JobIds(Wire, frozen=True, kw_only=True):
     jobs: tuple[JobIdWithStatus, ...]
 
 
+class RestartsInfo(Kebab, frozen=True, kw_only=True, omit_defaults=True):
+    """What fails in a job; not a part of Flink's answers, which have it only for a job that has failed.
+
+    Times are milliseconds since the epoch.
+    """
+
+    #: Number of times that the job was started again.
+    count: int
+    #: The last failure in one line, and when it happened.
+    last_failure: str
+    last_failure_time: int
+    #: Since when the job fails again and again; left out if it runs.
+    restarting_since: int | None = None
+
+
 class JobSummary(
     msgspec.Struct,
     frozen=True,
@@ -47,6 +62,7 @@ class JobSummary(
     #: Number of subtasks in each state, in lower case, and their total.
     tasks: dict[str, int]
     pending_operators: int = 0
+    restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobSummaries(Wire, frozen=True, kw_only=True):
@@ -163,6 +179,7 @@ class JobInfo(
     status_counts: dict[str, int]
     plan: Plan
     pending_operators: int = 0
+    restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
 
 
 class ExecutionConfigInfo(Kebab, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UnsetType
 from starlette.responses import Response
 
 from flinkish.server.answers.wire import encode
@@ -98,6 +99,7 @@ def _answers(dispatcher: Dispatcher, entry: JobEntry) -> dict[str, Any]:
             "vertices": [],
             "status-counts": dict.fromkeys(EXECUTION_STATES, 0),
             "plan": plan,
+            **({} if isinstance(summary.restarts, UnsetType) else {"restarts": summary.restarts}),
         },
         "/status": {"status": summary.state},
         "/plan": {"plan": plan},

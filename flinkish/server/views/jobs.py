@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from flinkish.common import config_options, options
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_status import JobStatus
@@ -49,6 +51,20 @@ def summary(view: JobView) -> answers.JobSummary:
         state=view.status.name,
         last_modification=max([*view.details.timestamps.values(), *changes]),
         tasks=tasks,
+        restarts=restarts(view),
+    )
+
+
+def restarts(view: JobView) -> answers.RestartsInfo | msgspec.UnsetType:
+    """Return what fails in a job; nothing if it has not failed yet."""
+    if not view.failures:
+        return msgspec.UNSET
+    last = view.failures[0]
+    return answers.RestartsInfo(
+        count=view.figures.restarts,
+        last_failure=last.line,
+        last_failure_time=last.timestamp,
+        restarting_since=None if view.status.is_terminal_state() else last.restarting_since(view.now),
     )
 
 
@@ -70,6 +86,7 @@ def info(view: JobView) -> answers.JobInfo:
         vertices=vertices,
         status_counts=count(vertex.status for vertex in vertices),
         plan=plan(view).plan,
+        restarts=restarts(view),
     )
 
 

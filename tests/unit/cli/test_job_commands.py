@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from flinkish.cli import client
 from flinkish.cli.main import cli
+from flinkish.cli.tables import time_text
 from tests.unit.cli.fake_server import FakeServer, fake_server, job
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
@@ -114,6 +115,23 @@ def test_the_flags_of_list_choose_jobs_by_their_state(server: FakeServer, flags:
 def test_list_without_jobs_says_so(server: FakeServer) -> None:
     server.answer("GET /jobs/overview", {"jobs": []})
     assert server.invoke("list -a").output == "No running jobs.\nNo scheduled jobs.\nNo terminated jobs.\n"
+
+
+TROUBLE = {"count": 33, "last-failure": "operator 'price': ValueError: 7", "last-failure-time": 1795228850000}
+
+
+def test_list_tells_what_fails_in_a_job_that_restarts(server: FakeServer) -> None:
+    loops = job(B, restarts={**TROUBLE, "restarting-since": 1795228846605})
+    server.answer("GET /jobs/overview", {"jobs": [job(A), loops, job(C, restarts={**TROUBLE, "count": 1})]})
+
+    lines = server.invoke("list -r").output.splitlines()
+
+    since, last = time_text(1795228846605), time_text(1795228850000)
+    assert lines[-2:] == [
+        f"{B}: restarting since {since}, 33 restarts, last failure {last}: operator 'price': ValueError: 7",
+        f"{C}: 1 restart, last failure {last}: operator 'price': ValueError: 7",
+    ]
+    assert len([line for line in lines if line.startswith(A)]) == 1
 
 
 # -- cancel --------------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import pytest
 from flinkish.cli import flink_run, remote
 from flinkish.cli.client import Address, RestClient, UnreachableError
 from flinkish.cli.programs import packed
+from flinkish.cli.tables import time_text
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, ServerError
 from flinkish.program import executor_loader
 from tests.unit.cli.fake_server import FakeServer, fake_server
@@ -71,6 +72,24 @@ def test_run_sends_the_script_and_follows_its_job_to_the_end(cluster: FakeServer
     assert "runs there" not in result.output
     # The list of programs is as it was before.
     assert f"DELETE /jars/{PROGRAM}" in cluster.requests()
+
+
+def test_run_tells_each_failure_after_which_its_job_starts_again(cluster: FakeServer, script: Path) -> None:
+    def at(state: str, count: int, failed: int) -> dict[str, Any]:
+        failure = {"count": count, "last-failure": f"operator 'a': ValueError: {failed}", "last-failure-time": failed}
+        return {"state": state, "duration": 1, "restarts": failure}
+
+    # The job is seen only while it runs; what happens between two looks is told all the same.
+    states = [at("RUNNING", 1, 5_000), at("RUNNING", 1, 5_000), at("RUNNING", 3, 9_000), at("FINISHED", 4, 11_000)]
+    cluster.answer(f"GET /jobs/{JOB}", {"state": "RUNNING", "duration": 1}, *states)
+
+    result = cluster.invoke("run", script)
+
+    assert result.stderr == (
+        f"Job {JOB} is RUNNING.\n"
+        f"Job {JOB}: 1 restart, last failure {time_text(5_000)}: operator 'a': ValueError: 5000\n"
+        f"Job {JOB}: 3 restarts, last failure {time_text(9_000)}: operator 'a': ValueError: 9000\n"
+    )
 
 
 def test_detached_run_returns_with_the_id(cluster: FakeServer, script: Path) -> None:

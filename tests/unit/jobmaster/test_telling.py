@@ -12,10 +12,13 @@ from flinkish.checkpoint.manifest import CheckpointKind
 from flinkish.checkpoint.statistics import CheckpointFigures, CheckpointRecord, CheckpointStatus
 from flinkish.checkpoint.storage import StoredCheckpoint
 from flinkish.common import Configuration
+from flinkish.common.clock import ManualClock
 from flinkish.common.ids import CheckpointId
 from flinkish.common.job_status import JobStatus
 from flinkish.jobmaster import telling
 from flinkish.jobmaster.event_time import EventTime
+from flinkish.jobmaster.exception_history import ExceptionHistory, FailureRecord
+from flinkish.jobmaster.failures import from_error
 from flinkish.jobmaster.job_metrics import JobFigures
 from flinkish.jobmaster.setup import JobSetup
 from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
@@ -66,6 +69,7 @@ def progress(
     event_time: EventTime | None = None,
     checkpoints: CheckpointFigures | None = None,
     before: JobFigures | None = None,
+    last_failure: FailureRecord | None = None,
 ) -> str:
     return telling.progress(
         job or setup(None),
@@ -73,6 +77,7 @@ def progress(
         now,
         event_time,
         checkpoints or CheckpointFigures(),
+        last_failure=last_failure,
         before=before,
         elapsed=30_000,
         wall=NOON,
@@ -141,6 +146,28 @@ def test_progress_of_a_job_that_takes_checkpoints_tells_of_the_last_one(checkpoi
 )
 def test_progress_tells_why_nothing_moves(now: JobFigures, status: JobStatus, text: str) -> None:
     assert progress(now, status=status) == f"Job 'test job': 0 records in (0/s), 0 out; {text}."
+
+
+def test_progress_of_a_job_that_restarts_again_and_again_tells_since_when_and_why() -> None:
+    clock = ManualClock(NOON - 9_000)
+    history = ExceptionHistory(clock, size=1)
+    for wait, message in ((0, "first"), (6_000, "bad\n  price")):
+        clock.advance(wait)
+        history.add(from_error(ValueError(message), "operator 'price'"), None, full_traceback=False)
+    last = history.last()
+    assert last is not None
+
+    text = progress(figures(restarts=2), last_failure=last)
+
+    since = "restarting since 2023-11-14 22:13:11.000 UTC, after operator 'price': ValueError: bad price"
+    assert text == f"Job 'test job': 0 records in (0/s), 0 out; 2 restarts; {since}."
+    # Half an hour later it runs again, and a new failure is not one of that series.
+    clock.advance(1_800_000)
+    assert last.restarting_since(clock.wall_time()) is None
+    history.add(from_error(ValueError("later"), "operator 'price'"), None, full_traceback=False)
+    later = history.last()
+    assert later is not None
+    assert later.restarting_since(clock.wall_time()) is None
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,9 @@ def test_a_failed_job_is_shown_with_its_failures_after_its_end(tmp_path: Path) -
 
     assert (info["state"], summary["state"]) == ("FAILED", "FAILED")
     assert info["end-time"] == info["timestamps"]["FAILED"] > 0
+    assert info.pop("restarts") == summary["restarts"]
+    assert summary["restarts"]["count"] == 1
+    assert "ValueError: deliberate" in summary["restarts"]["last-failure"]
     assert differences(shape(sample("job_failed_pyflink", "GET /jobs/ID")), shape(info)) == []
     assert differences(shape(sample("job_failed_pyflink", "GET /jobs/ID/execution-result")), shape(result)) == []
     final, first = history["entries"]

@@ -254,6 +254,10 @@ def test_a_job_that_restarts_has_flinks_form(tmp_path: Path) -> None:
         client.cancel().result(120)
 
     expected = json.loads((recordings.SAMPLES / "job_restarting.json").read_text())
+    # The only field that is not Flink's, and only in a job that has failed.
+    restarts = info.pop("restarts")
+    assert restarts.keys() == {"count", "last-failure", "last-failure-time"}
+    assert "ValueError: deliberate" in restarts["last-failure"]
     assert differences(shape(expected), shape(info)) == []
     assert (info["state"], info["end-time"]) == (expected["state"], -1)
     assert {vertex["status"] for vertex in info["vertices"]} <= {"FAILED", "CANCELED"}

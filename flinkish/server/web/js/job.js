@@ -11,7 +11,7 @@ import { graphTab } from "./graph.js";
 import { metricsTab } from "./metrics.js";
 import { sampleJob } from "./samples.js";
 import { timelineTab } from "./timeline.js";
-import { badge, ENDED, tabs } from "./widgets.js";
+import { ENDED, jobBadge, tabs, troubles } from "./widgets.js";
 
 const TABS = {
   graph: ["Graph", graphTab],
@@ -57,7 +57,7 @@ function heading(path, job, page) {
     h(
       "div",
       null,
-      h("h1", null, h("span", { title: job.name }, short(job.name)), " ", badge(job.state)),
+      h("h1", null, h("span", { title: job.name }, short(job.name)), " ", jobBadge(job)),
       h(
         "p.muted",
         null,
@@ -67,6 +67,7 @@ function heading(path, job, page) {
         " · ",
         h("a", { href: "#/logs", onclick: (event) => openLog(event, path) }, "log"),
       ),
+      job.restarts && h("p.troubles-line", null, h("a", { href: `#/job/${job.jid}/exceptions` }, troubles(job))),
     ),
     !ended &&
       h(

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { duration, short, time } from "./format.js";
-import { badge, ENDED, meter, section, table, tile } from "./widgets.js";
+import { ENDED, jobBadge, meter, section, table, tile, troubles } from "./widgets.js";
 
 export function overviewView() {
   return {
@@ -43,8 +43,8 @@ const jobTable = (caption, jobs, empty) =>
     jobs.map((job) => ({
       key: job.jid,
       cells: [
-        h("a.name", { href: `#/job/${job.jid}`, title: job.name }, short(job.name)),
-        badge(job.state),
+        [h("a.name", { href: `#/job/${job.jid}`, title: job.name }, short(job.name)), troubles(job)],
+        jobBadge(job),
         time(job["start-time"]),
         duration(job.duration),
         tasks(job.tasks),

@@ -1,7 +1,7 @@
 // Parts that several views use.
 
 import { h } from "./dom.js";
-import { percent } from "./format.js";
+import { percent, time } from "./format.js";
 
 const TONES = {
   RUNNING: "good",
@@ -26,6 +26,20 @@ export const ENDED = new Set(["FINISHED", "CANCELED", "FAILED"]);
 
 /** A state in its colour. */
 export const badge = (state) => h(`span.badge.${tone(state)}`, null, state.toLowerCase().replaceAll("_", " "));
+
+/** The state of a job that may fail again and again: while it does, it is not shown as healthy. */
+export const jobBadge = ({ state, restarts }) => (restarts?.["restarting-since"] ? h("span.badge.bad", null, `${state.toLowerCase()}, fails again and again`) : badge(state));
+
+/** What fails in a job, in a line; nothing if it has not failed. */
+export const troubles = ({ restarts }) =>
+  restarts &&
+  h(
+    "span.troubles",
+    { title: restarts["last-failure"] },
+    restarts["restarting-since"] && h("strong", null, `restarting since ${time(restarts["restarting-since"])} · `),
+    `${restarts.count} ${restarts.count === 1 ? "restart" : "restarts"} · last failure ${time(restarts["last-failure-time"])}: `,
+    h("span.told", null, restarts["last-failure"]),
+  );
 
 /** A figure with its name. */
 export const tile = (name, value, more) =>
