@@ -12,7 +12,6 @@ with a call for each field.
 from __future__ import annotations
 
 import datetime
-import math
 import numbers
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from types import GeneratorType
 from typing import Any, NoReturn
 
 from flinkish.common.errors import TypeMismatchError
+from flinkish.common.limits import to_float32
 from flinkish.common.records import check_record
 from flinkish.common.text import double_text, float_text
 from flinkish.common.time import Instant
@@ -75,7 +75,8 @@ def converter(type_info: TypeInformation) -> Convert | None:
     primitive, and as the value of a map. It is refused in the fields of a tuple (unless they are pickled), in primitive arrays
     and as the key of a map.
 
-    Differs from Flink: a tuple or row with too many fields is refused (PyFlink drops the surplus fields), and so is a row with
+    Differs from Flink: a number too large for a FLOAT is refused (PyFlink makes it infinite).
+    A tuple or row with too many fields is refused (PyFlink drops the surplus fields), and so is a row with
     too few (PyFlink invents values for the missing fields); a CHAR is one character; a BIG_INT may have more than 64 bits.
     PyFlink encodes a None only at the end of a chain of Python operators, and fails there for most types; it ignores the time
     zone of datetimes.
@@ -266,7 +267,6 @@ _EXPECTED = {
     **{basic: f"a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}" for basic, bits in _INTEGER_BITS.items()},
 }
 
-_FLOAT = struct.Struct("<f")
 _NO_OFFSET = datetime.timedelta(0)
 
 
@@ -370,16 +370,12 @@ class _Builder:
 
                 return convert_boolean
             case BasicType.FLOAT if self._round_floats:
-                pack, unpack = _FLOAT.pack, _FLOAT.unpack
 
                 def convert_float(value: Any) -> Any:
                     try:
-                        number = unpack(pack(value))[0]
+                        number = to_float32(value)
                     except OverflowError as error:
-                        if lenient:
-                            fail(path, "a number that fits into 32 bits", value, error)
-                        # As in C and Java, a number too large for 32 bits becomes infinite.
-                        return math.copysign(math.inf, value)
+                        fail(path, "a number that fits into 32 bits", value, error, hint="declare DOUBLE.")
                     except struct.error as error:
                         fail(path, expected, value, error)
                     if lenient and isinstance(value, int) and number != value:

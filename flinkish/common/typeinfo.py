@@ -188,7 +188,8 @@ class DecimalTypeInfo(BasicTypeInfo):
     """`decimal.Decimal` of at most `precision` digits, `scale` of them after the point; Flink's BigDecimalTypeInfo.
 
     Between operators and in state it behaves as BIG_DEC. File formats apply precision and scale: they round half up to the scale,
-    and refuse values with too many digits. Make it by DataTypes.DECIMAL (flinkish.table).
+    and refuse values with too many digits. Sources of Parquet and Delta refuse a column whose type it cannot hold. Make it by
+    DataTypes.DECIMAL (flinkish.table).
     """
 
     def __init__(self, precision: int, scale: int) -> None:
@@ -214,6 +215,10 @@ class DecimalTypeInfo(BasicTypeInfo):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BasicTypeInfo) and other.basic_type is BasicType.BIG_DEC
+
+    def __str__(self) -> str:
+        # repr() names the kind only, because the structure of state does not depend on precision and scale.
+        return f"DECIMAL({self.precision}, {self.scale})"
 
     def __hash__(self) -> int:
         return super().__hash__()

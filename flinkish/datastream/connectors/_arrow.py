@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SinkError, TypeMismatchError
+from flinkish.common.limits import to_float32
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -227,6 +228,9 @@ def _write_converter(type_info: TypeInformation, local: bool) -> Convert | None:
             convert = lambda value: value.astimezone(datetime.UTC)  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = decimal.Decimal
+        case BasicTypeInfo(basic_type=BasicType.FLOAT):
+            # Arrow would store a float that is too large as infinite; it checks other numbers.
+            convert = lambda value: to_float32(value) if isinstance(value, float) else value  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
             convert = _instant_to_micros
         case PrimitiveArrayTypeInfo() if is_bytes(type_info):
@@ -456,9 +460,13 @@ def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType |
                 ("value", reading_type(have.item_type, type_info.value_type)),
             ]
         case _ if is_bytes(type_info) or not hasattr(type_info, "element_type"):
+            arrow = arrow_type(type_info, "the column", zoned=False)
+            if isinstance(type_info, DecimalTypeInfo):
+                return arrow if _holds(arrow, have) else None
             if pa.types.is_decimal(have) and type_info == Types.BIG_DEC():
                 return have
-            arrow = arrow_type(type_info, "the column", zoned=False)
+            if pa.types.is_timestamp(have) and have.unit == "ns" and not _is_timestamp(type_info):
+                return pa.int64() if arrow == _BASIC[BasicType.INSTANT] else None  # datetime cannot hold nanoseconds
             return arrow if is_widened(have, arrow) else None
         case _:
             if not is_list(have):
@@ -469,6 +477,17 @@ def reading_type(have: pa.DataType, type_info: TypeInformation) -> pa.DataType |
     if pa.types.is_struct(have):
         return pa.struct([pa.field(name, part) for name, part in parts])
     return pa.map_(parts[0][1], parts[1][1]) if pa.types.is_map(have) else pa.list_(parts[0][1])
+
+
+def _holds(wanted: pa.DataType, have: pa.DataType) -> bool:
+    """Return whether a decimal type can hold all values of a decimal or integer type."""
+    if pa.types.is_decimal(have):
+        return bool(wanted.scale >= have.scale and wanted.precision - wanted.scale >= have.precision - have.scale)
+    return bool(pa.types.is_integer(have) and wanted.precision - wanted.scale >= _DIGITS[have.bit_width])
+
+
+#: Digits that Arrow demands of a decimal for integers of so many bits, signed or not.
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def is_list(arrow: pa.DataType) -> bool:
@@ -502,7 +521,7 @@ def is_widened(have: pa.DataType, wanted: pa.DataType) -> bool:
 def widened(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return a column cast to the result of `reading_type`; raise ArrowInvalid (a ValueError) for a value that does not fit.
 
-    Times are cut to microseconds, which is Python's precision.
+    Times are cut to microseconds, which is the precision of Python's datetime.
     """
     if column.type == wanted:
         return column
@@ -523,7 +542,9 @@ def read_converter(type_info: TypeInformation, *, local: bool = False) -> Conver
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             convert = int
         case BasicTypeInfo(basic_type=BasicType.INSTANT):
-            convert = _datetime_to_instant
+            convert = _to_instant
+        case BasicTypeInfo(basic_type=BasicType.CHAR):
+            convert = _one_character
         case PrimitiveArrayTypeInfo() if is_bytes(type_info):
             return None
         case PrimitiveArrayTypeInfo() | BasicArrayTypeInfo() | ObjectArrayTypeInfo() | ListTypeInfo():
@@ -576,7 +597,16 @@ def _without_nulls(values: list[Any]) -> list[Any]:
     return values
 
 
-def _datetime_to_instant(value: datetime.datetime) -> Instant:
+def _one_character(value: str) -> str:
+    if len(value) != 1:
+        raise ValueError(f"{value!r} is not one character")
+    return value
+
+
+def _to_instant(value: datetime.datetime | int) -> Instant:
+    """Return the Instant for a time, or for nanoseconds since 1970."""
+    if isinstance(value, int):
+        return Instant(*divmod(value, 1_000_000_000))
     if value.tzinfo is None:
         value = value.replace(tzinfo=datetime.UTC)
     micros = (value - _EPOCH) // _MICROSECOND

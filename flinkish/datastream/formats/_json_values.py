@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from flinkish.common.errors import InvalidProgramError
+from flinkish.common.limits import to_float32
 from flinkish.common.text import double_text, float_text, text_function
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
@@ -34,7 +35,7 @@ from flinkish.common.typeinfo import (
 )
 from flinkish.common.types import make_row
 from flinkish.datastream.connectors._arrow import bytes_of, fields_of, is_bytes, unwrap, utc_time, values_of
-from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS, to_float32
+from flinkish.datastream.connectors.file_system.csv_values import INTEGER_BITS, parse_float
 from flinkish.datastream.connectors.file_system.json_values import (
     JsonConverter,
     JsonConverters,
@@ -161,9 +162,7 @@ def _to_int(value: Any) -> int:
 
 
 def _to_float(value: Any) -> float:
-    if isinstance(value, str) and "_" in value:
-        raise ValueError
-    return float(value)
+    return value if value.__class__ is float else parse_float(str(value))
 
 
 def _to_instant(value: Any) -> Instant:

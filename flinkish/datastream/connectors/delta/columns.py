@@ -75,8 +75,8 @@ def columns_of(
         wanted = declared.get(name, own)
         if wanted is not own and reading_type(arrow_of(field["type"]), wanted) is None:
             raise InvalidProgramError(
-                f"DeltaSource: column {name!r} of {table} is {shown(field['type'])}, which cannot be read as {wanted!r}",
-                hint=f"declare {own!r}.",
+                f"DeltaSource: column {name!r} of {table} is {shown(field['type'])}, which cannot be read as {wanted}",
+                hint=f"declare {own}.",
             )
         columns.append(DeltaColumn(name=name, field=field, type_info=wanted))
     return tuple(columns)

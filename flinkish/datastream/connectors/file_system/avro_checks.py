@@ -1,21 +1,24 @@
 """Checks of values, defaults and logical types that fastavro would silently write or read as other values.
 
-fastavro cuts off the decimals of floats, writes integers of any size as int, writes a text as an array of its letters, and drops
-the zone of a time whose type has none. Of a union it takes the first type that accepts a value, even if that keeps only a part of
-it. Defaults are JSON in a schema, and fastavro returns them unconverted in records: a text for bytes, a number for a time. It
-takes the logical types from the schema of the file, whatever the declared schema says.
+fastavro cuts off the decimals of floats, writes a float beyond 32 bits as infinite, writes integers of any size as int, writes
+a text as an array of its letters, and drops the zone of a time whose type has none. Of a union it takes the first type that
+accepts a value, even if that keeps only a part of it. Defaults are JSON in a schema, and fastavro returns them unconverted in
+records: a text for bytes, a number for a time. It takes the logical types from the schema of the file, whatever the declared
+schema says.
 """
 
 from __future__ import annotations
 
 import datetime
 import io
+import math
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 import fastavro
 
-from flinkish.common.limits import INT_MAX, INT_MIN
+from flinkish.common.limits import INT_MAX, INT_MIN, to_float32
 
 #: Function that raises ValueError for a value that does not fit a schema.
 Check = Callable[[Any], None]
@@ -48,6 +51,8 @@ class _Checks:
                 return _check_zone if logical.startswith(("local-timestamp", "time-")) else None
             case "int" | "long":
                 return _check_int if kind == "int" else _check_long
+            case "float":
+                return _check_float
             case "array":
                 return _items_check(self.of(schema["items"]))
             case "map":
@@ -102,6 +107,15 @@ def _check_long(value: Any) -> None:
         raise ValueError(f"{value!r} is no whole number")
 
 
+def _check_float(value: Any) -> None:
+    try:
+        to_float32(value)
+    except OverflowError:
+        raise ValueError(f"{value!r} does not fit into a float of 32 bits") from None
+    except struct.error:
+        return  # no number, which fastavro refuses
+
+
 def _check_zone(value: Any) -> None:
     if getattr(value, "tzinfo", None) is not None:
         raise ValueError(f"{value!r} has a zone, but the schema has none")
@@ -113,13 +127,14 @@ def _branch_check(branches: list[Any]) -> Check | None:
     alike = [branch for meaning, branch in meanings.items() if meaning in _ALIKE]
     # fastavro reads a text as a date.
     texts = "string" in meanings and "date" in list(meanings)[: list(meanings).index("string")]
-    if len(alike) < 2 and not texts and not any(meaning.startswith(("local-timestamp", "time-")) for meaning in meanings):
+    doubtful = ("local-timestamp", "time-", "float")
+    if len(alike) < 2 and not texts and not any(meaning.startswith(doubtful) for meaning in meanings):
         return None
     timestamps = any("timestamp" in meaning for meaning in meanings)
     if texts:
         alike.append("string")
     union = fastavro.parse_schema(alike)
-    classes = (int, datetime.datetime, datetime.time, *([str] if texts else []))
+    classes = (int, float, datetime.datetime, datetime.time, *([str] if texts else []))
 
     def check_branch(value: Any) -> None:
         if isinstance(value, bool) or not isinstance(value, classes):
@@ -131,6 +146,8 @@ def _branch_check(branches: list[Any]) -> Check | None:
         match value:
             case int():
                 kept = not isinstance(stored, float) or stored == value
+            case float():
+                kept = not math.isinf(stored) or math.isinf(value)
             case datetime.datetime():
                 zone = stored.tzinfo if isinstance(stored, datetime.datetime) else value.tzinfo
                 kept = isinstance(stored, datetime.datetime) == timestamps and (value.tzinfo is None or zone is not None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import math
 import re
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from flinkish.common.errors import InvalidProgramError
+from flinkish.common.limits import to_float32
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -62,9 +63,9 @@ def parser(type_info: TypeInformation, nulls: frozenset[str], *, separator: str,
         case BasicTypeInfo(basic_type=BasicType.BOOLEAN):
             parse = _parse_boolean
         case BasicTypeInfo(basic_type=BasicType.FLOAT):
-            parse = lambda text: to_float32(_parse_float(text))  # noqa: E731
+            parse = lambda text: to_float32(parse_float(text))  # noqa: E731
         case BasicTypeInfo(basic_type=BasicType.DOUBLE):
-            parse = _parse_float
+            parse = parse_float
         case BasicTypeInfo(basic_type=BasicType.BIG_INT):
             parse = _parse_int
         case DecimalTypeInfo():
@@ -160,7 +161,8 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
             def parse_floats(texts: list[str]) -> list[Any]:
                 if "_" in "".join(texts):
                     return list(map(parse, texts))
-                return [None if text in empty else float(text) for text in texts]
+                values = [None if text in empty else float(text) for text in texts]
+                return list(map(parse, texts)) if math.inf in values or -math.inf in values else values
 
             return parse_floats
         case DateTypeInfo():
@@ -168,6 +170,9 @@ def column_parser(type_info: TypeInformation | None, parse: Parse | None, nulls:
             return lambda texts: [None if text in empty else from_text(text) for text in texts]
         case _:
             return lambda texts: list(map(parse, texts))
+
+
+_DIGIT: Final = re.compile(r"\d")
 
 
 def _parse_int(text: str) -> int:
@@ -188,23 +193,14 @@ def _int_parser(bits: int) -> Parse:
     return parse
 
 
-def _parse_float(text: str) -> float:
+def parse_float(text: str) -> float:
+    """Return the float for a text; raise ValueError for other texts, and OverflowError for a number that is too large."""
     if "_" in text:
         raise ValueError(text)
-    return float(text)
-
-
-_FLOAT32 = struct.Struct("<f")
-
-
-def to_float32(value: float) -> float:
-    """Return the nearest number of 32 bits."""
-    try:
-        result: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    except OverflowError:
-        # As in Java, a number that is too large becomes infinite.
-        return float("inf") if value > 0 else float("-inf")
-    return result
+    value = float(text)
+    if math.isinf(value) and _DIGIT.search(text):  # 1e400, not the word
+        raise OverflowError(text)
+    return value
 
 
 def parse_decimal(text: str) -> decimal.Decimal:

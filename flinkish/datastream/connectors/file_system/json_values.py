@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from flinkish.common.errors import InvalidProgramError
+from flinkish.common.limits import to_float32
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -35,10 +36,10 @@ from flinkish.datastream.connectors._arrow import is_bytes, unwrap
 from flinkish.datastream.connectors.file_system.csv_values import (
     INTEGER_BITS,
     parse_decimal,
+    parse_float,
     parse_instant,
     parse_time,
     parse_timestamp,
-    to_float32,
 )
 
 #: Function (value, path) that converts the decoded value at a path (`a.b`, empty for the whole); raises ValueError with the path.
@@ -221,7 +222,7 @@ def to_number(value: float | decimal.Decimal | str) -> float:
     """Return a number as a float; of texts, accept only those that stand for the numbers that JSON lacks."""
     if isinstance(value, str) and value not in _NO_JSON_NUMBERS:
         raise ValueError
-    return float(value)
+    return value if value.__class__ is float else parse_float(str(value))
 
 
 def to_instant(value: int | str) -> Instant:

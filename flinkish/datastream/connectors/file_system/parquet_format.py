@@ -75,7 +75,8 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
     order. Without it, records are Rows of all columns (or of those in `columns`) with the types of the file, and the program does
     not know their type.
     Numbers are widened to the declared type, but never narrowed with loss: a row with a value that does not fit is a bad record.
-    Other types must equal the file's types. Times are read with microseconds. A file with two columns of the same name is refused
+    A DECIMAL must be able to hold all values of the file's type. Other types must equal the file's types. Times are read with
+    microseconds, and as INSTANT with nanoseconds. A file with two columns of the same name is refused
     if that column is read.
     """
 
@@ -300,7 +301,7 @@ class _RowReader(RowGroupReader):
             wanted = reading_type(have, part)
             if wanted is None:
                 raise SourceError(
-                    f"{self.path}: column {name!r} is {have} in the file, which cannot be read as {part!r}",
+                    f"{self.path}: column {name!r} is {have} in the file, which cannot be read as {part}",
                     hint="declare the type that the file has.",
                 )
             self._wanted.append(wanted)

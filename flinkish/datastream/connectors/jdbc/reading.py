@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.conversion import lenient_converter
 from flinkish.common.errors import SourceError, TypeMismatchError
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo import BasicType, TypeInformation
+from flinkish.common.typeinfo import BasicType, DecimalTypeInfo, TypeInformation
 from flinkish.common.types import Row, RowKind, make_row
 from flinkish.datastream.connectors.jdbc.values import Convert, is_basic, plain_type, unwrapped, with_microseconds
 
@@ -65,6 +65,8 @@ def _from_driver(type_info: TypeInformation, plain: type) -> Convert:
         return _instant
     if is_basic(type_info, BasicType.BIG_INT):
         return _big_integer
+    if isinstance(type_info, DecimalTypeInfo):
+        return lambda value: _exactly(type_info, _decimal(value))
     return _BY_PLAIN.get(plain, _same)
 
 
@@ -123,6 +125,16 @@ def _float(value: Any) -> Any:
 def _decimal(value: Any) -> Decimal:
     # SQLite stores decimals as text or numbers; repr has all digits of a float.
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _exactly(type_info: DecimalTypeInfo, number: Decimal) -> Decimal:
+    try:
+        rounded = type_info.rounded(number)
+    except InvalidOperation:
+        rounded = None
+    if rounded != number:
+        raise ValueError(f"a {type_info} cannot hold it")
+    return number
 
 
 def _bytes(value: Any) -> bytes:

@@ -292,13 +292,13 @@ def test_times_in_int96_are_right_in_all_years(tmp_path: Path) -> None:
         assert [row.t for row in parquet(BulkFormat.parquet_format(type_info), tmp_path)] == times
 
 
-def test_nanoseconds_are_cut_downwards_also_before_1970(tmp_path: Path) -> None:
+def test_a_datetime_has_no_nanoseconds_but_a_point_in_time_keeps_them_also_before_1970(tmp_path: Path) -> None:
     nanos = [-1, -1001, 1999]
     table = pa.table({"t": pa.array(nanos, pa.timestamp("ns")), "i": pa.array(nanos, pa.timestamp("ns", "Europe/Berlin"))})
     pq.write_table(table, tmp_path / "a.parquet")
     rows = parquet(BulkFormat.parquet_format(Types.ROW_NAMED(["t", "i"], [Types.SQL_TIMESTAMP(), Types.INSTANT()])), tmp_path)
     assert [row.t for row in rows] == [datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=n // 1000) for n in nanos]
-    assert [row.i for row in rows] == [Instant(-1, 999_999_000), Instant(-1, 999_998_000), Instant(0, 1000)]
+    assert [row.i for row in rows] == [Instant(-1, 999_999_999), Instant(-1, 999_998_999), Instant(0, 1999)]
 
 
 def test_a_point_in_time_is_read_as_utc_where_the_type_has_no_zone(tmp_path: Path) -> None:
