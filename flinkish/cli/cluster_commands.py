@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import click
 
 from flinkish.cli.client import RefusedError, UnreachableError
 from flinkish.cli.connection import Connection, Progress, errors_printed, with_server, with_timeout
-from flinkish.common.config_file import load_configuration
+from flinkish.common.config_file import PROPERTIES_VARIABLE, load_configuration
 from flinkish.common.errors import EngineError, ServerError
 
 #: How long a detached Dispatcher may take to answer, in seconds.
@@ -59,13 +60,18 @@ def start_detached(properties: Sequence[str]) -> tuple[int, str, Path]:
     from flinkish.server.session.processes import tail
     from flinkish.server.session.settings import make_private, session_settings
 
-    settings = session_settings(load_configuration(properties, environment=os.environ), tuple(properties))
+    given = [*shlex.split(os.environ.get(PROPERTIES_VARIABLE, "")), *(each.removeprefix("-D") for each in properties)]
+    settings = session_settings(load_configuration(given, environment=os.environ), tuple(properties))
     make_private(settings.logs)
     log = settings.logs / f"dispatcher-{strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    command = [sys.executable, "-m", "flinkish.server.session", *(f"-D{each.removeprefix('-D')}" for each in properties)]
+    command = [sys.executable, "-m", "flinkish.server.session"]
+    # Properties may be secret, and every user of the machine can read command lines.
+    environment = {**os.environ, PROPERTIES_VARIABLE: shlex.join(given)}
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with open(descriptor, "ab") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
     deadline = monotonic() + _START_PATIENCE
     while True:
         for line in log.read_text(errors="replace").splitlines():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from types import FrameType
 from flinkish.cli.connection import say
 from flinkish.common.errors import InvalidProgramError
 from flinkish.engine.spark.package import pack
+from flinkish.engine.spark.property_file import property_file
 from flinkish.engine.spark.session import check_java, delta_jars, log_configuration, spark_home
 from flinkish.engine.spark.submission import environment_of, find_spark, parse_command_line, spark_submit, unread_config
+from flinkish.server.session.wire import SUBMIT_VARIABLE
 
 
 def submit(arguments: Sequence[str]) -> int:
@@ -24,7 +27,7 @@ def submit(arguments: Sequence[str]) -> int:
     Raises InvalidArgumentError for a command line without a script, InvalidProgramError if the script does not exist, EngineError
     if there is no Java, ConfigurationError if config.yaml cannot be read and a driver in the cluster needs it.
     """
-    line = parse_command_line(arguments)
+    line = parse_command_line([*shlex.split(os.environ.pop(SUBMIT_VARIABLE, "")), *arguments])
     if "://" not in line.job and not Path(line.job).is_file():
         raise InvalidProgramError(f"flinkish submit: there is no file {line.job}")
     check_java(os.environ)
@@ -32,11 +35,12 @@ def submit(arguments: Sequence[str]) -> int:
         package = Path(folder) / "flinkish.zip"
         pack(package)
         place = find_spark(line, spark_home(), delta_jars(), log_configuration(Path(folder)))
-        command = spark_submit(line, place, package)
+        submitted = spark_submit(line, place, package)
         unread = unread_config(line, place)
         if unread is not None:
             say(f"{unread} is not read: the driver starts in the cluster, which needs the file in FLINKISH_CONF_DIR there.")
-        with subprocess.Popen(command, env=environment_of(line, place, sys.executable, os.environ)) as process:
+        environment = environment_of(line, place, sys.executable, os.environ)
+        with property_file(submitted.settings) as file, subprocess.Popen(submitted.command(file), env=environment) as process:
 
             def pass_on(number: int, _frame: FrameType | None) -> None:
                 process.send_signal(number)

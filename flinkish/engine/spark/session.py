@@ -8,6 +8,7 @@ import importlib
 import os
 import pwd
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,9 +36,11 @@ from flinkish.engine.spark import settings as spark_settings
 from flinkish.engine.spark.class_archive import ClassArchive
 from flinkish.engine.spark.java import java_class
 from flinkish.engine.spark.package import package_in
+from flinkish.engine.spark.property_file import property_file
 from flinkish.engine.spark.quiet import quiet_jvm, silence_accumulators, silence_py4j
 from flinkish.engine.spark.scratch import make_scratch_folder
 from flinkish.engine.spark.settings import SparkSettings
+from flinkish.engine.spark.submission import submit_arguments
 
 #: Spark 4 runs on 17 and newer.
 _OLDEST_JAVA = 17
@@ -63,6 +66,8 @@ logger.resolve.name = org.apache.spark.sql.execution.streaming
 logger.resolve.level = error
 """
 
+#: PySpark passes the content of this variable to spark-submit when it starts a JVM.
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _lock = threading.Lock()
 #: Number of holders of the session that flinkish created.
@@ -351,6 +356,8 @@ def _equip_executors(context: Any, values: Mapping[str, str]) -> None:
 
 def _start_session(values: dict[str, str]) -> SparkSession:
     with _log_configuration(values):
+        if SparkContext._gateway is None:
+            _start_jvm(values)
         builder = SparkSession.builder
         for key, value in values.items():
             builder.config(key, value)
@@ -358,6 +365,24 @@ def _start_session(values: dict[str, str]) -> SparkSession:
             return builder.getOrCreate()
         finally:
             _clear(builder)
+
+
+def _start_jvm(values: Mapping[str, str]) -> None:
+    """Start the JVM with the settings in a file: PySpark itself would put all of them on a command line.
+
+    Settings in PYSPARK_SUBMIT_ARGS override them there, as with PySpark; they are passed in the file, too.
+    """
+    before = os.environ.get(_SUBMIT_ARGUMENTS)
+    settings, others = submit_arguments(shlex.split(before or "pyspark-shell"), values)
+    with property_file(settings) as file:
+        os.environ[_SUBMIT_ARGUMENTS] = shlex.join(["--properties-file", str(file), *others])
+        try:
+            SparkContext._ensure_initialized()
+        finally:
+            if before is None:
+                del os.environ[_SUBMIT_ARGUMENTS]
+            else:
+                os.environ[_SUBMIT_ARGUMENTS] = before
 
 
 def delta_jars() -> list[Path]:

@@ -32,6 +32,9 @@ _LISTS = {
     "--packages": "spark.jars.packages",
     "--files": "spark.files",
 }
+_PROPERTIES_FILE = "--properties-file"
+#: With it, spark-submit reads its usual spark-defaults.conf in addition to a file of properties.
+_WITH_DEFAULTS = "--load-spark-defaults"
 _YARN, _KUBERNETES = "yarn", "k8s://"
 #: Prefix of the settings for the environment of a driver in the cluster, by the beginning of the master's URL.
 _DRIVER_ENVIRONMENT = {_YARN: "spark.yarn.appMasterEnv.", _KUBERNETES: "spark.kubernetes.driverEnv."}
@@ -127,8 +130,21 @@ class SparkPlace:
     config: Path | None = None
 
 
-def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[str]:
-    """Return the arguments of the `spark-submit` that runs a job, with flinkish itself in the zip file `package`.
+@dataclass(frozen=True, slots=True)
+class SparkSubmit:
+    """A `spark-submit` to run: its options and the job, and the settings, which may be secret and so are passed in a file."""
+
+    home: Path
+    arguments: tuple[str, ...]
+    settings: Mapping[str, str]
+
+    def command(self, properties_file: Path) -> list[str]:
+        """Return the command line; the file has the settings."""
+        return [str(self.home / "bin" / "spark-submit"), "--properties-file", str(properties_file), *self.arguments]
+
+
+def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> SparkSubmit:
+    """Return the `spark-submit` that runs a job, with flinkish itself in the zip file `package`.
 
     Raises InvalidArgumentError if the driver starts in the cluster and its configuration cannot reach it there, and
     ConfigurationError if config.yaml, which is sent to a driver on YARN, cannot be read.
@@ -164,7 +180,7 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
         "--packages": [] if place.delta_jars else [settings.delta_coordinates()],
         "--files": [str(file) for file in files],
     }
-    command = [str(place.home / "bin" / "spark-submit")]
+    command = []
     del wanted["spark.master"]
     if master != place.defaults.get("spark.master"):
         command += ["--master", master]
@@ -173,12 +189,31 @@ def spark_submit(line: CommandLine, place: SparkPlace, package: Path) -> list[st
         before = line.values(name) or ([set_before] if set_before else [])
         if before or added[name]:
             command += [name, ",".join([*before, *added[name]])]
-    for key, value in wanted.items():
-        command += ["--conf", f"{key}={value}"]
+    if line.values(_PROPERTIES_FILE):
+        # spark-submit reads only one such file: ours has the settings of the user's.
+        wanted = {**place.defaults, **wanted}
+    else:
+        command.append(_WITH_DEFAULTS)
     for name, option in line.options:
-        if name not in ("--master", "--conf", "-c", *_LISTS):
+        if name not in ("--master", "--conf", "-c", _PROPERTIES_FILE, _WITH_DEFAULTS, *_LISTS):
             command += [name] if option is None else [name, option]
-    return [*command, line.job, *line.arguments]
+    return SparkSubmit(place.home, (*command, line.job, *line.arguments), wanted)
+
+
+def submit_arguments(given: Sequence[str], values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Take the settings out of arguments for spark-submit; return all settings, and the other arguments.
+
+    As with spark-submit, `--conf` overrides `values`, which override the file of `--properties-file`.
+    """
+    line = parse_command_line(given)
+    files = line.values(_PROPERTIES_FILE)
+    settings_given = dict(entry.partition("=")[::2] for entry in line.values("--conf", "-c"))
+    others = [] if files else [_WITH_DEFAULTS]
+    for name, value in line.options:
+        if name not in ("--conf", "-c", _PROPERTIES_FILE):
+            others += [name] if value is None else [name, value]
+    of_file = settings.read_spark_defaults(Path(files[-1])) if files else {}
+    return {**of_file, **values, **settings_given}, [*others, line.job, *line.arguments]
 
 
 def master_of(line: CommandLine, place: SparkPlace) -> str:
@@ -259,8 +294,8 @@ def find_spark(
     ConfigurationError if the driver starts in the cluster and FLINKISH_CONF_DIR names a folder without config.yaml.
     """
     folder = Path(environment.get("SPARK_CONF_DIR") or home / "conf")
-    given = [Path(name) for name in line.values("--properties-file")[-1:]]
-    usual = [] if given and ("--load-spark-defaults", None) not in line.options else [folder / "spark-defaults.conf"]
+    given = [Path(name) for name in line.values(_PROPERTIES_FILE)[-1:]]
+    usual = [] if given and (_WITH_DEFAULTS, None) not in line.options else [folder / "spark-defaults.conf"]
     defaults: dict[str, str] = {}
     for file in (*usual, *given):
         if file.is_file():

@@ -33,9 +33,10 @@ def main(arguments: Sequence[str]) -> int:
         others = [given for given in arguments if not given.startswith("-D")]
         if others:
             raise ConfigurationError(f"unknown argument {others[0]!r}", hint="python -m flinkish.server.session -Dkey=value ...")
-        properties = [given.removeprefix("-D") for given in arguments]
-        before = shlex.split(os.environ.get(PROPERTIES_VARIABLE, ""))
-        configuration = load_configuration([*before, *properties], environment=os.environ)
+        # Drivers inherit the environment, and get the properties in addition: they must not get those of the variable twice.
+        before = shlex.split(os.environ.pop(PROPERTIES_VARIABLE, ""))
+        properties = [*before, *(given.removeprefix("-D") for given in arguments)]
+        configuration = load_configuration(properties, environment=os.environ)
         redaction.remember({**os.environ, **configuration.to_dict()})
         store_settings.use(configuration, alone=True)
         settings = session_settings(configuration, tuple(properties))

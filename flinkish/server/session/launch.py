@@ -243,7 +243,11 @@ class Launch:
             ).decode(),
         }
         options = self._settings.submit_options
-        arguments = driver_command() if options is None else submit_command((*options, str(_bootstrap(folder))))
+        if options is None:
+            arguments = driver_command()
+        else:
+            arguments = submit_command(_bootstrap(folder))
+            environment[wire.SUBMIT_VARIABLE] = shlex.join(options)
         return Command(
             arguments=arguments,
             environment=environment,

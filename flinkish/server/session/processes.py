@@ -112,13 +112,13 @@ def driver_command(python: str = sys.executable) -> list[str]:
     return [python, "-m", "flinkish.cli.driver"]
 
 
-def submit_command(options: Sequence[str], python: str = sys.executable) -> list[str]:
-    """Return the command that starts a driver on this machine with `spark-submit`; `options` are those of `flinkish submit`.
+def submit_command(script: Path, python: str = sys.executable) -> list[str]:
+    """Return the command that starts a driver on this machine with `spark-submit`; further options are in the environment.
 
     It sets the deploy mode, because Spark's own configuration may have another one.
     """
     program = [python, "-c", "from flinkish.cli.main import main; main()"]
-    return [*program, "submit", "--deploy-mode", "client", *options]
+    return [*program, "submit", "--deploy-mode", "client", str(script)]
 
 
 def _append(path: Path) -> IO[bytes]:

@@ -18,6 +18,8 @@ JOB_VARIABLE = "FLINKISH_JOB_ID"
 CHECKPOINTS_VARIABLE = "FLINKISH_CHECKPOINTS"
 #: The program to run, as JSON of `Program`: arguments may be secret, so they are not on the command line.
 PROGRAM_VARIABLE = "FLINKISH_PROGRAM"
+#: Options of `flinkish submit` for a driver, quoted as for a shell; they go before those of its command line.
+SUBMIT_VARIABLE = "FLINKISH_SUBMIT_OPTIONS"
 #: The file that a driver's log is written to, and the one with its standard output.
 LOG_VARIABLE = "FLINKISH_LOG"
 STDOUT_VARIABLE = "FLINKISH_STDOUT"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from flinkish.common.errors import ConfigurationError, InvalidArgumentError
 from flinkish.engine.spark.settings import delta_coordinates
 from flinkish.engine.spark.submission import (
     SparkPlace,
+    SparkSubmit,
     environment_of,
     find_spark,
     parse_command_line,
     spark_submit,
+    submit_arguments,
     unread_config,
 )
 
@@ -27,19 +30,24 @@ def place(**given: object) -> SparkPlace:
     return SparkPlace(**{**usual, **given})  # type: ignore[arg-type]
 
 
-def command(text: str, **given: object) -> list[str]:
+FILE = Path("/private/spark.properties")
+
+
+def submitted(text: str, **given: object) -> SparkSubmit:
     return spark_submit(parse_command_line(shlex.split(text)), place(**given), PACKAGE)
+
+
+def command(text: str, **given: object) -> list[str]:
+    return submitted(text, **given).command(FILE)
+
+
+def settings_of(text: str, **given: object) -> Mapping[str, str]:
+    return submitted(text, **given).settings
 
 
 def value_of(command: list[str], option: str) -> str:
     assert command.count(option) == 1
     return command[command.index(option) + 1]
-
-
-def settings_of(command: list[str]) -> dict[str, str]:
-    pairs = [command[index + 1].partition("=") for index, part in enumerate(command) if part == "--conf"]
-    assert len(pairs) == len({key for key, _, _ in pairs})
-    return {key: value for key, _, value in pairs}
 
 
 def test_options_of_spark_and_of_flinkish_are_told_from_the_script_and_its_arguments() -> None:
@@ -80,7 +88,7 @@ def test_flinkish_delta_and_the_settings_that_spark_needs_at_its_start_are_added
     assert found[-3:] == ["job.py", "a", "b"]
     assert (value_of(found, "--py-files"), value_of(found, "--jars")) == (str(PACKAGE), "/ivy/delta.jar")
     assert value_of(found, "--master") == "local[*,4]"
-    assert settings_of(found) == {
+    assert settings_of("job.py a b") == {
         "spark.app.name": "job",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -91,8 +99,8 @@ def test_flinkish_delta_and_the_settings_that_spark_needs_at_its_start_are_added
 
 def test_on_a_cluster_sockets_are_in_a_folder_that_every_machine_has() -> None:
     key = "spark.python.unix.domain.socket.dir"
-    assert settings_of(command("--master spark://host:7077 job.py"))[key] == "/tmp"
-    assert settings_of(command(f"--master yarn --conf {key}=/run/spark job.py"))[key] == "/run/spark"
+    assert settings_of("--master spark://host:7077 job.py")[key] == "/tmp"
+    assert settings_of(f"--master yarn --conf {key}=/run/spark job.py")[key] == "/run/spark"
 
 
 def test_delta_is_fetched_by_its_coordinates_where_its_jars_are_not_there_yet() -> None:
@@ -110,8 +118,8 @@ def test_lists_that_the_user_gives_are_kept() -> None:
 def test_what_the_user_sets_goes_before_spark_s_defaults_these_before_the_project_s_and_these_before_ours() -> None:
     defaults = {"spark.a": "spark", "spark.master": "yarn"}
     project = {"spark.a": "project", "spark.b": "project", "spark.c": "project", "spark.app.name": "project"}
-    found = command("--conf spark.b=user job.py", defaults=defaults, project_defaults=project)
-    set_ = settings_of(found)
+    line = submitted("--conf spark.b=user job.py", defaults=defaults, project_defaults=project)
+    found, set_ = line.command(FILE), line.settings
     assert "spark.a" not in set_
     assert (set_["spark.b"], set_["spark.c"], set_["spark.app.name"]) == ("user", "project", "project")
     assert "--master" not in found
@@ -120,20 +128,20 @@ def test_what_the_user_sets_goes_before_spark_s_defaults_these_before_the_projec
 
 def test_the_log_configuration_is_added_to_the_java_options_unless_they_name_one() -> None:
     log4j = Path("/packed/log4j2.properties")
-    assert settings_of(command("job.py", log4j=log4j))["spark.driver.extraJavaOptions"] == (
+    assert settings_of("job.py", log4j=log4j)["spark.driver.extraJavaOptions"] == (
         "-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile=file:///packed/log4j2.properties"
     )
     own = "-Xms1g -Dlog4j2.configurationFile=file:///own"
     given = f"--conf 'spark.driver.extraJavaOptions={own}' job.py"
-    assert settings_of(command(given, log4j=log4j))["spark.driver.extraJavaOptions"] == own
+    assert settings_of(given, log4j=log4j)["spark.driver.extraJavaOptions"] == own
 
 
 @pytest.mark.parametrize(
     ("master", "key"), [("yarn", "spark.yarn.appMasterEnv."), ("k8s://https://host", "spark.kubernetes.driverEnv.")]
 )
 def test_properties_travel_to_a_driver_in_the_cluster(master: str, key: str) -> None:
-    found = command(f"--master {master} --deploy-mode cluster -Da=1 -p 2 job.py")
-    assert settings_of(found)[f"{key}{PROPERTIES_VARIABLE}"] == "a=1 parallelism.default=2"
+    found = settings_of(f"--master {master} --deploy-mode cluster -Da=1 -p 2 job.py")
+    assert found[f"{key}{PROPERTIES_VARIABLE}"] == "a=1 parallelism.default=2"
 
 
 @pytest.mark.parametrize(
@@ -141,18 +149,18 @@ def test_properties_travel_to_a_driver_in_the_cluster(master: str, key: str) -> 
     [("--deploy-mode cluster", {}), ("-c spark.submit.deployMode=cluster", {}), ("", {"spark.submit.deployMode": "cluster"})],
 )
 def test_properties_travel_to_a_driver_in_the_cluster_however_the_deploy_mode_is_set(text: str, project: dict[str, str]) -> None:
-    found = command(f"--master yarn {text} -Da=1 job.py", project_defaults=project)
-    assert settings_of(found)[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"] == "a=1"
+    found = settings_of(f"--master yarn {text} -Da=1 job.py", project_defaults=project)
+    assert found[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"] == "a=1"
     line = parse_command_line(shlex.split(f"--master yarn {text} job.py"))
     assert "PYSPARK_DRIVER_PYTHON" not in environment_of(line, place(project_defaults=project), "/python", {})
-    found = command("--master yarn --deploy-mode client -Da=1 job.py", project_defaults=project)
-    assert f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}" not in settings_of(found)
+    found = settings_of("--master yarn --deploy-mode client -Da=1 job.py", project_defaults=project)
+    assert f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}" not in found
 
 
 def test_yarn_gives_a_driver_the_very_text_of_a_property() -> None:
     value = """ 'a' "b" $HOME `date` \\ {{c}} {{{d}}} <CPS> {{"$e"}}"""
     line = shlex.join(["--master", "yarn", "--deploy-mode", "cluster", f"-Da={value}", "job.py"])
-    given = settings_of(command(line))[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"]
+    given = settings_of(line)[f"spark.yarn.appMasterEnv.{PROPERTIES_VARIABLE}"]
     # As YARN does: ContainerLaunch.expandEnvironment, ShellScriptBuilder.env.
     expanded = given.replace("<CPS>", ":").replace("{{", "$").replace("}}", "")
     script = f'export PROPERTIES="{expanded}"\nprintf %s "$PROPERTIES"'
@@ -163,11 +171,11 @@ def test_yarn_gives_a_driver_the_very_text_of_a_property() -> None:
 def test_a_driver_on_yarn_gets_the_log_settings_and_the_configuration_of_the_project(tmp_path: Path) -> None:
     given = {"log4j": tmp_path / "log4j2.properties", "config": tmp_path / "config.yaml"}
     given["config"].write_text("a: b\n")
-    found = command("--master yarn --deploy-mode cluster --files key job.py", **given)
-    assert value_of(found, "--files") == f"key,{given['log4j']},{given['config']}"
-    assert settings_of(found)["spark.yarn.appMasterEnv.FLINKISH_CONF_DIR"] == "."
+    line = submitted("--master yarn --deploy-mode cluster --files key job.py", **given)
+    assert value_of(line.command(FILE), "--files") == f"key,{given['log4j']},{given['config']}"
+    assert line.settings["spark.yarn.appMasterEnv.FLINKISH_CONF_DIR"] == "."
     # A path of this machine would mean nothing there.
-    assert "log4j2.configurationFile" not in settings_of(found)["spark.driver.extraJavaOptions"]
+    assert "log4j2.configurationFile" not in line.settings["spark.driver.extraJavaOptions"]
     for elsewhere in ("--master yarn", "--master k8s://host --deploy-mode cluster"):
         assert "--files" not in command(f"{elsewhere} job.py", **given)
     own = "--conf spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=x"
@@ -200,18 +208,18 @@ def test_the_configuration_is_looked_for_only_if_the_driver_is_in_the_cluster(tm
 def test_yarn_starts_a_lost_driver_again_only_if_its_job_resumes(tmp_path: Path, option: str, text: str, restarts: bool) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(text)
-    found = settings_of(command(f"--master yarn --deploy-mode cluster {option} job.py", config=config))
+    found = settings_of(f"--master yarn --deploy-mode cluster {option} job.py", config=config)
     assert found.get("spark.yarn.maxAppAttempts") == (None if restarts else "1")
     assert ("spark.yarn.am.attemptFailuresValidityInterval" in found) == restarts
-    own = settings_of(command(f"--master yarn --deploy-mode cluster -c spark.yarn.maxAppAttempts=3 {option} job.py"))
+    own = settings_of(f"--master yarn --deploy-mode cluster -c spark.yarn.maxAppAttempts=3 {option} job.py")
     assert own["spark.yarn.maxAppAttempts"] == "3"
 
 
 @pytest.mark.parametrize(("master", "wanted"), [("yarn", "1h"), ("k8s://host", "1h"), ("local[2]", None)])
 def test_executors_that_were_lost_long_ago_do_not_end_a_job(master: str, wanted: str | None) -> None:
     key = "spark.executor.failuresValidityInterval"
-    assert settings_of(command(f"--master {master} job.py")).get(key) == wanted
-    assert key not in settings_of(command(f"--master {master} job.py", defaults={key: "2h"}))
+    assert settings_of(f"--master {master} job.py").get(key) == wanted
+    assert key not in settings_of(f"--master {master} job.py", defaults={key: "2h"})
 
 
 def test_properties_that_cannot_reach_a_driver_in_the_cluster_are_refused() -> None:
@@ -258,4 +266,30 @@ def test_a_properties_file_goes_before_what_flinkish_adds(tmp_path: Path, flag: 
     line = parse_command_line(shlex.split(f"{flag} --properties-file {tmp_path / 'own.conf'} job.py"))
     found = find_spark(line, HOME, (), tmp_path, {"SPARK_CONF_DIR": str(tmp_path), "FLINKISH_CONF_DIR": str(tmp_path / "none")})
     assert found.defaults == {"spark.app.name": "own", **usual}
-    assert "spark.app.name" not in settings_of(spark_submit(line, found, PACKAGE))
+    made = spark_submit(line, found, PACKAGE)
+    # spark-submit reads one file, which has the settings of both.
+    assert made.settings["spark.app.name"] == "own"
+    assert made.settings.keys() >= usual.keys()
+    assert value_of(made.command(FILE), "--properties-file") == str(FILE)
+    assert "--load-spark-defaults" not in made.command(FILE)
+
+
+def test_no_setting_is_on_the_command_line_and_spark_reads_its_own_defaults_besides() -> None:
+    made = submitted(
+        "--conf spark.a.password=typed -c spark.b=1 job.py", project_defaults={"spark.hadoop.fs.s3a.secret.key": "hush"}
+    )
+    assert made.settings["spark.a.password"] == "typed"
+    assert made.settings["spark.hadoop.fs.s3a.secret.key"] == "hush"
+    found = made.command(FILE)
+    assert found[:3] == ["/spark/bin/spark-submit", "--properties-file", str(FILE)]
+    assert "--load-spark-defaults" in found
+    assert not {"--conf", "-c"} & set(found)
+
+
+def test_settings_in_pyspark_s_own_arguments_are_passed_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.conf").write_text("spark.a file\nspark.b file\nspark.c file\n")
+    given = shlex.split(f"--name x --conf spark.a=given --properties-file {tmp_path / 'own.conf'} --verbose pyspark-shell")
+    found, others = submit_arguments(given, {"spark.a": "session", "spark.b": "session"})
+    assert found == {"spark.a": "given", "spark.b": "session", "spark.c": "file"}
+    assert others == ["--name", "x", "--verbose", "pyspark-shell"]
+    assert submit_arguments(["pyspark-shell"], {"spark.a": "1"}) == ({"spark.a": "1"}, ["--load-spark-defaults", "pyspark-shell"])

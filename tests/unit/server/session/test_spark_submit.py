@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from flinkish.common.errors import ConfigurationError
 from flinkish.engine.processes import ProcessId
-from flinkish.engine.spark.submission import SparkPlace, parse_command_line, spark_submit
+from flinkish.engine.spark.submission import CommandLine, SparkPlace, SparkSubmit, parse_command_line, spark_submit
 from flinkish.server.session import wire
 from flinkish.server.session.processes import Command, SystemProcesses, submit_command
 from tests.kit.waiting import wait_until
@@ -21,10 +22,17 @@ _LAUNCHER = {"session.driver.launcher": "spark-submit"}
 _OPTIONS = "session.driver.spark-submit-options"
 
 
-def _submitted(command: list[str], tmp_path: Path) -> list[str]:
-    """Return the command of spark-submit that a driver's command leads to."""
+def _line(command: Command) -> CommandLine:
+    """Return what `flinkish submit` reads for a driver."""
+    arguments = list(command.arguments)
+    options = shlex.split(command.environment[wire.SUBMIT_VARIABLE])
+    return parse_command_line([*options, *arguments[arguments.index("submit") + 1 :]])
+
+
+def _submitted(line: CommandLine, tmp_path: Path) -> SparkSubmit:
+    """Return the spark-submit that a driver's command leads to."""
     place = SparkPlace(home=Path("/spark"), defaults={}, project_defaults={}, delta_jars=[tmp_path / "delta.jar"], log4j=None)
-    return spark_submit(parse_command_line(command[command.index("submit") + 1 :]), place, tmp_path / "flinkish.zip")
+    return spark_submit(line, place, tmp_path / "flinkish.zip")
 
 
 def test_spark_submit_starts_the_driver_on_this_machine_with_the_given_options(tmp_path: Path) -> None:
@@ -34,29 +42,31 @@ def test_spark_submit_starts_the_driver_on_this_machine_with_the_given_options(t
     command = list(driver.command.arguments)
     script = Path(command[-1])
     assert command[:3] == [sys.executable, "-c", "from flinkish.cli.main import main; main()"]
-    assert "hunter2" not in " ".join(command)
+    assert command[3:] == ["submit", "--deploy-mode", "client", str(script)]
     assert script.name == "flinkish_driver.py"
     assert driver.job_id in str(script)
     compile(script.read_text(), str(script), "exec")
 
-    line = parse_command_line(command[command.index("submit") + 1 :])
+    line = _line(driver.command)
     assert line.properties == ("parallelism.default=3",)
     assert line.job == str(script)
     assert line.arguments == ()
-    submitted = _submitted(command, tmp_path)
+    made = _submitted(line, tmp_path)
+    submitted = made.command(tmp_path / "file")
     assert submitted[0] == "/spark/bin/spark-submit"
     assert submitted[submitted.index("--master") + 1] == "spark://host:7077"
     assert submitted[submitted.index("--deploy-mode") + 1] == "client"
     assert submitted[submitted.index("--py-files") + 1] == f"lib.zip,{tmp_path / 'flinkish.zip'}"
-    assert "spark.cores.max=2" in submitted
+    assert made.settings["spark.cores.max"] == "2"
     assert submitted[-1] == str(script)
 
 
 def test_a_deploy_mode_in_the_settings_of_spark_does_not_move_drivers_into_the_cluster(tmp_path: Path) -> None:
     defaults = {"spark.submit.deployMode": "cluster", "spark.master": "spark://host:7077"}
     place = SparkPlace(home=Path("/spark"), defaults=defaults, project_defaults={}, delta_jars=[], log4j=None)
-    command = submit_command(["job.py"])
-    submitted = spark_submit(parse_command_line(command[command.index("submit") + 1 :]), place, tmp_path / "flinkish.zip")
+    command = submit_command(Path("job.py"))
+    line = parse_command_line(command[command.index("submit") + 1 :])
+    submitted = spark_submit(line, place, tmp_path / "flinkish.zip").arguments
     # On its command line, spark-submit's options override its settings.
     assert submitted[submitted.index("--deploy-mode") + 1] == "client"
 
