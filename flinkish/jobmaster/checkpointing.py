@@ -30,8 +30,10 @@ from flinkish.common.ids import CheckpointId
 from flinkish.jobmaster import failures
 from flinkish.jobmaster.bell import Bell
 from flinkish.jobmaster.failures import JobFailure
+from flinkish.jobmaster.program_parts import sinks, sources
 from flinkish.jobmaster.setup import JobSetup
-from flinkish.program.row_folders import remove_rows
+from flinkish.program.driver_objects import NeedsDataFrames
+from flinkish.program.row_folders import hold_rows, remove_rows
 from flinkish.runtime.protocol import Acknowledgement, Decline
 
 _log = logging.getLogger("flinkish.jobmaster")
@@ -181,6 +183,10 @@ class JobCheckpoints:
         self._stops: list[tuple[CompletableFuture[str], str]] = []
         #: Whether there is a savepoint, which may name rows of DataFrames.
         self._exported = False
+        graph = setup.plan.job_graph
+        parts = [*(node.source for node in sources(graph)), *(node.sink for node in sinks(graph))]
+        needs_rows = any(isinstance(part, NeedsDataFrames) for part in parts)
+        self._rows = hold_rows(setup.configuration, setup.job_id) if needs_rows else None
         #: Whether to keep the last checkpoint because it could not be copied to its savepoint.
         self._keep = False
 
@@ -308,6 +314,8 @@ class JobCheckpoints:
         retained = self._setup.configuration.contains(options.CHECKPOINTS_DIRECTORY)
         if not self._exported and (not retained or deletes_checkpoints(self._setup.checkpoints.retention, end)):
             remove_rows(self._setup.configuration, self._setup.job_id)
+        if self._rows is not None:
+            self._rows.release()
         if self.storage is None:
             return
         try:
@@ -419,6 +427,8 @@ class JobCheckpoints:
                 request.future.set_exception(error)
                 return
             self._exported = True
+            if self._rows is not None:
+                self._rows.release()
             if request.stop:
                 self._stops.append((request.future, str(asked.result().root)))
             else:

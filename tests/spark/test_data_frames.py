@@ -160,6 +160,19 @@ def test_all_types_are_the_same_there_and_back(
     assert {row.id: row for row in rows} == wanted
 
 
+def test_rows_of_a_bounded_data_frame_among_temporary_files_are_private_and_removed(
+    make_env: MakeEnvironment, spark_session: SparkSession, tmp_path: Path
+) -> None:
+    env = make_env(1, {"io.tmp.dirs": str(tmp_path)})
+    folder = str(tmp_path)
+
+    def modes(_row: Any) -> str:
+        return ",".join(oct(path.stat().st_mode & 0o777) for path in Path(folder).glob("flinkish-rows-*") if path.is_dir())
+
+    assert list(env.from_data_frame(spark_session.range(1)).map(modes).execute_and_collect()) == ["0o700"]
+    assert list(tmp_path.glob("flinkish-rows-*")) == []
+
+
 def test_dates_and_times_do_not_depend_on_settings_of_the_session(
     on_spark: StreamExecutionEnvironment, spark_session: SparkSession
 ) -> None:
