@@ -32,9 +32,11 @@ class TimestampAssigner(ABC):
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Return the event time of a record in milliseconds since the epoch.
+        """Return the event time of a record in milliseconds since the epoch, as an int.
 
         `record_timestamp` is the record's previous timestamp in milliseconds, -2**63 if it has none.
+        Differs from Flink: any value other than an int of 64 bits (also one of numpy), such as a float, a bool or a datetime,
+        fails the job; PyFlink cuts the fraction of a float off. A first event time that looks like seconds is logged.
         """
 
 

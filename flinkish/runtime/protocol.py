@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from flinkish.common.ids import AttemptId, CheckpointId, Epoch, LineageId, OperatorUid
 from flinkish.common.limits import LONG_MAX, LONG_MIN
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 MIN_WATERMARK = LONG_MIN
 MAX_WATERMARK = LONG_MAX
+
+#: Destination on the driver of the names of operators whose first event time seems to be in seconds, with that time.
+SECONDS: Final = "seconds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

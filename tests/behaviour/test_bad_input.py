@@ -285,7 +285,7 @@ class NotANumber(TimestampAssigner):
         return value
 
 
-@pytest.mark.parametrize("timestamp", ["2013-01-01", None, datetime.datetime(2013, 1, 1), 2**63, -(2**70), 1e20])
+@pytest.mark.parametrize("timestamp", ["2013-01-01", None, datetime.datetime(2013, 1, 1), 2**63, -(2**70), 1e20, 1.7e9, True])
 @pytest.mark.parametrize("at_the_source", [True, False])
 def test_timestamps_must_be_numbers(timestamp: Any, at_the_source: bool) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(NotANumber())

@@ -26,7 +26,7 @@ from flinkish.program.sources import (
     SourceSplit,
 )
 from flinkish.runtime.operators.base import Operator, OperatorContext, Output
-from flinkish.runtime.operators.timestamps import whole_milliseconds
+from flinkish.runtime.operators.timestamps import extracting, whole_milliseconds
 from flinkish.runtime.protocol import (
     MAX_WATERMARK,
     MIN_WATERMARK,
@@ -70,7 +70,7 @@ class _ReaderOutput:
         self._side = operator.output.side
         self._combined = operator.combined
         self._split: SplitWatermarks | None = None
-        self._extract = operator.extract
+        self._extract = None if operator.assigner is None else extracting(self, operator.context, operator.assigner)
         if self._combined is None and self._extract is None:
             self.collect = self._collect_plain  # type: ignore[method-assign]
 
@@ -195,11 +195,9 @@ class SourceOperator(Operator):
         self._said_idle: bool | None = None
         self._max_bytes = context.configuration.get(options.EPOCH_MAX_BYTES)
         self.combined: CombinedWatermarks | None = None
-        self.extract = None
         self.emits_watermarks = isinstance(config.source, Source) and config.source.emits_watermarks
         strategy = config.watermarks or WatermarkStrategy.no_watermarks()
-        if strategy.timestamp_assigner is not None:
-            self.extract = strategy.timestamp_assigner.extract_timestamp
+        self.assigner = strategy.timestamp_assigner
         # A batch has one watermark, at its end.
         if not context.batch and (self.emits_watermarks or strategy.generates_watermarks or strategy.idleness_ms is not None):
             self._strategy = strategy

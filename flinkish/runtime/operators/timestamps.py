@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from flinkish.common import options
 from flinkish.common.errors import TypeMismatchError
 from flinkish.common.limits import LONG_MAX, LONG_MIN
+from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.program.operators import TimestampsAndWatermarksConfig
 from flinkish.runtime.operators.base import Operator, OperatorContext
-from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK
+from flinkish.runtime.protocol import MAX_WATERMARK, MIN_WATERMARK, SECONDS
 from flinkish.runtime.watermarks import CombinedWatermarks
 
 _NEEDED = "milliseconds as an int of 64 bits"
+_SECONDS_OF_1980 = 315_532_800
+_SECONDS_OF_A_YEAR = 366 * 86_400
 
 
 def time_of(value: Any) -> int | None:
@@ -52,17 +57,49 @@ def after_all_time(name: str, time: int) -> TypeMismatchError:
 
 
 def whole_milliseconds(timestamp: Any, extract: Callable[..., Any], value: Any) -> int:
-    """Return the result of a timestamp assigner as an int; raises TypeMismatchError if it is not a point in time."""
-    time = time_of(timestamp)
-    if time is not None:
-        return time
+    """Return the result of a timestamp assigner as an int, for example one of numpy; raises TypeMismatchError for other values.
+
+    A float is refused, as it is probably in seconds; so is a bool.
+    """
+    if not isinstance(timestamp, bool):
+        with contextlib.suppress(TypeError):
+            time = operator.index(timestamp)
+            if LONG_MIN <= time <= LONG_MAX:
+                return time
     name = getattr(extract, "__qualname__", "extract_timestamp")
     shown = repr(value) if len(repr(value)) <= 200 else repr(value)[:200] + "..."
     raise TypeMismatchError(
         f"{name} must return {_NEEDED}; got {timestamp!r} of type {type(timestamp).__name__} for the record {shown}",
-        hint="for a datetime: to_epoch_milli(value) of flinkish.common, which takes one without a time zone for UTC (its own "
-        "timestamp() would take it for local time); leave out records without a time before (filter, side output).",
+        hint="for seconds: round(value * 1000); for a datetime: to_epoch_milli(value) of flinkish.common, which takes one "
+        "without a time zone for UTC (its own timestamp() would take it for local time); leave out records without a time before "
+        "(filter, side output).",
     )
+
+
+def extracting(owner: Any, context: OperatorContext, assigner: TimestampAssigner) -> Callable[[Any, int], Any]:
+    """Return the assigner's `extract_timestamp`, with a check of the first record, for the attribute `_extract` of `owner`.
+
+    The first call tells the driver if the event time seems to be in seconds, and puts the assigner's own method in the attribute.
+    """
+    extract = assigner.extract_timestamp
+
+    @functools.wraps(extract)  # errors show its name
+    def extract_first(value: Any, record_timestamp: int) -> Any:
+        owner._extract = extract
+        timestamp = extract(value, record_timestamp)
+        if seems_to_be_seconds(timestamp, context.time.now()):
+            context.to_driver(context.node.uid, SECONDS, [(context.node.name, int(timestamp))], None)
+        return timestamp
+
+    return extract_first
+
+
+def seems_to_be_seconds(timestamp: Any, now: int) -> bool:
+    """Return whether an event time, as seconds, is between 1980 and a year from `now`, the job's clock in milliseconds.
+
+    As milliseconds, these are days in January 1970. Small times of examples and tests are below.
+    """
+    return hasattr(timestamp, "__index__") and bool(_SECONDS_OF_1980 <= timestamp <= now // 1000 + _SECONDS_OF_A_YEAR)
 
 
 class TimestampsAndWatermarksOperator(Operator):
@@ -85,7 +122,7 @@ class TimestampsAndWatermarksOperator(Operator):
 
     def open(self) -> None:
         assigner = self._strategy.timestamp_assigner
-        self._extract = assigner.extract_timestamp if assigner is not None else None
+        self._extract = None if assigner is None else extracting(self, self.context, assigner)
         self._watched = not self.context.batch and (self._strategy.generates_watermarks or self._strategy.idleness_ms is not None)
 
     def process(self, value: Any, timestamp: int | None) -> None:
