@@ -316,13 +316,12 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
             f"but is declared as {meta}",
             hint="declare it as it was, or give the state another name to start empty.",
         )
-    moved = _moved_fields(declaration.fields, meta.fields())
-    if moved:
+    changed = _changed_fields(declaration.fields, meta.fields())
+    if changed:
         raise ForeignCheckpointError(
             f"state {name!r} of operator {uid} cannot be restored: it was stored as {declaration.description}, but is declared "
-            f"as {meta}, which has the fields {', '.join(moved)} elsewhere; values are stored by position, so they would be "
-            "mixed up",
-            hint="declare the fields in their old order, or give the state another name to start empty.",
+            f"as {meta}; values are stored by position, so the values of {', '.join(changed)}",
+            hint="declare the fields with their old names in their old order, or give the state another name to start empty.",
         )
     trusted, stored_ttl = restored.trusted, declaration.ttl
     try:
@@ -343,14 +342,22 @@ def fill(table: Table, uid: str, name: str, restored: RestoredRows, now: Callabl
         into.load(*loaded)
 
 
-def _moved_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence[str]]) -> list[str]:
-    """Return the fields of rows that have another position now; a field that has another name now is at its old position."""
+def _changed_fields(stored: Sequence[Sequence[str]], declared: Sequence[Sequence[str]]) -> list[str]:
+    """Describe the fields of rows whose values would be read under another name.
+
+    Rows without names may get names, and lose them: their fields are f0, f1, ...
+    """
     return [
-        field
+        f"{old!r} would become those of {new!r}"
         for before, now in zip(stored, declared, strict=False)  # earlier versions stored none
-        for index, field in enumerate(now)
-        if field in before and before.index(field) != index
+        if not (_unnamed(before) or _unnamed(now)) or not set(before).isdisjoint(now)
+        for old, new in zip(before, now, strict=True)
+        if old != new
     ]
+
+
+def _unnamed(fields: Sequence[str]) -> bool:
+    return list(fields) == [f"f{position}" for position in range(len(fields))]
 
 
 def _all_plain(keys: list[Any]) -> bool:

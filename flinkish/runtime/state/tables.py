@@ -79,7 +79,7 @@ class TableMeta:
         return f"{self.kind}({types}){key}"
 
     def fields(self) -> tuple[tuple[str, ...], ...]:
-        """Return the names of the fields of each row in the types: a restored field may be renamed, but not moved."""
+        """Return the names of the fields of each row in the types, which must be equal for state to be restored."""
         types = self.types if self.key_type is None else (*self.types, self.key_type)
         return tuple(names for each in types for names in row_fields(each))
 
