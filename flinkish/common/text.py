@@ -15,7 +15,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from flinkish.common.time import Instant
+from flinkish.common.time import Instant, fraction_of_second
 from flinkish.common.typeinfo import (
     BasicArrayTypeInfo,
     BasicType,
@@ -227,25 +227,10 @@ def _timestamp_text(value: datetime.datetime) -> str:
     return f"{_date_text(value)} {value:%H:%M:%S}.{fraction}"
 
 
-def _fraction(nanos: int) -> str:
-    """Return a fraction of a second in groups of three digits, as java.time does."""
-    if nanos == 0:
-        return ""
-    digits = f"{nanos:09d}"
-    while digits.endswith("000"):
-        digits = digits[:-3]
-    return f".{digits}"
-
-
-def _instant_text(value: Instant) -> str:
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value.seconds)
-    return f"{_date_text(moment)}T{moment:%H:%M:%S}{_fraction(value.nanos)}Z"
-
-
 def _local_time_text(value: Any) -> str:
     if value.second == 0 and value.microsecond == 0:
         return f"{value:%H:%M}"
-    return f"{value:%H:%M:%S}{_fraction(value.microsecond * 1000)}"
+    return f"{value:%H:%M:%S}{fraction_of_second(value.microsecond * 1000)}"
 
 
 _LOCAL: dict[LocalTimeTypeInfo.TimeType, TextFunction] = {
@@ -266,5 +251,5 @@ _BASIC: dict[BasicType, TextFunction] = {
     BasicType.BOOLEAN: _boolean_text,
     BasicType.FLOAT: float_text,
     BasicType.DOUBLE: double_text,
-    BasicType.INSTANT: _instant_text,
+    BasicType.INSTANT: Instant.isoformat,
 }

@@ -16,6 +16,8 @@ __all__ = ["AmountOfTime", "Duration", "Instant", "Time", "milliseconds_of", "to
 _NANOS_PER_MILLI = 1_000_000
 _NANOS_PER_SECOND = 1_000_000_000
 _MILLISECOND = datetime.timedelta(milliseconds=1)
+_EPOCH = datetime.datetime(1970, 1, 1)
+_EPOCH_IN_UTC = _EPOCH.replace(tzinfo=datetime.UTC)
 
 
 def _whole_number(value: Any, what: str) -> int:
@@ -121,8 +123,23 @@ class Duration:
         return f"Duration<{self}>"
 
 
+@functools.total_ordering
 class Instant:
-    """A point in time: seconds since 1970-01-01 UTC and nanoseconds (0 to 999,999,999) of that second."""
+    """A point in time: seconds since 1970-01-01 UTC and nanoseconds (0 to 999,999,999) of that second.
+
+    Instants are compared with each other and with datetimes that have a time zone, and subtracted from each other:
+
+    >>> landed = Instant.of_epoch_milli(1719835200000)
+    >>> landed
+    Instant<2024-07-01T12:00:00Z>
+    >>> landed - datetime.datetime.fromisoformat("2024-07-01T12:00+02:00")
+    datetime.timedelta(seconds=7200)
+
+    A difference is a timedelta, rounded down to microseconds. As in Python, a datetime without a time zone equals no Instant, and
+    other comparisons with it raise TypeError.
+
+    Differs from Flink: PyFlink's Instant only compares with other ones, and shows its two numbers.
+    """
 
     __slots__ = ("nanos", "seconds")
 
@@ -143,19 +160,72 @@ class Instant:
         seconds, millis = divmod(epoch_milli, 1000)
         return Instant(seconds, millis * _NANOS_PER_MILLI)
 
+    def isoformat(self) -> str:
+        """Return the ISO 8601 form in UTC, with 0, 3, 6 or 9 decimals, as Java prints it: 2024-07-01T12:00:00.500Z.
+
+        Raises OverflowError for a year that is not 1 to 9999.
+        """
+        return f"{(_EPOCH + datetime.timedelta(seconds=self.seconds)).isoformat()}{fraction_of_second(self.nanos)}Z"
+
+    def _total_nanos(self) -> int:
+        return self.seconds * _NANOS_PER_SECOND + self.nanos
+
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, datetime.datetime) and other.utcoffset() is not None:
+            return self._total_nanos() == _nanos_of(other)
         return isinstance(other, Instant) and self.seconds == other.seconds and self.nanos == other.nanos
 
-    def __lt__(self, other: Instant) -> bool:
-        if not isinstance(other, Instant):
-            return NotImplemented
-        return (self.seconds, self.nanos) < (other.seconds, other.nanos)
+    def __lt__(self, other: Instant | datetime.datetime) -> bool:
+        nanos = _nanos_of(other)
+        return NotImplemented if nanos is None else self._total_nanos() < nanos
+
+    def __sub__(self, other: Instant | datetime.datetime) -> datetime.timedelta:
+        nanos = _nanos_of(other)
+        return NotImplemented if nanos is None else datetime.timedelta(microseconds=(self._total_nanos() - nanos) // 1000)
+
+    def __rsub__(self, other: datetime.datetime) -> datetime.timedelta:
+        nanos = _nanos_of(other)
+        return NotImplemented if nanos is None else datetime.timedelta(microseconds=(nanos - self._total_nanos()) // 1000)
 
     def __hash__(self) -> int:
-        return hash((self.seconds, self.nanos))
+        try:
+            # That of an equal datetime.
+            return hash(_EPOCH_IN_UTC + datetime.timedelta(seconds=self.seconds, microseconds=self.nanos // 1000))
+        except OverflowError:
+            return hash((self.seconds, self.nanos))
+
+    def __str__(self) -> str:
+        try:
+            return self.isoformat()
+        except OverflowError:
+            return f"{self.seconds}, {self.nanos}"
 
     def __repr__(self) -> str:
-        return f"Instant<{self.seconds}, {self.nanos}>"
+        return f"Instant<{self}>"
+
+
+def _nanos_of(moment: object) -> int | None:
+    """Return the nanoseconds since 1970-01-01 UTC of an Instant or datetime; None for other values.
+
+    Raises TypeError for a datetime without a time zone.
+    """
+    if isinstance(moment, Instant):
+        return moment._total_nanos()
+    if not isinstance(moment, datetime.datetime):
+        return None
+    if moment.utcoffset() is None:
+        raise TypeError(
+            f"an Instant cannot be compared with {moment!r}: it has no time zone; replace(tzinfo=datetime.UTC) gives it UTC"
+        )
+    return (moment - _EPOCH_IN_UTC) // datetime.timedelta(microseconds=1) * 1000
+
+
+def fraction_of_second(nanos: int) -> str:
+    """Return a fraction of a second in groups of three digits, as java.time does: nothing, .500 or .000001."""
+    digits = f".{nanos:09d}"
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return digits.removesuffix(".")
 
 
 class Time:
@@ -253,9 +323,6 @@ def milliseconds_of(
     if or_number and isinstance(value, int) and not isinstance(value, bool):
         return value
     raise InvalidArgumentError(f"{what} {rule}, or a timedelta; got {value!r} of type {type(value).__name__}.", hint=hint)
-
-
-_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def to_epoch_milli(moment: datetime.date) -> int:

@@ -75,6 +75,63 @@ def test_an_instant_keeps_its_milliseconds_also_before_1970(milliseconds: int) -
     assert 0 <= instant.nanos < 10**9
 
 
+def test_instants_are_compared_with_each_other_and_with_datetimes_that_have_a_zone() -> None:
+    noon = Instant.of_epoch_milli(1719835200000)
+    same = datetime.datetime.fromisoformat("2024-07-01T14:00+02:00")
+    later = same + datetime.timedelta(microseconds=1)
+    assert noon == same
+    assert same == noon
+    assert hash(noon) == hash(same)
+    assert noon <= same <= noon < later
+    assert later > noon >= same
+    assert Instant(noon.seconds, 1) > same
+    assert Instant(noon.seconds, 1) != same
+    assert max(noon, Instant(noon.seconds, 1), Instant(-1, 999_999_999)) == Instant(noon.seconds, 1)
+    assert len({noon, same, Instant(noon.seconds, 0)}) == 1
+
+
+def test_a_datetime_without_a_zone_equals_no_instant_and_is_not_ordered_with_one() -> None:
+    naive = datetime.datetime(2024, 7, 1, 12)
+    assert Instant.of_epoch_milli(1719835200000) != naive
+    for compare in (lambda: Instant(0, 0) < naive, lambda: naive >= Instant(0, 0), lambda: Instant(0, 0) - naive):
+        with pytest.raises(TypeError, match=r"has no time zone; replace\(tzinfo=datetime\.UTC\) gives it UTC"):
+            compare()
+    with pytest.raises(TypeError, match="not supported between"):
+        Instant(0, 0) < 5  # type: ignore[operator] # noqa: B015
+
+
+def test_the_difference_of_instants_is_a_timedelta_rounded_down_to_microseconds() -> None:
+    begin, end = Instant(10, 999_999_999), Instant(12, 0)
+    assert end - begin == datetime.timedelta(seconds=1)
+    assert begin - end == datetime.timedelta(seconds=-1, microseconds=-1)
+    at = datetime.datetime(1970, 1, 1, 0, 0, 13, tzinfo=datetime.UTC)
+    assert at - end == datetime.timedelta(seconds=1) == -(end - at)
+    with pytest.raises(TypeError):
+        end - 5  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("instant", "text"),
+    [
+        (Instant(0, 0), "1970-01-01T00:00:00Z"),
+        (Instant(0, 500_000_000), "1970-01-01T00:00:00.500Z"),
+        (Instant(-1, 999_999_000), "1969-12-31T23:59:59.999999Z"),
+        (Instant(-62_135_596_800, 1), "0001-01-01T00:00:00.000000001Z"),
+    ],
+)
+def test_an_instant_shows_itself_as_iso_text_as_in_java(instant: Instant, text: str) -> None:
+    assert instant.isoformat() == str(instant) == text
+    assert repr(instant) == f"Instant<{text}>"
+
+
+def test_an_instant_that_no_calendar_of_python_has_is_shown_and_hashed_by_its_numbers() -> None:
+    far = Instant(10**15, 5)
+    assert repr(far) == "Instant<1000000000000000, 5>"
+    assert hash(far) == hash(Instant(10**15, 5))
+    with pytest.raises(OverflowError):
+        far.isoformat()
+
+
 def test_time_counts_milliseconds_and_prints_them() -> None:
     assert Time.days(1).to_milliseconds() == 86_400_000
     assert Time.hours(1) == Time.minutes(60) == Time.seconds(3600) == Time.milliseconds(3_600_000)
