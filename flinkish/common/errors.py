@@ -90,6 +90,10 @@ class SinkError(FlinkishError, RuntimeError):
     """A sink could not write or commit."""
 
 
+class SinkChangedError(SinkError):
+    """What a sink writes to no longer holds the rows that the job had committed; restarts do not help."""
+
+
 class TypeMismatchError(FlinkishError, TypeError):
     """A record or state value does not have the declared type."""
 

@@ -13,7 +13,7 @@ from flinkish.checkpoint.manifest import Committable, Manifest
 from flinkish.common import options
 from flinkish.common.closing import Unwinding, close_all
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
 from flinkish.common.ids import LineageId, OperatorUid
 from flinkish.jobmaster.program_parts import SinkNode
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, checkpoint_name
@@ -75,7 +75,7 @@ class Committers:
 
         Committers get their state back only if our key signed the checkpoint (`trusted`).
         Raises ForeignCheckpointError if the checkpoint does not fit a sink, or (unless state may be left behind) has committables
-        that no sink commits, and the errors of `commit`.
+        that no sink commits; SinkChangedError if what a sink had committed is lost; and the errors of `commit`.
         """
         lost = self._without_committer(manifest.committables)
         if lost and not self._may_leave:
@@ -97,8 +97,8 @@ class Committers:
             )
             try:
                 sink.committer.restore(restored)
-            except ForeignCheckpointError as error:
-                raise ForeignCheckpointError(f"{sink.node.label}: {error}") from error
+            except (ForeignCheckpointError, SinkChangedError) as error:
+                raise type(error)(f"{sink.node.label}: {error}") from error
             except Exception as error:
                 raise SinkError(
                     f"{sink.node.label}: going on from checkpoint {manifest.checkpoint_id} failed: "
@@ -116,7 +116,8 @@ class Committers:
 
         Every sink is called, even if it has nothing to commit. Raises SinkError from the sink's own error; commits of other sinks
         stay, and are repeated without effect after the job's restart.
-        Raises ForeignCheckpointError if a committable does not belong to the sink.
+        Raises ForeignCheckpointError if a committable does not belong to the sink; SinkChangedError if what it had committed is
+        lost.
         """
         lost = self._without_committer(committables)
         if lost:
@@ -128,8 +129,8 @@ class Committers:
                 sink.committer.commit(checkpoint_id, requests)
             except Unwinding:
                 raise
-            except ForeignCheckpointError as error:
-                raise ForeignCheckpointError(f"{sink.node.label}: {error}") from error
+            except (ForeignCheckpointError, SinkChangedError) as error:
+                raise type(error)(f"{sink.node.label}: {error}") from error
             except BaseException as error:
                 raise SinkError(
                     f"{sink.node.label}: committing {len(requests)} committables of {checkpoint_name(checkpoint_id)} failed: "

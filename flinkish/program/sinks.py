@@ -174,7 +174,8 @@ class Committer(ABC, Generic[WriterCommitT]):
         """Process the checkpoint that an attempt starts from; called once, before that checkpoint's requests are committed again.
 
         Raises ForeignCheckpointError if the sink does not fit the checkpoint, for example because later checkpoints were already
-        committed to it: the job then fails without a restart.
+        committed to it, or SinkChangedError if what was committed before the checkpoint is lost: the job then fails without a
+        restart.
         """
 
     def snapshot_state(self) -> bytes | None:
@@ -187,6 +188,9 @@ class Committer(ABC, Generic[WriterCommitT]):
     @abstractmethod
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[WriterCommitT]]) -> None:
         """Commit the requests of all writers for one checkpoint; an error restarts the job, which repeats the commit.
+
+        A committer whose target remembers its commits compares the target with its last commit, in the transaction that writes,
+        and raises SinkChangedError if commits are lost: the job then fails without a restart.
 
         Called in the order of the checkpoints, even without requests. `checkpoint_id` is END_OF_INPUT_CHECKPOINT for the commit
         at the end of a bounded job without checkpoints.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkish.common import options
 from flinkish.common.configuration import Configuration
-from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.program.dead_letters import ROW_TYPE
 from flinkish.program.sinks import CommitRequest, Committer, RestoredCheckpoint, Sink, SinkWriter, SinkWriterContext
@@ -68,6 +69,18 @@ def _table(path: str) -> DeltaSink:
     return DeltaSink(path, row_type=ROW_TYPE, add_columns=True, compact_every=_COMPACT_EVERY)
 
 
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Have errors that end the job say how it can go on without the table."""
+    try:
+        yield
+    except (ForeignCheckpointError, SinkChangedError) as error:
+        raise type(error)(
+            f"the table of dead letters does not fit the checkpoint: {str(error).partition(_HINT)[0]}",
+            hint=f"set {options.DEAD_LETTERS_DIR.key} to another folder to start from this checkpoint.",
+        ) from error
+
+
 class _DeadLetterCommitter(Committer["DeltaCommittable"]):
     """Commits into the table that the committables name: that of the option, or of a former run with another setting."""
 
@@ -83,16 +96,8 @@ class _DeadLetterCommitter(Committer["DeltaCommittable"]):
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         self._restored = checkpoint
         if self._own is not None:
-            self._restore(self._own, checkpoint)
-
-    def _restore(self, committer: Committer[DeltaCommittable], checkpoint: RestoredCheckpoint) -> None:
-        try:
-            committer.restore(checkpoint)
-        except ForeignCheckpointError as error:
-            raise ForeignCheckpointError(
-                f"the table of dead letters does not fit the checkpoint: {str(error).partition(_HINT)[0]}",
-                hint=f"set {options.DEAD_LETTERS_DIR.key} to another folder to start from this checkpoint.",
-            ) from error
+            with _errors():
+                self._own.restore(checkpoint)
 
     def snapshot_state(self) -> bytes | None:
         return None if self._own is None else self._own.snapshot_state()
@@ -102,7 +107,8 @@ class _DeadLetterCommitter(Committer["DeltaCommittable"]):
         for request in requests:
             tables.setdefault(request.committable.table, []).append(request)
         if self._own is not None and self._own_table is not None:
-            self._own.commit(checkpoint_id, tables.pop(self._own_table, []))
+            with _errors():
+                self._own.commit(checkpoint_id, tables.pop(self._own_table, []))
         for path, of_table in tables.items():
             self._commit_to_former(path, checkpoint_id, of_table)
 
@@ -123,9 +129,10 @@ class _DeadLetterCommitter(Committer["DeltaCommittable"]):
             return
         committer = _table(path).create_committer(self._configuration)
         try:
-            if self._restored is not None:
-                self._restore(committer, replace(self._restored, state=None))
-            committer.commit(checkpoint_id, requests)
+            with _errors():
+                if self._restored is not None:
+                    committer.restore(replace(self._restored, state=None))
+                committer.commit(checkpoint_id, requests)
         finally:
             committer.close()
         _log.info("%d dead letters of checkpoint %d are in %s, to which the job wrote before.", rows, checkpoint_id, path)

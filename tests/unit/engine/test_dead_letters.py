@@ -359,6 +359,21 @@ def test_a_removed_table_does_not_stop_a_job_that_keeps_no_dead_letters(tmp_path
     assert "is gone: the 2 of checkpoint 1 are lost" in caplog.text
 
 
+def test_a_table_that_is_removed_while_the_job_runs_ends_the_job(tmp_path: Path) -> None:
+    with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
+        job.source("pairs").watermark(29)
+        emit(job, 1)
+        job.checkpoint()
+        (tmp_path / "dead" / "_delta_log").rename(tmp_path / "elsewhere")
+        emit(job, 2)
+        expected = (
+            f"(?s)SinkChangedError: .*the table of dead letters does not fit the checkpoint: .*set {OPTION} to another folder"
+        )
+        with pytest.raises(JobExecutionError, match=expected):
+            job.checkpoint()
+    assert not (tmp_path / "dead" / "_delta_log").exists()
+
+
 def test_a_table_ahead_of_the_checkpoint_is_not_written_twice(tmp_path: Path) -> None:
     with JobHarness(sums, settings={OPTION: tmp_path / "dead"}) as job:
         job.source("pairs").watermark(29)

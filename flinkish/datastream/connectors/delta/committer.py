@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -17,8 +17,9 @@ from deltalake.transaction import AddAction
 
 from flinkish.common.delta_calls import one_line, panics_as_errors, sync_log
 from flinkish.common.disk import make_folders, sync
-from flinkish.common.errors import ForeignCheckpointError, SinkError, SourceError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError, SourceError
 from flinkish.common.files.store_settings import storage_options
+from flinkish.datastream.connectors._lost_commits import lost_commits
 from flinkish.datastream.connectors.delta.files import files_of
 from flinkish.datastream.connectors.delta.log import DeltaLog
 from flinkish.datastream.connectors.delta.staging import (
@@ -89,6 +90,8 @@ class _CommitterState:
     overwrite: bool
     #: Number of commits since small files were merged.
     uncompacted: int = 0
+    #: The version of the last commit, or an earlier one after all others of the job; -1 if it is not known.
+    version: int = -1
 
 
 class DeltaCommitter(Committer[DeltaCommittable]):
@@ -105,6 +108,12 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         self._leftovers: tuple[str, str] | None = None
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
+        #: The transaction in the table after the last commit, by application; None or absent = none.
+        self._stands: dict[str, int | None] = {}
+        #: See _CommitterState.version.
+        self._written = -1
+        #: The version up to which no RESTORE has taken back what was committed.
+        self._seen = -1
         #: Version up to which the log is synced to disk.
         self._synced = -1
 
@@ -116,6 +125,7 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 origins=self._origins,
                 overwrite=self._overwrite,
                 uncompacted=self._uncompacted,
+                version=self._written,
             )
         )
 
@@ -124,15 +134,19 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         application = _application(checkpoint.lineage, checkpoint.sink_uid)
         state = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
         if state is not None:
-            self._last, self._origins, self._uncompacted = state.last, state.origins, state.uncompacted
+            self._origins, self._uncompacted = state.origins, state.uncompacted
+            if state.table == self._path:
+                self._last, self._written, self._seen = state.last, state.version, state.version
         self._leftovers = checkpoint.job_lineage, checkpoint.sink_uid
         if not checkpoint.own:
             self._origins = (*self._origins, application)
         # Rows committed before the checkpoint must remain.
         self._overwrite = self._overwrite and checkpoint.own and state is not None and state.overwrite
         table = open_table(self._path)
-        committed = None if table is None else table.transaction_version(application)
-        ours = None if table is None else table.transaction_version(_application(checkpoint.job_lineage, checkpoint.sink_uid))
+        job_application = _application(checkpoint.job_lineage, checkpoint.sink_uid)
+        names = (application, job_application, *self._origins)
+        stands = {name: None if table is None else table.transaction_version(name) for name in names}
+        committed, ours = stands[application], stands[job_application]
         if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"DeltaSink: the table {self._path} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts "
@@ -142,20 +156,50 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 f"its last version up to checkpoint {checkpoint.checkpoint_id} (see flinkish.checkpoint-id in its history) and "
                 "give the sink another uid, with execution.state-recovery.ignore-unclaimed-state.",
             )
-        if state is not None and state.table == self._path and state.last is not None:
-            self._check_kept(table, *state.last)
+        if self._last is not None:
+            if committed is not None and committed > self._last[1]:
+                self._written += 1  # at least: the checkpoint itself was committed after its state was taken
+            self._stands = dict([self._last])
+            self._check_kept(table, self._stands)
+        # The checkpoint itself may be committed or not, and so may others that were in progress when it began.
+        self._stands = stands
+        if table is not None:
+            self._check_restores(table)
 
-    def _check_kept(self, table: DeltaTable | None, application: str, transaction: int) -> None:
-        """Raise ForeignCheckpointError unless the table contains all commits before the checkpoint."""
-        found = None if table is None else table.transaction_version(application)
-        if found is None or found < transaction:
-            got = "is gone" if table is None else f"knows of {'none' if found is None else checkpoint_name(found)}"
-            raise ForeignCheckpointError(
-                f"DeltaSink: the job had committed {checkpoint_name(transaction)} to the table {self._path}, which {got}: rows "
-                "that it wrote are lost, and would not be written again",
-                hint="was the table removed, or restored from a backup? Bring it back, start from a checkpoint that is as old, "
-                "or write to another table.",
-            )
+    def _check_kept(self, table: DeltaTable | None, applications: Iterable[str]) -> None:
+        """Raise SinkChangedError unless the table contains all commits that were made for these applications."""
+        for name in applications:
+            stands, found = self._stands.get(name), None if table is None else table.transaction_version(name)
+            if stands is not None and (found is None or found < stands):
+                raise lost_commits("DeltaSink", f"the table {self._path}", last=stands, found=found)
+
+    def _check_restores(self, table: DeltaTable) -> None:
+        """Raise SinkChangedError if a RESTORE has taken back a commit of the job: it keeps the transactions of later versions."""
+        log = DeltaLog(self._path, who="DeltaSink")
+        version, floor = table.version(), self._seen
+        while self._written >= 0 and version > floor:
+            info = log.info(version)
+            application = _application(info.get("flinkish.lineage", ""), info.get("flinkish.sink-uid", ""))
+            if info.get("flinkish.checkpoint-id") == str(self._stands.get(application)):
+                break  # our last commit
+            if info.get("operation") != "RESTORE":
+                version -= 1
+                continue
+            named = str((info.get("operationParameters") or {}).get("version"))
+            restored = int(named) if named.isdigit() else -1
+            if restored < self._written:
+                raise SinkChangedError(
+                    f"DeltaSink: version {version} of the table {self._path} is a RESTORE of "
+                    f"{'an earlier time' if restored < 0 else f'version {restored}'}, but the job had committed rows up to "
+                    f"version {self._written} or later: the rows of the versions in between are lost, and would not be written "
+                    "again",
+                    hint=f"RESTORE version {version - 1}, which contains them, and start the job again. To go back on purpose, "
+                    "start the job from a checkpoint that is as old, and give the sink another uid, with "
+                    "execution.state-recovery.ignore-unclaimed-state.",
+                )
+            # The versions between that one and the RESTORE do not count.
+            version, floor = restored, self._written
+        self._seen = table.version()
 
     @panics_as_errors()
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[DeltaCommittable]]) -> None:
@@ -178,22 +222,30 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         # A job started from another job's savepoint also advances that job's transaction, so a second start from the savepoint
         # finds a table that is ahead of it, and is refused.
         origins = () if application in self._origins else self._origins
+        written = self._written
         for _ in range(_COMMIT_TRIES):
-            table = self._open_or_create(schema)
+            found = open_table(self._path)
+            self._check_kept(found, (application, *origins))
+            if found is not None:
+                self._check_restores(found)
+            table = self._create(schema) if found is None else found
             if self._writes.add_columns and add_columns(table, schema, self._path):
                 continue
             # Read by the handle that commits, so that a later commit by another driver is a conflict.
             committed = table.transaction_version(application)
             if committed == checkpoint_id:
                 self._check_same(table, application, checkpoint_id, files)
-            if committed is not None and committed >= checkpoint_id:
-                if committed == checkpoint_id or application in self._origins:  # we advanced it ourselves, see above
-                    break
-                raise SinkError(
-                    f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: the table holds the rows of "
-                    f"{checkpoint_name(committed)} already",
-                    hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
+            if committed == checkpoint_id or (
+                committed is not None and committed > checkpoint_id and application in self._origins
+            ):
+                break  # we advanced it ourselves, see above
+            if committed != self._stands.get(application) or (committed is not None and committed > checkpoint_id):
+                raise self._overtaken(
+                    checkpoint_id, committed, "another driver process runs the same job, or a copy of its checkpoint folder"
                 )
+            for name in origins:
+                if (advanced := table.transaction_version(name)) != self._stands.get(name):
+                    raise self._overtaken(checkpoint_id, advanced, "a job that was started from the same savepoint is running")
             # The transaction is part of the commit, so a job replaces the rows only once, however often it restarts.
             replace = self._overwrite and committed is None and bool(table.file_uris())
             if not files and not replace:
@@ -201,6 +253,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 return
             check_table(table, schema, self._writes, self._path, staged=staged)
             self._check_files(requests)
+            # Commits of others may come in between; a RESTORE in between is a conflict.
+            written = table.version() + 1
             properties = CommitProperties(
                 custom_metadata={
                     "flinkish.job-id": requests[0].job_id,
@@ -240,6 +294,8 @@ class DeltaCommitter(Committer[DeltaCommittable]):
         if staged:
             remove_staged(self._files, [file.path for file in files])
         self._last = (application, checkpoint_id)
+        self._stands |= dict.fromkeys((application, *origins), max(committed or 0, checkpoint_id))
+        self._written, self._seen = written, max(written, self._seen)
         self._overwrite = False
         self._compact(table)
         if application not in self._origins:
@@ -292,10 +348,15 @@ class DeltaCommitter(Committer[DeltaCommittable]):
                 hint="it goes on from a copy of this job's checkpoint folder; let one of them start from a savepoint instead.",
             )
 
-    def _open_or_create(self, schema: str) -> DeltaTable:
-        table = open_table(self._path)
-        if table is not None:
-            return table
+    def _overtaken(self, checkpoint_id: int, found: int | None, who: str) -> SinkError:
+        assert found is not None, "an older transaction is lost, see _check_kept"
+        return SinkError(
+            f"DeltaSink cannot commit {checkpoint_name(checkpoint_id)} to {self._path}: the table holds the rows of "
+            f"{checkpoint_name(found)} already, which this driver has not committed",
+            hint=f"{who}; stop all but one.",
+        )
+
+    def _create(self, schema: str) -> DeltaTable:
         try:
             if not self._files.is_remote:
                 make_folders(self._path)

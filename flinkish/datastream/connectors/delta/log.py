@@ -176,6 +176,11 @@ class DeltaLog:
             operation=next((info["operation"] for info in infos if info.get("operation")), "unknown operation"),
         )
 
+    def info(self, version: int) -> dict[str, Any]:
+        """Return the commitInfo of a version; empty if it has none or was cleaned up. Raises SourceError if it cannot be read."""
+        actions, _ = self._read(version) or ([], 0)
+        return next((action["commitInfo"] for action in actions if action.get("commitInfo") is not None), {})
+
     def removed_from_log(self, version: int) -> bool:
         """Return whether a version that is missing existed before: its log entry was cleaned up."""
         return any(other > version for other in self._commits())

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from flinkish.common.errors import ForeignCheckpointError, SinkError
+from flinkish.common.errors import ForeignCheckpointError, SinkChangedError, SinkError
+from flinkish.datastream.connectors._lost_commits import lost_commits
 from flinkish.datastream.connectors.jdbc.database import Database, Session
 from flinkish.datastream.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.datastream.connectors.jdbc.statements import Statement
@@ -52,8 +53,9 @@ class JdbcCommitter(Committer[JdbcCommittable]):
     """Writes the rows of each checkpoint in one transaction, together with the checkpoint's id.
 
     The id table has one row for each application, that is for each sink in a lineage of checkpoints. The transaction first raises
-    the id in that row, if it is lower, and thereby locks the row until the transaction ends. So if two drivers commit at the same
-    time, one waits for the other, and then finds the id.
+    the id in that row, if it is still the one that the last commit wrote, and thereby locks the row until the transaction ends.
+    So if two drivers commit at the same time, one waits for the other, and then finds the id; and nothing is written once rows of
+    an earlier commit are lost.
     """
 
     def __init__(
@@ -72,19 +74,22 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         self._exists = False
         self._last: tuple[str, int] | None = None
         self._origins: tuple[str, ...] = ()
+        #: The id in the table after the last commit, by application; None or absent = none.
+        self._stands: dict[str, int | None] = {}
 
     def snapshot_state(self) -> bytes:
         return msgspec.msgpack.encode(_CommitterState(database=self._label, last=self._last, origins=self._origins))
 
     def restore(self, checkpoint: RestoredCheckpoint) -> None:
         application = _application(checkpoint.lineage, checkpoint.sink_uid)
+        job_application = _application(checkpoint.job_lineage, checkpoint.sink_uid)
         state = None if checkpoint.state is None else msgspec.msgpack.decode(checkpoint.state, type=_CommitterState)
         if state is not None:
-            self._last, self._origins = state.last, state.origins
+            self._origins = state.origins
+            self._last = state.last if state.database == self._label else None
         if not checkpoint.own:
             self._origins = (*self._origins, application)
-        committed = self._look_up(application)
-        ours = self._look_up(_application(checkpoint.job_lineage, checkpoint.sink_uid))
+        committed, ours = (self._look_up(name) for name in (application, job_application))
         if committed is not None and committed > checkpoint.checkpoint_id and (checkpoint.own or ours is None):
             raise ForeignCheckpointError(
                 f"JdbcSink: {self._label} is ahead of checkpoint {checkpoint.checkpoint_id}, which the job starts from: it holds "
@@ -92,20 +97,12 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 hint="start from the newest checkpoint. To go back on purpose, remove those rows and give the sink another uid, "
                 "with execution.state-recovery.ignore-unclaimed-state.",
             )
-        if state is not None and state.database == self._label and state.last is not None:
-            self._check_kept(*state.last)
-
-    def _check_kept(self, application: str, checkpoint_id: int) -> None:
-        """Raise ForeignCheckpointError unless the database holds what was committed before the checkpoint."""
-        found = self._look_up(application)
-        if found is None or found < checkpoint_id:
-            raise ForeignCheckpointError(
-                f"JdbcSink: the job had committed {checkpoint_name(checkpoint_id)} to {self._label}, whose table {self._name} "
-                f"knows of {'none' if found is None else checkpoint_name(found)}: rows that it wrote are lost, and would not be "
-                "written again",
-                hint="was the database restored from a backup, or the table removed? Bring it back, or start from a checkpoint "
-                "that is as old.",
-            )
+        if self._last is not None:
+            found, last = self._look_up(self._last[0]), self._last[1]
+            if found is None or found < last:
+                raise self._lost(found, last)
+        # The checkpoint itself may be committed or not, and so may others that were in progress when it began.
+        self._stands = {name: self._look_up(name) for name in (application, job_application, *self._origins)}
 
     def commit(self, checkpoint_id: int, requests: Sequence[CommitRequest[JdbcCommittable]]) -> None:
         if not requests:
@@ -117,34 +114,49 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         digest = _digest(requests)
         self._create_table()
 
-        def write(connection: sqlalchemy.Connection) -> bool:
-            if not self._raise_id(connection, application, checkpoint_id, digest):
-                return False
+        def write(connection: sqlalchemy.Connection) -> int:
+            """Return the id at which the database stands then."""
+            found = self._raise_id(connection, application, checkpoint_id, digest)
+            if found is not None:
+                self._check_same(found, application, checkpoint_id, digest)
+                return found[0]
             for origin in origins:
-                self._raise_id(connection, origin, checkpoint_id, digest)
+                found = self._raise_id(connection, origin, checkpoint_id, digest)
+                if found is not None:
+                    raise self._overtaken(checkpoint_id, found[0], "a job that was started from the same savepoint is running")
             for request in requests:
                 self._write_rows(connection, request.committable)
-            return True
+            return checkpoint_id
 
-        what = f"commit {checkpoint_name(checkpoint_id)} to {self._label}"
-        if not self._session.run(write, what):
-            self._check_same(application, checkpoint_id, digest)
+        stands = self._session.run(write, f"commit {checkpoint_name(checkpoint_id)} to {self._label}")
+        self._stands |= dict.fromkeys((application, *origins), stands)
         self._last = (application, checkpoint_id)
         if application not in self._origins:
             self._origins = ()
 
-    def _raise_id(self, connection: sqlalchemy.Connection, application: str, checkpoint_id: int, digest: int) -> bool:
-        """Raise the id of an application if it is lower, and lock it; return whether it was lower."""
-        table = self._table
+    def _raise_id(
+        self, connection: sqlalchemy.Connection, application: str, checkpoint_id: int, digest: int
+    ) -> tuple[int, int] | None:
+        """Raise the id of an application from where the last commit left it, and lock it; else return the id and digest found.
+
+        Raises SinkChangedError if the id has gone back.
+        """
+        table, stands = self._table, self._stands.get(application)
         values = {"checkpoint_id": checkpoint_id, "digest": digest}
-        lower = (table.c.application == application) & (table.c.checkpoint_id < checkpoint_id)
-        if connection.execute(table.update().where(lower).values(updated_at=_now(), **values)).rowcount:
-            return True
-        if connection.execute(table.select().where(table.c.application == application)).first() is not None:
-            return False
-        # This fails if another driver has just written the first id; the session then tries again.
-        connection.execute(table.insert().values(application=application, updated_at=_now(), **values))
-        return True
+        if stands is not None and stands < checkpoint_id:
+            unchanged = (table.c.application == application) & (table.c.checkpoint_id == stands)
+            if connection.execute(table.update().where(unchanged).values(updated_at=_now(), **values)).rowcount:
+                return None
+        found = self._select(connection, application)
+        if stands is not None and (found is None or found[0] < stands):
+            raise self._lost(None if found is None else found[0], stands)
+        if found is None:
+            # This fails if another driver has just written the first id; the session then tries again.
+            connection.execute(table.insert().values(application=application, updated_at=_now(), **values))
+        return found
+
+    def _lost(self, found: int | None, last: int) -> SinkChangedError:
+        return lost_commits("JdbcSink", f"{self._label} (table {self._name})", last=last, found=found)
 
     def _write_rows(self, connection: sqlalchemy.Connection, committable: JdbcCommittable) -> None:
         if committable.fields != self._fields:
@@ -157,17 +169,12 @@ class JdbcCommitter(Committer[JdbcCommittable]):
         for begin in range(0, len(rows), self._batch_size):
             connection.exec_driver_sql(self._text, self._bind(rows[begin : begin + self._batch_size]))
 
-    def _check_same(self, application: str, checkpoint_id: int, digest: int) -> None:
-        """Raise SinkError unless the database holds the rows of exactly this checkpoint."""
-        found = self._entry(application)
-        if found is None:
-            raise SinkError(f"JdbcSink: the table {self._name} of {self._label} was emptied while the job was committing")
+    def _check_same(self, found: tuple[int, int], application: str, checkpoint_id: int, digest: int) -> None:
+        """Raise SinkError unless the id and digest found are those of exactly this checkpoint."""
         committed, committed_digest = found
-        if committed > checkpoint_id and application not in self._origins:
-            raise SinkError(
-                f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: it holds those of "
-                f"{checkpoint_name(committed)} already",
-                hint="another driver process runs the same job, or a copy of its checkpoint folder; stop all but one.",
+        if committed < checkpoint_id or (committed > checkpoint_id and application not in self._origins):
+            raise self._overtaken(
+                checkpoint_id, committed, "another driver process runs the same job, or a copy of its checkpoint folder"
             )
         # At the end of the input of a job without checkpoints, an earlier attempt of this job may have written the same rows.
         if committed == checkpoint_id != END_OF_INPUT_CHECKPOINT and committed_digest != digest:
@@ -177,22 +184,27 @@ class JdbcCommitter(Committer[JdbcCommittable]):
                 hint="that job was started from a copy of this job's checkpoint folder; start one of them from a savepoint.",
             )
 
-    def _look_up(self, application: str) -> int | None:
-        entry = self._entry(application)
-        return None if entry is None else entry[0]
+    def _overtaken(self, checkpoint_id: int, found: int, who: str) -> SinkError:
+        return SinkError(
+            f"JdbcSink cannot commit {checkpoint_name(checkpoint_id)} to {self._label}: it holds those of "
+            f"{checkpoint_name(found)} already, which this driver has not committed",
+            hint=f"{who}; stop all but one.",
+        )
 
-    def _entry(self, application: str) -> tuple[int, int] | None:
-        """Return the id and digest of an application; None if the table does not have it or does not exist."""
-        table = self._table
+    def _look_up(self, application: str) -> int | None:
+        """Return the id of an application; None if the table does not have it or does not exist."""
 
         def select(connection: sqlalchemy.Connection) -> tuple[int, int] | None:
-            if not self._has_table(connection):
-                return None
-            query = table.select().with_only_columns(table.c.checkpoint_id, table.c.digest)
-            found = connection.execute(query.where(table.c.application == application)).first()
-            return None if found is None else (int(found[0]), int(found[1]))
+            return self._select(connection, application) if self._has_table(connection) else None
 
-        return self._session.run(select, f"read the table {self._name} of {self._label}")
+        found = self._session.run(select, f"read the table {self._name} of {self._label}")
+        return None if found is None else found[0]
+
+    def _select(self, connection: sqlalchemy.Connection, application: str) -> tuple[int, int] | None:
+        table = self._table
+        query = table.select().with_only_columns(table.c.checkpoint_id, table.c.digest)
+        found = connection.execute(query.where(table.c.application == application)).first()
+        return None if found is None else (int(found[0]), int(found[1]))
 
     def _has_table(self, connection: sqlalchemy.Connection) -> bool:
         import sqlalchemy

@@ -371,9 +371,15 @@ class SinkRun:
                     index = position.get(name, 0)
                     self.states[index % self.parallelism].setdefault(name, []).append(value)
                     position[name] = index + 1
-        self.committer = self.sink.create_committer(Configuration())
-        assert self.committer is not None
-        self.committer.restore(
+        self.committer = self.restored_committer(checkpoint)
+        self.commit(checkpoint)
+        self._open()
+
+    def restored_committer(self, checkpoint: Checkpoint) -> Committer[Any]:
+        """Return the committer of another driver that goes on from a checkpoint, before it commits anything."""
+        committer = self.sink.create_committer(Configuration())
+        assert committer is not None
+        committer.restore(
             RestoredCheckpoint(
                 checkpoint_id=checkpoint.id,
                 lineage=checkpoint.lineage,
@@ -382,5 +388,4 @@ class SinkRun:
                 state=checkpoint.committer_state,
             )
         )
-        self.commit(checkpoint)
-        self._open()
+        return committer

@@ -18,6 +18,7 @@ from flinkish.common.errors import (
     ForeignCheckpointError,
     InvalidArgumentError,
     InvalidProgramError,
+    SinkChangedError,
     SinkError,
     TypeMismatchError,
     UnsupportedError,
@@ -135,16 +136,16 @@ def test_a_commit_whose_answer_was_lost_is_recognized(tmp_path: Path, monkeypatc
 
 def test_a_driver_that_should_be_dead_is_refused_after_it_has_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
-    run.checkpoint([Row(k="a", v=1)])
+    first = run.checkpoint([Row(k="a", v=1)])
     checkpoint = run.checkpoint([Row(k="b", v=2)], commit=False)
     real = DeltaTable.create_write_transaction
-    successor = run.sink.create_committer(None)  # type: ignore[arg-type]
+    successor = run.restored_committer(first)
     calls = []
 
     def overtaken(self: Any, *args: Any, **kwargs: Any) -> None:
         calls.append(1)
         if len(calls) == 1:
-            successor.commit(checkpoint.id, checkpoint.requests)  # type: ignore[union-attr]
+            successor.commit(checkpoint.id, checkpoint.requests)
         real(self, *args, **kwargs)
 
     monkeypatch.setattr(DeltaTable, "create_write_transaction", overtaken)
@@ -264,12 +265,97 @@ def test_commits_that_are_lost_at_a_restore_are_an_error(tmp_path: Path, gone: s
     third = run.checkpoint([Row(k="c", v=3)], commit=False)
     if gone == "the table":
         shutil.rmtree(path / "_delta_log")
-        expected = "is gone"
+        expected = "none of its commits: all rows that it wrote there"
     else:
         (path / "_delta_log" / f"{DeltaTable(path).version():020}.json").unlink()
-        expected = "knows of checkpoint 1"
-    with pytest.raises(ForeignCheckpointError, match=rf"had committed checkpoint 2 .* {expected}: rows that it wrote are lost"):
+        expected = "checkpoint 1: the rows of all later checkpoints, up to checkpoint 2,"
+    with pytest.raises(SinkChangedError, match=rf"had committed checkpoint 2 to .*, which knows of {expected} are lost"):
         run.restore(third, lineage=lineage)
+
+
+SINKS = pytest.mark.parametrize("sink", [{}, {"upsert_keys": ["k"]}, {"overwrite": True}], ids=["append", "merge", "overwrite"])
+
+
+@SINKS
+@pytest.mark.parametrize("gone", ["its newest commit", "the table"])
+def test_commits_that_are_lost_while_the_job_runs_are_an_error(tmp_path: Path, sink: dict[str, Any], gone: str) -> None:
+    path = tmp_path / "table"
+    run = SinkRun(DeltaSink(str(path), **sink), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    shutil.copytree(path, tmp_path / "backup")
+    run.checkpoint([Row(k="b", v=2)])
+    shutil.rmtree(path / "_delta_log")
+    expected = "none of its commits: all rows that it wrote there"
+    if gone == "its newest commit":
+        shutil.copytree(tmp_path / "backup", path, dirs_exist_ok=True)
+        expected = "checkpoint 1: the rows of all later checkpoints, up to checkpoint 2,"
+    for _ in range(2):
+        with pytest.raises(SinkChangedError, match=rf"had committed checkpoint 2 to .*, which knows of {expected} are lost"):
+            run.checkpoint([Row(k="c", v=3)])
+    assert (path / "_delta_log").exists() == (gone != "the table")
+
+
+@SINKS
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_restore_of_the_table_takes_back_no_commit_unnoticed(tmp_path: Path, sink: dict[str, Any], restart: bool) -> None:
+    path = tmp_path / "table"
+    run = SinkRun(DeltaSink(str(path), **sink), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    checkpoint = run.checkpoint([Row(k="b", v=2)])
+    last = DeltaTable(path).version()
+    DeltaTable(path).restore(last - 1)
+
+    def go_on() -> None:
+        run.restore(checkpoint) if restart else run.checkpoint([Row(k="c", v=3)])
+
+    for _ in range(2):
+        with pytest.raises(
+            SinkChangedError, match=rf"version {last + 1} of the table .* is a RESTORE of version {last - 1}, but"
+        ):
+            go_on()
+    DeltaTable(path).restore(last)
+    run.restore(checkpoint)
+    run.checkpoint([Row(k="d", v=4)])
+    assert {("a", 1), ("b", 2), ("d", 4)} <= set(pairs(path))
+
+
+def test_a_restore_that_takes_back_only_what_others_wrote_is_no_error(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    run.checkpoint([Row(k="a", v=1)])
+    last = DeltaTable(tmp_path).version()
+    for _ in range(2):
+        write_deltalake(tmp_path, pa.table({"k": ["other"], "v": [9]}), mode="append")
+    run.checkpoint()
+    DeltaTable(tmp_path).restore(last)
+    DeltaTable(tmp_path).optimize.compact()
+    checkpoint = run.checkpoint([Row(k="b", v=2)])
+    run.restore(checkpoint)
+    assert pairs(tmp_path) == [("a", 1), ("b", 2)]
+
+
+def test_commits_that_are_lost_between_a_savepoint_s_restore_and_the_next_commit_are_an_error(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    savepoint = run.checkpoint([Row(k="a", v=1)], commit=False)
+    run.restore(savepoint, lineage="next")
+    run.next_checkpoint = 2
+    shutil.rmtree(tmp_path / "_delta_log")
+    with pytest.raises(SinkChangedError, match=r"had committed checkpoint 1 to .*, which knows of none of its commits"):
+        run.checkpoint([Row(k="b", v=2)])
+
+
+def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(tmp_path: Path) -> None:
+    run = SinkRun(DeltaSink(str(tmp_path)), PAIR)
+    savepoint = run.checkpoint([Row(k="a", v=1)])
+    jobs = []
+    for lineage in ("one", "two"):
+        job = SinkRun(run.sink, PAIR)
+        job.restore(savepoint, lineage=lineage)
+        job.next_checkpoint = 2
+        jobs.append(job)
+    jobs[0].checkpoint([Row(k="b", v=2)])
+    with pytest.raises(SinkError, match="a job that was started from the same savepoint is running"):
+        jobs[1].checkpoint([Row(k="c", v=3)])
+    assert pairs(tmp_path) == [("a", 1), ("b", 2)]
 
 
 def test_a_job_that_writes_elsewhere_does_not_ask_for_what_was_committed(tmp_path: Path) -> None:
@@ -278,6 +364,7 @@ def test_a_job_that_writes_elsewhere_does_not_ask_for_what_was_committed(tmp_pat
     savepoint = run.checkpoint()
     run.sink = DeltaSink(str(tmp_path / "b"))
     run.restore(savepoint, lineage="next")
+    run.restore(run.checkpoint())
     run.checkpoint([Row(k="b", v=2)])
     assert (pairs(tmp_path / "a"), pairs(tmp_path / "b")) == ([("a", 1)], [("b", 2)])
 

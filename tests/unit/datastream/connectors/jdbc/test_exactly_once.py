@@ -6,13 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
 
 from flinkish.common import Configuration, Row, Types
-from flinkish.common.errors import ForeignCheckpointError, InvalidArgumentError, InvalidProgramError, JobExecutionError, SinkError
+from flinkish.common.errors import (
+    ForeignCheckpointError,
+    InvalidArgumentError,
+    InvalidProgramError,
+    JobExecutionError,
+    SinkChangedError,
+    SinkError,
+)
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
@@ -22,7 +30,7 @@ from flinkish.testing import CrashPoint, JobHarness
 from tests.kit.postgresql import PASSWORD, PostgreSQL
 from tests.kit.waiting import wait_until
 from tests.unit.datastream.connectors.fakes import Checkpoint, SinkRun
-from tests.unit.datastream.connectors.jdbc.conftest import TestDatabase
+from tests.unit.datastream.connectors.jdbc.conftest import TestDatabase, sqlite_database
 from tests.unit.datastream.connectors.jdbc.test_sink import INSERT, TYPE, UPSERT, ids, rows
 
 
@@ -155,10 +163,9 @@ def test_a_commit_whose_answer_was_lost_is_made_or_found(on_postgresql: TestData
 
 def test_of_two_drivers_that_commit_at_once_one_writes(on_postgresql: TestDatabase) -> None:
     run = run_of(on_postgresql)
-    run.checkpoint(rows(0))
+    first = run.checkpoint(rows(0))
+    zombie = run.restored_committer(first)
     checkpoint = run.checkpoint(rows(1, 2), commit=False)
-    zombie = run.sink.create_committer(run.contexts[0].configuration)
-    assert zombie is not None
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE flinkish_checkpoints%'"
     other = threading.Thread(target=zombie.commit, args=(checkpoint.id, checkpoint.requests))
 
@@ -217,11 +224,71 @@ def test_a_database_that_lost_commits_is_refused(database: TestDatabase) -> None
     run.checkpoint(rows(1))
     second = run.checkpoint(rows(2))
     database.execute("UPDATE flinkish_checkpoints SET checkpoint_id = 0")
-    with pytest.raises(ForeignCheckpointError, match=r"had committed checkpoint 1 to .*, whose table flinkish_checkpoints knows"):
+    expected = r"committed checkpoint 1 to .* \(table flinkish_checkpoints\), which knows of checkpoint 0: the rows of all later"
+    with pytest.raises(SinkChangedError, match=expected):
         run.restore(second)
     database.execute("DROP TABLE flinkish_checkpoints")
-    with pytest.raises(ForeignCheckpointError, match=r"knows of none: rows that it wrote are lost"):
+    with pytest.raises(SinkChangedError, match=r"knows of none of its commits: all rows that it wrote there are lost"):
         run.restore(second)
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_database_that_loses_commits_while_the_job_runs_gets_no_further_rows(database: TestDatabase, restored: bool) -> None:
+    run = run_of(database)
+    run.checkpoint(rows(1))
+    second = run.checkpoint(rows(2))
+    if restored:
+        run.restore(second)
+    database.execute("DELETE FROM t WHERE id = 2")
+    database.execute("UPDATE flinkish_checkpoints SET checkpoint_id = 1")
+    run.checkpoint()
+    with pytest.raises(
+        SinkChangedError, match=r"had committed checkpoint 2 .* knows of checkpoint 1: .* up to checkpoint 2, are"
+    ):
+        run.checkpoint(rows(3))
+    database.execute("DELETE FROM flinkish_checkpoints")
+    with pytest.raises(SinkChangedError, match="knows of none of its commits"):
+        run.checkpoint(rows(4))
+    assert ids(database) == [1]
+
+
+def test_commits_that_are_lost_between_a_restore_and_the_next_commit_are_noticed(sqlite: TestDatabase) -> None:
+    run = run_of(sqlite)
+    savepoint = run.checkpoint(rows(1), commit=False)
+    run.restore(savepoint, lineage="next")
+    run.next_checkpoint = 2
+    sqlite.execute("DELETE FROM t")
+    sqlite.execute("DELETE FROM flinkish_checkpoints")
+    with pytest.raises(SinkChangedError, match=r"had committed checkpoint 1 .* knows of none of its commits"):
+        run.checkpoint(rows(2))
+    assert ids(sqlite) == []
+
+
+def test_a_job_that_moved_to_another_database_does_not_ask_it_for_earlier_commits(sqlite: TestDatabase, tmp_path: Path) -> None:
+    run = run_of(sqlite)
+    run.checkpoint(rows(1))
+    savepoint = run.checkpoint()
+    other = created(sqlite_database(tmp_path / "other.db"))
+    run.sink = sink_of(other)
+    run.restore(savepoint)
+    run.restore(run.checkpoint())
+    run.checkpoint(rows(2))
+    assert (ids(sqlite), ids(other)) == ([1], [2])
+
+
+def test_two_jobs_that_started_from_one_savepoint_do_not_both_write(sqlite: TestDatabase) -> None:
+    run = run_of(sqlite)
+    savepoint = run.checkpoint(rows(1))
+    jobs = []
+    for lineage in ("one", "two"):
+        job = SinkRun(run.sink, TYPE)
+        job.restore(savepoint, lineage=lineage)
+        job.next_checkpoint = 2
+        jobs.append(job)
+    jobs[0].checkpoint(rows(2))
+    with pytest.raises(SinkError, match="a job that was started from the same savepoint is running"):
+        jobs[1].checkpoint(rows(3))
+    assert ids(sqlite) == [1, 2]
 
 
 def test_a_savepoint_starts_one_job_and_no_second_one(sqlite: TestDatabase) -> None:
