@@ -78,7 +78,8 @@ epoch, so metrics change when an epoch ends, about every `execution.epoch.target
   a marker does not wait while the job has nothing to do. Time that records spent outside of the job, for example in Kafka, is
   not included; `pendingRecords` shows that backlog. The clocks of all machines must agree.
 
-Spark's UI shows its jobs and stages as `JOB NAME: epoch N of attempt M`, by which you can find them in the log.
+Spark's UI shows its jobs and stages as `JOB NAME: epoch N of attempt M`, by which you can find them in the log. The rates
+of its tab Structured Streaming count rows inside flinkish, not your records.
 
 ## Grafana
 

@@ -237,6 +237,11 @@ class Attempt:
     # -- EpochLoop -----------------------------------------------------------------------------------------------------------
 
     @property
+    def committing(self) -> str | None:
+        """A clause about the commit that runs; None = there is none."""
+        return None if self._committers is None else self._committers.committing
+
+    @property
     def over(self) -> bool:
         """Whether there will be no further epoch."""
         return self.outcome is not None

@@ -65,6 +65,8 @@ class Committers:
     def __init__(self, nodes: Iterable[SinkNode], configuration: Configuration) -> None:
         self._may_leave: bool = configuration.get(options.SAVEPOINT_IGNORE_UNCLAIMED_STATE)
         self._committers: dict[OperatorUid, _SinkCommitter] = {}
+        #: A clause about the commit that runs, for progress; None = there is none.
+        self.committing: str | None = None
         for node in nodes:
             committer = node.sink.create_committer(configuration)
             if committer is not None:
@@ -125,6 +127,7 @@ class Committers:
             _log.warning(text, checkpoint_name(checkpoint_id), lost)
         for sink in self._committers.values():
             requests = sink.requests(committables, job_id, lineage)
+            self.committing = f"committing {checkpoint_name(checkpoint_id)} to {sink.node.label}"
             try:
                 sink.committer.commit(checkpoint_id, requests)
             except Unwinding:
@@ -136,6 +139,8 @@ class Committers:
                     f"{sink.node.label}: committing {len(requests)} committables of {checkpoint_name(checkpoint_id)} failed: "
                     f"{type(error).__name__}: {error}"
                 ) from error
+            finally:
+                self.committing = None
 
     def _without_committer(self, committables: Iterable[Committable]) -> list[OperatorUid]:
         return sorted({committable.operator_uid for committable in committables} - self._committers.keys())

@@ -63,6 +63,10 @@ class Engine(Protocol):
         """
         ...
 
+    def busy_operators(self) -> Sequence[str]:
+        """Return the names of the operators that the running epoch is in, as far as the engine knows them; from any thread."""
+        ...
+
     def interrupt(self) -> None:
         """Make the running epoch end soon, either early or with an error of `run_attempt`; called by another thread."""
         ...

@@ -438,6 +438,8 @@ class JobMaster:
         figures = self._metrics.figures()
         # A batch has one watermark, at its end.
         batch = is_batch(self.setup.configuration)
+        with self._lock:
+            attempt = self._attempt
         watermarks = {vertex.vertex: vertex.watermarks for vertex in figures.vertices}
         text = telling.progress(
             self.setup,
@@ -445,6 +447,8 @@ class JobMaster:
             figures,
             None if batch else self._event_time.event_time(watermarks),
             self.checkpoints.figures(),
+            busy=self._engine.busy_operators(),
+            committing=None if attempt is None else attempt.committing,
             last_failure=self.exceptions.last(),
             before=before,
             elapsed=elapsed,

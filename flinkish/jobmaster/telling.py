@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 
 from flinkish.checkpoint.statistics import CheckpointFigures
 from flinkish.checkpoint.storage import StoredCheckpoint
@@ -77,6 +78,8 @@ def progress(
     event_time: EventTime | None,
     checkpoints: CheckpointFigures,
     *,
+    busy: Sequence[str] = (),
+    committing: str | None = None,
     last_failure: FailureRecord | None = None,
     before: JobFigures | None,
     elapsed: int,
@@ -85,22 +88,28 @@ def progress(
 ) -> str:
     """Return the progress line of a job.
 
-    `before` has the figures of `elapsed` milliseconds ago; `wall` and `now` are the times of the wall clock and the monotonic
-    clock.
+    `busy` are the operators that the running epoch is in, and `committing` is a clause about the commit that runs; both explain
+    better than event time why nothing moves. `before` has the figures of `elapsed` milliseconds ago; `wall` and `now` are the
+    times of the wall clock and the monotonic clock.
     """
     read = figures.records_read - (0 if before is None else before.records_read)
     rate = f"{round(read * 1000 / elapsed):,}/s" if elapsed > 0 else "0/s"
     parts = [f"{figures.records_read:,} records in ({rate}), {figures.records_written:,} out"]
+    epoch_ms = 0 if figures.epoch_began is None else now - figures.epoch_began
+    stuck = committing is not None or (busy and epoch_ms > _LONG_EPOCH_MS)
     if event_time is not None:
-        parts.append(_event_time(event_time, wall))
+        parts.append(_event_time(event_time, wall, with_holder=not stuck))
     if setup.checkpointing:
         parts.append(_last_checkpoint(checkpoints, wall))
-    if status is not JobStatus.RUNNING:
+    if committing is not None:
+        parts.append(committing)
+    elif status is not JobStatus.RUNNING:
         parts.append(f"status {status.name}")
-    elif figures.epochs == 0:
+    elif figures.epochs == 0 and not stuck:
         parts.append("its tasks are starting")
-    elif figures.epoch_began is not None and now - figures.epoch_began > _LONG_EPOCH_MS:
-        parts.append(f"this epoch has taken {duration(now - figures.epoch_began)} so far")
+    elif epoch_ms > _LONG_EPOCH_MS:
+        where = f", in {', '.join(map(repr, busy))}" if busy else ""
+        parts.append(f"this epoch has taken {duration(epoch_ms)} so far{where}")
     if figures.restarts:
         parts.append(f"{figures.restarts} restart{'' if figures.restarts == 1 else 's'}")
         since = restarting(last_failure, wall)
@@ -124,7 +133,7 @@ def duration(milliseconds: int) -> str:
     return f"{seconds} s"
 
 
-def _event_time(event_time: EventTime, wall: int) -> str:
+def _event_time(event_time: EventTime, wall: int, *, with_holder: bool) -> str:
     holder = repr(event_time.operator)
     if len(event_time.subtasks) < event_time.parallelism:
         named = ", ".join(str(subtask + 1) for subtask in event_time.subtasks[:_NAMED])
@@ -133,8 +142,9 @@ def _event_time(event_time: EventTime, wall: int) -> str:
     if event_time.watermark == MAX_WATERMARK:
         return "all input has ended"
     if event_time.watermark == MIN_WATERMARK:
-        return f"no watermark yet, waiting for {holder}"
-    return f"watermark {_time(event_time.watermark, wall)}, held back by {holder}"
+        return f"no watermark yet, waiting for {holder}" if with_holder else "no watermark yet"
+    watermark = f"watermark {_time(event_time.watermark, wall)}"
+    return f"{watermark}, held back by {holder}" if with_holder else watermark
 
 
 def _time(timestamp: int, wall: int) -> str:

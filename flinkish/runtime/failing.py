@@ -1,10 +1,14 @@
-"""Finds the operator and the record of an error from its stack, so that the hot path need not record them."""
+"""Finds the operator and the record of an error from its stack, so that the hot path need not record them.
+
+In the same way it finds the operator that a long epoch is in.
+"""
 
 from __future__ import annotations
 
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from flinkish.common.conversion import COMPILED
@@ -81,6 +85,16 @@ def failing(error: BaseException) -> Failing:
         function = code.co_name
         trace = trace.tb_next
     return Failing(operator=operator, at=at)
+
+
+def working(frame: FrameType | None) -> Operator | None:
+    """Return the innermost operator on the stack of a running thread, in whose code or user code it is; None if there is none."""
+    while frame is not None:
+        candidate = frame.f_locals.get("self")
+        if isinstance(candidate, Operator):
+            return candidate
+        frame = frame.f_back
+    return None
 
 
 def _at(function: str, scope: Mapping[str, Any]) -> str | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from flinkish.common import pickling
@@ -17,6 +19,7 @@ from flinkish.engine.scratch import make_folder, remove_orphans
 from flinkish.engine.slots.in_process import run_levels
 from flinkish.jobmaster.epochs import EpochLoop
 from flinkish.runtime import dependencies
+from flinkish.runtime.failing import working
 from flinkish.runtime.protocol import TaskProgram
 from flinkish.runtime.slot import SlotTask
 
@@ -38,6 +41,8 @@ class LocalEngine:
         self._ids = ids
         self._scratch: Path | None = None
         self._interrupted = threading.Event()
+        #: The thread that runs the attempt.
+        self._thread: int | None = None
 
     def scratch_root(self) -> Path:
         """Return a temporary folder; the first call creates it and removes the folders of killed processes."""
@@ -49,6 +54,7 @@ class LocalEngine:
 
     def run_attempt(self, program: TaskProgram, loop: EpochLoop) -> None:
         """Run epochs until the loop ends."""
+        self._thread = threading.get_ident()
         plan = program.plan
         program.scratch.mkdir(parents=True, exist_ok=True)
         folder = dependencies.stage(program.dependencies, program.scratch, copy=False)
@@ -72,6 +78,11 @@ class LocalEngine:
                     _log.warning("Closing a user function of job %s failed.", program.job_name, exc_info=error)
             finally:
                 program.remove_folders()
+
+    def busy_operators(self) -> Sequence[str]:
+        """Return the name of the operator on the stack of the attempt's thread."""
+        operator = working(sys._current_frames().get(self._thread or 0))
+        return () if operator is None else (operator.node.name,)
 
     def interrupt(self) -> None:
         """End the epoch at points where flinkish itself may take long; user code runs in this process and is not stopped."""

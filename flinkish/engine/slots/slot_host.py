@@ -29,7 +29,7 @@ from flinkish.common import pickling
 from flinkish.common.closing import Unwinding
 from flinkish.common.configuration import Configuration
 from flinkish.common.files import store_settings
-from flinkish.engine.slots.wire import Call, Reply, pack, receive_call, send_reply
+from flinkish.engine.slots.wire import Call, Reply, busy_file, pack, receive_call, send_reply
 from flinkish.runtime import dependencies
 
 if TYPE_CHECKING:
@@ -164,8 +164,15 @@ def _watch(order: Order, host: _Host) -> None:
 
     jvm = ProcessId(*order.jvm)
     silent_s, calls, touched = 0.0, -1, 0
+    busy = ""
     pause = threading.Event()
     while jvm.is_alive() and (now_touched := _touched(order.program_file)) is not None:
+        # Only calls that take longer than an interval are looked at.
+        now_busy = _operator() if host.in_call and host.calls == calls else ""
+        if now_busy != busy:
+            busy = now_busy
+            with contextlib.suppress(OSError):
+                busy_file(order.program_file, order.slot).write_text(busy)
         if host.in_call or host.calls != calls or now_touched != touched:
             silent_s, calls, touched = 0.0, host.calls, now_touched
         if silent_s * 1000 > order.silence_ms:
@@ -176,6 +183,14 @@ def _watch(order: Order, host: _Host) -> None:
     pause.wait(_CLOSE_GRACE_S)
     _remove_files(order)
     os._exit(0)
+
+
+def _operator() -> str:
+    """Return the name of the operator that the main thread is in; an empty text if it is in none."""
+    from flinkish.runtime.failing import working
+
+    operator = working(sys._current_frames().get(threading.main_thread().ident or 0))
+    return "" if operator is None else operator.node.name
 
 
 def _touched(path: str) -> int | None:

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import NamedTuple
 
 from flinkish.common import pickling
@@ -146,3 +147,8 @@ def _send(connection: Connection, parts: Iterable[bytes], frames: Iterable[Packe
 def _receive_frames(connection: Connection, counts: Sequence[int]) -> list[PackedFrames]:
     receive = connection.recv_bytes
     return [PackedFrames(count, receive(), receive(), receive()) for count in counts]
+
+
+def busy_file(program_file: str, slot: int | str) -> Path:
+    """Return the file in which a host says which operator its call is in; it is empty if a call is short, or there is none."""
+    return Path(program_file).with_name(f"busy-{slot}")

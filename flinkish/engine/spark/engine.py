@@ -27,6 +27,7 @@ from flinkish.common.ids import IdSource, random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.engine.scratch import DiskFolder
 from flinkish.engine.slots import hosts
+from flinkish.engine.slots.wire import busy_file
 from flinkish.engine.spark import settings, shim
 from flinkish.engine.spark.failures import LOST_EXECUTOR, hint_for, of_ended_jvm, summarize
 from flinkish.engine.spark.native import Arrivals, NativeInput, native_inputs, positions, quiet_arrivals, seed
@@ -169,6 +170,11 @@ class SparkEngine:
         if attempt is not None:
             attempt.interrupt()
 
+    def busy_operators(self) -> Sequence[str]:
+        """Return the operators that the slot hosts name; none if executors share no folder with the driver."""
+        attempt = self._attempt
+        return () if attempt is None else attempt.busy_operators()
+
     def scratch_root(self) -> Path:
         """Return this engine's own folder; the first call creates it and removes the folders of killed processes."""
         if self._scratch_root is None:
@@ -201,7 +207,7 @@ class SparkEngine:
             self._held = hold_session(self._settings)
             page = self._held.session.sparkContext.uiWebUrl
             if page is not None:
-                notices.tell(f"Spark's page: {page}")
+                notices.tell(f"Spark's page: {page} (its input and process rates count rows inside flinkish, not your records)")
             if "PYSPARK_GATEWAY_PORT" in os.environ:
                 silence_shutdown(self._held.session.sparkContext._gateway)
                 self._watchdog = Watchdog(self._held.jvm, self._clean_up_after_jvm)
@@ -299,6 +305,14 @@ class _Attempt:
         self._interrupted.set()
         self._cancel_action()
 
+    def busy_operators(self) -> Sequence[str]:
+        files = busy_file(str(self._program_file), "*")
+        names = set()
+        for file in files.parent.glob(files.name):
+            with contextlib.suppress(OSError):
+                names.add(file.read_text())
+        return sorted(names - {""})
+
     def _hush(self) -> None:
         """Keep the JVM quiet until the attempt has ended."""
         with self._lock:
@@ -347,8 +361,8 @@ class _Attempt:
             session = job_session(self._held, program.plan.slots, users)
             starts = self._loop.native_starts() if inputs else {}
             if starts:
-                self._write(self._rows(session, config, idle=True)).format("noop").trigger(
-                    availableNow=True
+                self._write(self._rows(session, config, idle=True)).format("noop").trigger(availableNow=True).queryName(
+                    f"{program.job_name}: positions of its sources"
                 ).start().awaitTermination()
                 seed(self._folder, inputs, starts)
             rows = self._rows(session, config, inputs)

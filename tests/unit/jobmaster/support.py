@@ -456,6 +456,9 @@ class ScriptedEngine:
         while (command := loop.begin_epoch()) is not None:
             loop.finish_epoch(self.tasks.run(command))
 
+    def busy_operators(self) -> Sequence[str]:
+        return ()
+
     def interrupt(self) -> None:
         self.interrupts += 1
 

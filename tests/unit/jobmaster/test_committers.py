@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import msgspec
 import pytest
@@ -112,3 +113,25 @@ def test_a_committer_gets_back_what_it_kept_if_the_checkpoint_is_trusted() -> No
     sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, trusted=True)
     sinks.restore(checkpoint(LINEAGE, extra), LINEAGE, trusted=False)
     assert (one.restored_states, two.restored_states) == ([b"kept", None], [None, None])
+
+
+def test_the_running_commit_is_named_also_when_it_is_repeated_at_a_restore() -> None:
+    class Slow(Notes):
+        def create_committer(self, configuration: Configuration) -> Any:
+            committer = super().create_committer(configuration)
+            commit = committer.commit
+
+            def commit_and_look(checkpoint_id: int, requests: Any) -> None:
+                seen.append(made.committing)
+                commit(checkpoint_id, requests)
+
+            committer.commit = commit_and_look
+            return committer
+
+    seen: list[str | None] = []
+    made = committers(one=Slow())
+
+    made.restore(checkpoint(LINEAGE), LINEAGE, trusted=True)
+
+    assert seen == [f"committing checkpoint {checkpoint(LINEAGE).checkpoint_id} to sink 'one' (uid one)"]
+    assert made.committing is None

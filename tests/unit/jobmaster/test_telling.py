@@ -170,6 +170,35 @@ def test_progress_of_a_job_that_restarts_again_and_again_tells_since_when_and_wh
     assert later.restarting_since(clock.wall_time()) is None
 
 
+LONG_EPOCH = figures(epochs=0, epoch_began=500_000 - 27_000)
+WAITING = EventTime(watermark=MIN_WATERMARK, operator="Source: Orders", subtasks=(0,), parallelism=1)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ({"busy": ("Sink: book",)}, "no watermark yet; this epoch has taken 27 s so far, in 'Sink: book'"),
+        ({"busy": ("a", "b")}, "no watermark yet; this epoch has taken 27 s so far, in 'a', 'b'"),
+        ({"committing": "committing checkpoint 7 to sink 'book'"}, "no watermark yet; committing checkpoint 7 to sink 'book'"),
+        ({}, "no watermark yet, waiting for 'Source: Orders'; its tasks are starting"),
+    ],
+)
+def test_progress_names_what_takes_the_time_and_then_does_not_blame_a_source(told: dict[str, Any], text: str) -> None:
+    line = telling.progress(
+        setup(None),
+        JobStatus.RUNNING,
+        LONG_EPOCH,
+        WAITING,
+        CheckpointFigures(),
+        before=None,
+        elapsed=30_000,
+        wall=NOON,
+        now=500_000,
+        **told,
+    )
+    assert line == f"Job 'test job': 0 records in (0/s), 0 out; {text}."
+
+
 @pytest.mark.parametrize(
     ("milliseconds", "text"), [(-5, "0 s"), (999, "0 s"), (119_000, "119 s"), (120_000, "2 min"), (3 * 3_600_000, "3 h")]
 )

@@ -99,7 +99,16 @@ def test_sockets_beside_a_long_temporary_folder_are_removed_by_the_next_driver_i
     assert (made.parent, long.exists(), killed.exists(), alive.exists()) == (short, False, False, True)
 
 
-@pytest.mark.parametrize(("page", "told"), [("http://host:4040", ["Spark's page: http://host:4040"]), (None, [])])
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        (
+            "http://host:4040",
+            ["Spark's page: http://host:4040 (its input and process rates count rows inside flinkish, not your records)"],
+        ),
+        (None, []),
+    ],
+)
 def test_a_person_learns_that_spark_is_started_and_where_its_page_is(
     page: str | None, told: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
