@@ -195,7 +195,7 @@ def sql(statements: tuple[str, ...], properties: tuple[str, ...], rows: int) -> 
     """Run SQL in a Spark session that reads and writes Delta tables.
 
     It reads checkpoints, savepoints and sink tables: flinkish sql "SELECT * FROM delta.`/path/of/the/table`". Without a STATEMENT
-    argument, statements are read from standard input; each ends with a `;` at the end of a line.
+    argument, statements are read from standard input. Several statements are separated by `;`; the first that fails ends the run.
     """
     from flinkish.cli.sql import run_statements
 

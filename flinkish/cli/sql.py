@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TextIO
 
 from pyspark.errors import PySparkException
@@ -26,12 +28,14 @@ _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.databricks.delta.snapsh
 def run_statements(statements: Sequence[str], properties: Sequence[str], rows: int) -> None:
     """Run the given statements, or those on standard input if none are given; show at most `rows` rows of each result.
 
-    At a terminal, a statement that fails is reported, and the prompt continues. Otherwise it raises InvalidProgramError with
-    Spark's reason. Raises EngineError if Spark does not start.
+    Each text may hold several statements, see `split_statements`. At a terminal, a statement that fails is reported, and the
+    prompt continues. Otherwise the run ends with InvalidProgramError: Spark's reason, and which statement it was. Raises
+    EngineError if Spark does not start.
     """
     settings = SparkSettings.of(load_configuration(_of_spark(properties), environment=os.environ))
     asked = not statements and sys.stdin.isatty()
-    given = statements or split_statements(_typed(sys.stdin) if asked else sys.stdin)
+    texts: list[Iterable[str]] = [[text] for text in statements] or [_typed(sys.stdin) if asked else sys.stdin]
+    given = chain.from_iterable(map(split_statements, texts))
     console = Console(soft_wrap=True)
     held = hold_delta_session(settings)
     try:
@@ -39,11 +43,11 @@ def run_statements(statements: Sequence[str], properties: Sequence[str], rows: i
         for key, value in _SETTINGS.items():
             if key not in settings.passed_on:
                 session.conf.set(key, value)
-        for statement in given:
+        for number, statement in enumerate(given, 1):
             try:
-                _show(session.sql(statement.strip().removesuffix(";")), rows, console)
+                _show(session.sql(statement), rows, console)
             except PySparkException as error:
-                reason = InvalidProgramError(f"{_reason(error)}\nin {statement.strip()}")
+                reason = InvalidProgramError(f"{_reason(error)}\nin statement {number}: {statement}")
                 if not asked:
                     raise reason from error
                 console.print(Text(str(reason), style="red"))
@@ -60,16 +64,60 @@ def _of_spark(properties: Sequence[str]) -> Sequence[str]:
     return properties
 
 
+#: The next part of a statement, as Spark's SqlBaseLexer finds it; a quote that is not closed reaches to the end of the text.
+_PART = re.compile(
+    r"""
+    --(?:\\\n|[^\r\n])*                                           # a comment to the end of the line
+    | (?P<open>/\*)
+    | (?P<end>;)
+    | (?P<code>
+        [rR]'[^']*(?:'|\Z) | [rR]"[^"]*(?:"|\Z)                   # a raw text: a backslash is a character
+        | '(?:[^'\\]|\\.)*(?:'|\Z) | "(?:[^"\\]|\\.)*(?:"|\Z) | `[^`]*(?:`|\Z)
+        | \w+ | \S
+      )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_IN_COMMENT = re.compile(r"(?P<open>/\*)|(?P<close>\*/)")
+_SCRIPT = re.compile(r"\s*BEGIN\b", re.IGNORECASE)
+
+
 def split_statements(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the statements of a text: each ends with a `;` at the end of a line, the last one at the end of the text."""
-    statement = ""
+    """Yield the statements of a text without the `;` between them; each is yielded once its last line is read.
+
+    A `;` in quotes or in a comment ends no statement. A script of Spark (BEGIN ... END) reaches to the end of the text.
+    """
+    rest = ""
     for line in lines:
-        statement += line
-        if line.rstrip().endswith(";"):
-            yield statement
-            statement = ""
-    if statement.strip():
-        yield statement
+        rest += line
+        while ";" in line:
+            end, code = _end_of_statement(rest)
+            if end is None:
+                break
+            if code:
+                yield rest[:end].strip()
+            rest = rest[end + 1 :]
+    if _end_of_statement(rest)[1]:
+        yield rest.strip()
+
+
+def _end_of_statement(text: str) -> tuple[int | None, bool]:
+    """Return the position of the first `;` that ends a statement, if any, and whether there is more than comments before it."""
+    if _SCRIPT.match(text):
+        return None, True
+    depth, code, position = 0, False, 0  # bracketed comments are nested
+    while (part := (_IN_COMMENT if depth else _PART).search(text, position)) is not None:
+        position = part.end()
+        match part.lastgroup:
+            case "open":
+                depth += 1
+            case "close":
+                depth -= 1
+            case "code":
+                code = True
+            case "end":
+                return part.start(), code
+    return None, code
 
 
 def _typed(stream: TextIO) -> Iterator[str]:
