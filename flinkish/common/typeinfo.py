@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from flinkish.common.absent import Absence, AbsentMember
 from flinkish.common.absent_names import INTERNAL
@@ -41,6 +41,17 @@ __all__ = [
     "Types",
 ]
 
+if TYPE_CHECKING:
+    # Type checkers support this import without the package, and with it the defaults of PEP 696.
+    from typing_extensions import TypeVar
+
+    #: The Python type of the values. Type checkers compare it with the results of a function; it has no effect at run time.
+    V_co = TypeVar("V_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    V_co = TypeVar("V_co", covariant=True)
+
 _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_ORDINAL = _EPOCH.toordinal()
 
@@ -49,8 +60,11 @@ _JAVA_TYPE = Absence(
 )
 
 
-class TypeInformation:
-    """Base of all types. Types are immutable, comparable and hashable; make them by the methods of `Types`."""
+class TypeInformation(Generic[V_co]):
+    """Base of all types. Types are immutable, comparable and hashable; make them by the methods of `Types`.
+
+    For type checkers, `TypeInformation[int]` is a type of `int`, and `TypeInformation` alone one of any values.
+    """
 
     get_java_type_info = AbsentMember(_JAVA_TYPE)
 
@@ -97,7 +111,7 @@ class BasicType(Enum):
     INSTANT = "Instant"
 
 
-class BasicTypeInfo(TypeInformation):
+class BasicTypeInfo(TypeInformation[V_co]):
     """Text, booleans, numbers and points in time."""
 
     def __init__(self, basic_type: BasicType) -> None:
@@ -120,43 +134,43 @@ class BasicTypeInfo(TypeInformation):
         return self._basic_type.value
 
     @staticmethod
-    def STRING_TYPE_INFO() -> BasicTypeInfo:
+    def STRING_TYPE_INFO() -> BasicTypeInfo[str]:
         return BasicTypeInfo(BasicType.STRING)
 
     @staticmethod
-    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo:
+    def BOOLEAN_TYPE_INFO() -> BasicTypeInfo[bool]:
         return BasicTypeInfo(BasicType.BOOLEAN)
 
     @staticmethod
-    def BYTE_TYPE_INFO() -> BasicTypeInfo:
+    def BYTE_TYPE_INFO() -> BasicTypeInfo[int]:
         return BasicTypeInfo(BasicType.BYTE)
 
     @staticmethod
-    def SHORT_TYPE_INFO() -> BasicTypeInfo:
+    def SHORT_TYPE_INFO() -> BasicTypeInfo[int]:
         return BasicTypeInfo(BasicType.SHORT)
 
     @staticmethod
-    def INT_TYPE_INFO() -> BasicTypeInfo:
+    def INT_TYPE_INFO() -> BasicTypeInfo[int]:
         return BasicTypeInfo(BasicType.INT)
 
     @staticmethod
-    def LONG_TYPE_INFO() -> BasicTypeInfo:
+    def LONG_TYPE_INFO() -> BasicTypeInfo[int]:
         return BasicTypeInfo(BasicType.LONG)
 
     @staticmethod
-    def FLOAT_TYPE_INFO() -> BasicTypeInfo:
+    def FLOAT_TYPE_INFO() -> BasicTypeInfo[float]:
         return BasicTypeInfo(BasicType.FLOAT)
 
     @staticmethod
-    def DOUBLE_TYPE_INFO() -> BasicTypeInfo:
+    def DOUBLE_TYPE_INFO() -> BasicTypeInfo[float]:
         return BasicTypeInfo(BasicType.DOUBLE)
 
     @staticmethod
-    def CHAR_TYPE_INFO() -> BasicTypeInfo:
+    def CHAR_TYPE_INFO() -> BasicTypeInfo[str]:
         return BasicTypeInfo(BasicType.CHAR)
 
     @staticmethod
-    def BIG_INT_TYPE_INFO() -> BasicTypeInfo:
+    def BIG_INT_TYPE_INFO() -> BasicTypeInfo[int]:
         return BasicTypeInfo(BasicType.BIG_INT)
 
     @staticmethod
@@ -168,7 +182,7 @@ class BasicTypeInfo(TypeInformation):
         return InstantTypeInfo(BasicType.INSTANT)
 
 
-class InstantTypeInfo(BasicTypeInfo):
+class InstantTypeInfo(BasicTypeInfo[Instant]):
     """`Instant`; the plain form is microseconds since the epoch, at a resolution of milliseconds."""
 
     def __init__(self, basic_type: BasicType = BasicType.INSTANT) -> None:
@@ -240,7 +254,7 @@ class SqlTimeTypeInfo(TypeInformation):
         return TimestampTypeInfo()
 
 
-class DateTypeInfo(TypeInformation):
+class DateTypeInfo(TypeInformation[datetime.date]):
     """`datetime.date`; the plain form is days since the epoch."""
 
     EPOCH_ORDINAL = AbsentMember(INTERNAL)
@@ -255,7 +269,7 @@ class DateTypeInfo(TypeInformation):
         return None if obj is None else datetime.date.fromordinal(obj + _EPOCH_ORDINAL)
 
 
-class TimeTypeInfo(TypeInformation):
+class TimeTypeInfo(TypeInformation[datetime.time]):
     """`datetime.time`; the plain form is microseconds since midnight."""
 
     EPOCH_ORDINAL = AbsentMember(INTERNAL)
@@ -277,7 +291,7 @@ class TimeTypeInfo(TypeInformation):
         return datetime.time(hour, minute, second, microsecond)
 
 
-class TimestampTypeInfo(TypeInformation):
+class TimestampTypeInfo(TypeInformation[datetime.datetime]):
     """`datetime.datetime` without zone; the plain form is microseconds since 1970-01-01T00:00 on the same clock.
 
     Differs from Flink: the plain form does not depend on the machine's time zone, so it means the same everywhere.
@@ -297,7 +311,7 @@ class TimestampTypeInfo(TypeInformation):
         return None if obj is None else _EPOCH + datetime.timedelta(microseconds=obj)
 
 
-class _ArrayTypeInfo(TypeInformation):
+class _ArrayTypeInfo(TypeInformation[V_co]):
     def __init__(self, element_type: TypeInformation) -> None:
         self._element_type = _checked_type(element_type, f"element type of {type(self).__name__}")
 
@@ -335,7 +349,7 @@ class PrimitiveArrayTypeInfo(_ArrayTypeInfo):
         _check_element(element_type, _PRIMITIVES, "PRIMITIVE_ARRAY")
 
 
-class BasicArrayTypeInfo(_ArrayTypeInfo):
+class BasicArrayTypeInfo(_ArrayTypeInfo[list[Any]]):
     """Arrays of numbers, booleans, characters or text that may hold None; lists in user code."""
 
     def __init__(self, element_type: TypeInformation) -> None:
@@ -343,11 +357,11 @@ class BasicArrayTypeInfo(_ArrayTypeInfo):
         _check_element(element_type, _PRIMITIVES | {BasicType.STRING}, "BASIC_ARRAY")
 
 
-class ObjectArrayTypeInfo(_ArrayTypeInfo):
+class ObjectArrayTypeInfo(_ArrayTypeInfo[list[Any]]):
     """Arrays of any type that may hold None; lists in user code."""
 
 
-class ListTypeInfo(TypeInformation):
+class ListTypeInfo(TypeInformation[list[Any]]):
     """Lists; as in PyFlink, the attribute `elem_type` is the element type."""
 
     def __init__(self, element_type: TypeInformation) -> None:
@@ -365,7 +379,7 @@ class ListTypeInfo(TypeInformation):
         return f"ListTypeInfo<{self.elem_type!r}>"
 
 
-class MapTypeInfo(TypeInformation):
+class MapTypeInfo(TypeInformation[dict[Any, Any]]):
     """Dicts with keys of one type and values of another; values may be None."""
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
@@ -400,7 +414,7 @@ class PickledBytesTypeInfo(TypeInformation):
         return "PickledByteArrayTypeInfo"
 
 
-class RowTypeInfo(TypeInformation):
+class RowTypeInfo(TypeInformation[Row]):
     """`Row` with fields of given types and names (f0, f1, ... if not given). Comparisons of types ignore the names."""
 
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
@@ -469,7 +483,7 @@ class RowTypeInfo(TypeInformation):
         return f"RowTypeInfo({', '.join(fields)})"
 
 
-class TupleTypeInfo(TypeInformation):
+class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
     """Tuples with fields of given types; no field may be None."""
 
     def __init__(self, field_types: Sequence[TypeInformation]) -> None:
@@ -559,52 +573,52 @@ class Types:
     """
 
     @staticmethod
-    def STRING() -> BasicTypeInfo:
+    def STRING() -> BasicTypeInfo[str]:
         """Return the type of `str`."""
         return BasicTypeInfo.STRING_TYPE_INFO()
 
     @staticmethod
-    def BYTE() -> BasicTypeInfo:
+    def BYTE() -> BasicTypeInfo[int]:
         """Return the type of `int` from -128 to 127."""
         return BasicTypeInfo.BYTE_TYPE_INFO()
 
     @staticmethod
-    def BOOLEAN() -> BasicTypeInfo:
+    def BOOLEAN() -> BasicTypeInfo[bool]:
         """Return the type of `bool`."""
         return BasicTypeInfo.BOOLEAN_TYPE_INFO()
 
     @staticmethod
-    def SHORT() -> BasicTypeInfo:
+    def SHORT() -> BasicTypeInfo[int]:
         """Return the type of `int` of 16 bits."""
         return BasicTypeInfo.SHORT_TYPE_INFO()
 
     @staticmethod
-    def INT() -> BasicTypeInfo:
+    def INT() -> BasicTypeInfo[int]:
         """Return the type of `int` of 32 bits."""
         return BasicTypeInfo.INT_TYPE_INFO()
 
     @staticmethod
-    def LONG() -> BasicTypeInfo:
+    def LONG() -> BasicTypeInfo[int]:
         """Return the type of `int` of 64 bits."""
         return BasicTypeInfo.LONG_TYPE_INFO()
 
     @staticmethod
-    def FLOAT() -> BasicTypeInfo:
+    def FLOAT() -> BasicTypeInfo[float]:
         """Return the type of `float` rounded to 32 bits."""
         return BasicTypeInfo.FLOAT_TYPE_INFO()
 
     @staticmethod
-    def DOUBLE() -> BasicTypeInfo:
+    def DOUBLE() -> BasicTypeInfo[float]:
         """Return the type of `float`."""
         return BasicTypeInfo.DOUBLE_TYPE_INFO()
 
     @staticmethod
-    def CHAR() -> BasicTypeInfo:
+    def CHAR() -> BasicTypeInfo[str]:
         """Return the type of `str` of one character."""
         return BasicTypeInfo.CHAR_TYPE_INFO()
 
     @staticmethod
-    def BIG_INT() -> BasicTypeInfo:
+    def BIG_INT() -> BasicTypeInfo[int]:
         """Return the type of `int` of any size."""
         return BasicTypeInfo.BIG_INT_TYPE_INFO()
 
@@ -614,22 +628,22 @@ class Types:
         return BasicTypeInfo.BIG_DEC_TYPE_INFO()
 
     @staticmethod
-    def INSTANT() -> BasicTypeInfo:
+    def INSTANT() -> BasicTypeInfo[Instant]:
         """Return the type of `Instant`."""
         return BasicTypeInfo.INSTANT_TYPE_INFO()
 
     @staticmethod
-    def SQL_DATE() -> TypeInformation:
+    def SQL_DATE() -> TypeInformation[datetime.date]:
         """Return the type of `datetime.date`."""
         return SqlTimeTypeInfo.DATE()
 
     @staticmethod
-    def SQL_TIME() -> TypeInformation:
+    def SQL_TIME() -> TypeInformation[datetime.time]:
         """Return the type of `datetime.time`."""
         return SqlTimeTypeInfo.TIME()
 
     @staticmethod
-    def SQL_TIMESTAMP() -> TypeInformation:
+    def SQL_TIMESTAMP() -> TypeInformation[datetime.datetime]:
         """Return the type of `datetime.datetime`."""
         return SqlTimeTypeInfo.TIMESTAMP()
 

@@ -231,14 +231,23 @@ class DataStream(_OperatorSettings, Generic[T_co]):
 
     # Operators.
 
-    def map(self, func: Callable[[T_co], U] | Maps[T_co, U], output_type: TypeInformation | None = None) -> DataStream[U]:
+    @overload
+    def map(self, func: Callable[[T_co], U] | Maps[T_co, U]) -> DataStream[U]: ...
+
+    # A function may return None, no value, whatever the type.
+    @overload
+    def map(
+        self, func: Callable[[T_co], U | None] | Maps[T_co, U | None], output_type: TypeInformation[U] | None
+    ) -> DataStream[U]: ...
+
+    def map(self, func: Callable[[T_co], U] | Maps[T_co, U], output_type: TypeInformation[U] | None = None) -> DataStream[U]:
         """Return one record for each record."""
         function = map_function(func, "map")
         check_function(func, "map")
         return self._one_input("Map", operators.MapConfig(function=function), type_of(output_type, "map"))
 
     def flat_map(
-        self, func: Callable[[T_co], Iterable[U]] | FlatMaps[T_co, U], output_type: TypeInformation | None = None
+        self, func: Callable[[T_co], Iterable[U]] | FlatMaps[T_co, U], output_type: TypeInformation[U] | None = None
     ) -> DataStream[U]:
         """Return none, one or many records for each record; the function returns an iterable or yields records."""
         function = flat_map_function(func, "flat_map")
@@ -259,7 +268,7 @@ class DataStream(_OperatorSettings, Generic[T_co]):
         )
 
     def key_by(
-        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation | None = None
+        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation[K] | None = None
     ) -> KeyedStream[T_co, K]:
         """Send all records of a key to one subtask; each key then has its own state and timers.
 

@@ -134,7 +134,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         return IntervalJoin(self, other_stream)
 
     def key_by(
-        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation | None = None
+        self, key_selector: Callable[[T_co], K] | SelectsKeys[T_co, K], key_type: TypeInformation[K] | None = None
     ) -> KeyedStream[T_co, K]:
         """Key the original stream by another selector; keys do not nest."""
         return self._origin.key_by(key_selector, key_type)

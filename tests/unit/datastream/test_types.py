@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flinkish.common import Types
+from flinkish.common import TypeInformation, Types
 from flinkish.datastream import DataStream, KeyedStream
 from flinkish.datastream.closeable_iterator import CloseableIterator
 from flinkish.datastream.windowed_stream import WindowedStream
@@ -53,6 +53,7 @@ def test_the_inferred_programs_can_be_built() -> None:
 
     inferred.sources(env)
     inferred.operators(numbers, words)
+    inferred.declared(numbers, words)
     inferred.keyed(numbers, words)
     inferred.two_streams(numbers, words, env.from_collection([("a", "b")]))
     inferred.windows(numbers)
@@ -64,6 +65,7 @@ def test_type_parameters_are_of_no_effect_at_run_time() -> None:
     stream = make_env().from_collection([1])
 
     assert DataStream[int].__origin__ is DataStream  # type: ignore[attr-defined]
+    assert TypeInformation[int].__origin__ is TypeInformation  # type: ignore[attr-defined]
     assert KeyedStream[int, str] == KeyedStream[int, str]
     assert WindowedStream[int, str] is not None
     assert CloseableIterator[int] is not None

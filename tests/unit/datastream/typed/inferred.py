@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Any, assert_type
 
-from flinkish.common import Row, Time, Types, WatermarkStrategy
+from flinkish.common import Row, Time, TypeInformation, Types, WatermarkStrategy
 from flinkish.datastream import (
     AggregateFunction,
     AsyncDataStream,
@@ -37,6 +38,8 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.datastream.windowed_stream import WindowedStream
 
 LATE = OutputTag("late", Types.INT())
+PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
+OF_ANY: TypeInformation = Types.INT()
 NAMES = MapStateDescriptor("names", Types.STRING(), Types.STRING())
 
 
@@ -159,6 +162,40 @@ def operators(numbers: DataStream[int], words: DataStream[str]) -> None:
     assert_type(words.rebalance().broadcast(), DataStream[str])
     assert_type(words.cache(), CachedDataStream[str])
     assert_type(AsyncDataStream.unordered_wait(numbers, Ask(), Time.seconds(1)), DataStream[str])
+
+
+def declared(numbers: DataStream[int], words: DataStream[str]) -> None:
+    """The declared type is that of the records; Python's types that it accepts are not flagged."""
+
+    def parsed(word: str) -> int | None:
+        return int(word) if word.isdigit() else None
+
+    def price(number: int) -> Decimal:
+        return Decimal(number)
+
+    assert_type(numbers.map(lambda number: number * 2, Types.LONG()), DataStream[int])
+    assert_type(numbers.map(lambda number: number, Types.DOUBLE()), DataStream[float])
+    assert_type(numbers.map(lambda number: number > 1, Types.INT()), DataStream[int])
+    assert_type(words.map(parsed, Types.INT()), DataStream[int])
+    assert_type(words.map(parsed, None), DataStream[int])
+    assert_type(numbers.map(Untyped(), Types.STRING()), DataStream[str])
+    assert_type(numbers.map(price, Types.BIG_DEC()), DataStream[Any])
+    assert_type(numbers.map(lambda number: Row(number), Types.ROW([Types.INT()])), DataStream[Row])
+    assert_type(words.map(lambda word: (word, 1), PAIR), DataStream[tuple[Any, ...]])
+    assert_type(words.map(lambda word: [word], Types.LIST(Types.STRING())), DataStream[list[Any]])
+    assert_type(words.map(lambda word: {word: 1}, Types.MAP(Types.STRING(), Types.INT())), DataStream[dict[Any, Any]])
+    assert_type(words.map(lambda word: word.encode(), Types.PRIMITIVE_ARRAY(Types.BYTE())), DataStream[Any])
+    assert_type(words.map(len, Types.PICKLED_BYTE_ARRAY()), DataStream[Any])
+    assert_type(words.map(len, OF_ANY), DataStream[Any])
+    assert_type(words.flat_map(str.split, Types.STRING()), DataStream[str])
+    assert_type(words.flat_map(lambda word: [(word, 1)], PAIR), DataStream[tuple[Any, ...]])
+    assert_type(numbers.process(Half(), Types.DOUBLE()), DataStream[float])
+    assert_type(words.key_by(len).process(Count(), PAIR), DataStream[tuple[str, int]])
+    assert_type(words.key_by(len, Types.INT()), KeyedStream[str, int])
+    field_types = [Types.INT(), Types.STRING(), PAIR]
+    assert_type(words.map(lambda word: Row(1, word, (word, 1)), Types.ROW(field_types)), DataStream[Row])
+    assert_type(numbers.connect(words).map(Both(), Types.STRING()), DataStream[str])
+    words.map(lambda word: (word, 1), PAIR).key_by(lambda pair: pair[0]).reduce(lambda one, other: (one[0], one[1] + other[1]))
 
 
 def keyed(numbers: DataStream[int], words: DataStream[str]) -> None:

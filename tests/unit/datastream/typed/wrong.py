@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flinkish.common import Row, Types
 from flinkish.datastream import DataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 
 
@@ -28,3 +29,25 @@ def program(env: StreamExecutionEnvironment, numbers: DataStream[int], words: Da
     env.set_stream_time_characteristic()  # E: operator
     number: str = numbers.execute_and_collect("job", 1)[0]  # E: assignment
     assert number
+
+
+def half(number: int) -> float:
+    return number / 2
+
+
+def as_row(number: int) -> Row | None:
+    return Row(number)
+
+
+def declared(numbers: DataStream[int], words: DataStream[str]) -> None:
+    numbers.map(str, Types.INT())  # E: arg-type
+    numbers.map(half, Types.LONG())  # E: arg-type
+    numbers.map(half, output_type=Types.STRING())  # E: arg-type
+    numbers.map(Show(), Types.INT())  # E: arg-type
+    numbers.map(lambda number: (number, 1), Types.ROW([Types.INT(), Types.INT()]))  # E: arg-type, return-value
+    numbers.map(as_row, Types.TUPLE([Types.INT()]))  # E: arg-type
+    numbers.map(lambda number: [number], Types.MAP(Types.INT(), Types.INT()))  # E: arg-type, return-value
+    words.flat_map(str.split, Types.BIG_INT())  # E: arg-type
+    numbers.key_by(lambda number: number).map(half, Types.INT())  # E: arg-type
+    numbers.key_by(str, Types.INT())  # E: arg-type
+    numbers.map(str, Types.STRING()).map(abs)  # E: arg-type
