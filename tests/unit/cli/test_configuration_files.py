@@ -32,9 +32,9 @@ def test_the_examples_of_the_configuration_file_are_valid(tmp_path: Path, caplog
     assert configuration.get(options.GLOBAL_JOB_PARAMETERS) == {"region": "north"}
 
 
-def test_the_versions_that_the_makefile_and_the_readme_name_are_those_of_setup_cfg() -> None:
+def test_the_versions_that_the_makefile_and_the_page_on_clusters_name_are_those_of_setup_cfg() -> None:
     pins = dict(re.findall(r"^    (pyspark|delta-spark)==([\d.]+)$", (ROOT / "setup.cfg").read_text(), flags=re.MULTILINE))
     minor = ".".join(pins["pyspark"].split(".")[:2])
     artifact = f"io.delta:delta-spark_{minor}_2.13:{pins['delta-spark']}"
     assert f"DELTA := {artifact}\n" in (ROOT / "Makefile").read_text()
-    assert f"--packages {artifact} " in (ROOT / "README.md").read_text()
+    assert f"--packages {artifact} " in (ROOT / "docs/pages/cluster.md").read_text()

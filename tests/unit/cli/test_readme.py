@@ -1,68 +1,40 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.graph.chaining import build_job_graph
-from flinkish.graph.stream_graph_generator import generate
-from flinkish.program import executor_loader
+from tests.unit.docs.pages import blocks
 
 README = Path(__file__).parents[3] / "README.md"
 
 
-class RecordingExecutor:
-    """Keeps the programs instead of running them."""
-
-    def __init__(self) -> None:
-        self.programs: list[Any] = []
-
-    def execute_async(self, program: Any) -> Any:
-        self.programs.append(program)
-        return _Finished()
-
-
-class _Finished:
-    def get_job_execution_result(self) -> _Finished:
-        return self
-
-    def result(self) -> None:
-        return None
-
-
 @pytest.fixture
-def executor() -> Any:
-    executor: Any = RecordingExecutor()
-    before = executor_loader.replace_executor(executor)
-    yield executor
-    executor_loader.replace_executor(before)
+def as_in_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Set up a new user's process on the local engine, and return the namespace of a script."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["silence.py"])
+    monkeypatch.setenv("FLINKISH_PROPERTIES", "-Dexecution.engine=local")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return {"__name__": "readme"}
 
 
-def _examples() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+def test_the_program_of_the_readme_prints_what_it_says_and_its_test_passes(
+    as_in_a_script: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, test_of_it = blocks(README, "python")
+    exec(compile(program.content, str(README), "exec"), as_in_a_script)
+    assert program.output
+    assert capsys.readouterr().out == program.output
+    exec(compile(test_of_it.content, str(README), "exec"), as_in_a_script)
 
 
-def test_the_program_of_the_readme_can_be_built(executor: RecordingExecutor) -> None:
-    program, _ = _examples()
-    exec(compile(program, str(README), "exec"), {"__name__": "readme"})
-    (built,) = executor.programs
-    assert built.job_name == "silence"
-    job_graph = build_job_graph(generate(built))
-    assert next(iter(job_graph.vertices.values())).name == "Source: Collection Source"
-    assert job_graph.edges[-1].partitioner.partitioning.value == "HASH"
-
-
-@pytest.mark.usefixtures("executor")
-def test_the_test_of_the_readme_passes() -> None:
-    namespace: dict[str, Any] = {"__name__": "readme"}
-    for example in _examples():
-        exec(compile(example, str(README), "exec"), namespace)
-
-
-def test_every_make_target_of_the_readme_exists() -> None:
-    named = set(re.findall(r"make ([a-z-]+)", README.read_text()))
+def test_every_make_target_of_the_readme_and_of_the_page_on_development_exists() -> None:
+    page = README.parent / "docs" / "pages" / "development.md"
+    named = set(re.findall(r"`make ([a-z-]+)", README.read_text() + page.read_text()))
     defined = set(re.findall(r"^([a-z-]+):", (README.parent / "Makefile").read_text(), flags=re.MULTILINE))
     assert named <= defined
 
