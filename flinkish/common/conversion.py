@@ -49,6 +49,7 @@ __all__ = [
     "COMPILED",
     "compiled",
     "converter",
+    "integer_bounds",
     "lenient_converter",
     "makes_new",
     "mapping",
@@ -755,12 +756,18 @@ def _needs_conversion(type_info: TypeInformation, name: str) -> str | None:
     return None if wanted is None else f"type({name}) is not {wanted}"
 
 
-def out_of_bounds(type_info: TypeInformation, name: str) -> str | None:
-    """Return an expression that is true for an int that the type cannot hold; None if it is not an integer type with bounds."""
+def integer_bounds(type_info: TypeInformation) -> tuple[int, int] | None:
+    """Return the least and the greatest number of an integer type; None if it is not an integer type with bounds."""
     if not isinstance(type_info, BasicTypeInfo) or type_info.basic_type not in _INTEGER_BITS:
         return None
     bits = _INTEGER_BITS[type_info.basic_type]
-    return f"not {-(2 ** (bits - 1))} <= {name} <= {2 ** (bits - 1) - 1}"
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+
+
+def out_of_bounds(type_info: TypeInformation, name: str) -> str | None:
+    """Return an expression that is true for an int that the type cannot hold; None if it is not an integer type with bounds."""
+    bounds = integer_bounds(type_info)
+    return None if bounds is None else f"not {bounds[0]} <= {name} <= {bounds[1]}"
 
 
 def _refuse_none(convert: Convert, fail: Callable[..., NoReturn], path: str, field_type: TypeInformation) -> Convert:

@@ -7,6 +7,8 @@ whole records, and the first one if several are equal.
 from __future__ import annotations
 
 import copy
+import operator
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -40,17 +42,20 @@ class AggregatingReduceFunction(ReduceFunction):
 
     def __init__(self, aggregation: Aggregation, position: int | str) -> None:
         self._aggregation = aggregation
-        self._position = position
+        self._position: Any = position
+        self._choose = _CHOICES[aggregation]
+        #: Whether the result is one of the two records; otherwise it is the first one with another field.
+        self._whole = aggregation in (Aggregation.MIN_BY, Aggregation.MAX_BY)
 
     def reduce(self, value1: Any, value2: Any) -> Any:
-        if not isinstance(value2, (tuple, list, Row)):
+        if value2.__class__ is not tuple and not isinstance(value2, (tuple, list, Row)):
             if self._position != 0:
                 raise TypeMismatchError(
                     f"{self._aggregation.value}({self._position!r}) was called on records without fields, such as {value2!r}; "
                     "on these only position 0 is possible, which stands for the whole record."
                 )
-            return self._choose(value1, value2, value1, value2)
-        position: Any = self._position
+            return self._choose(value1, value2)
+        position = self._position
         try:
             first, second = value1[position], value2[position]
         except (TypeError, IndexError) as error:
@@ -58,28 +63,38 @@ class AggregatingReduceFunction(ReduceFunction):
                 f"{self._aggregation.value}({position!r}): there is no such field in {value2!r} of type {type(value2).__name__}.",
                 hint="give the position of the field, from 0 on; names are for Rows.",
             ) from error
-        match self._aggregation:
-            case Aggregation.MIN_BY:
-                return value2 if second < first else value1
-            case Aggregation.MAX_BY:
-                return value2 if second > first else value1
-        result = self._choose(first, second, first, second)
+        result = self._choose(first, second)
+        if self._whole:
+            return value1 if result is first else value2
+        if value1.__class__ is tuple:
+            if position < 0:
+                position += len(value1)
+            return value1[:position] + (result,) + value1[position + 1 :]  # noqa: RUF005 - half the time of unpacking
         if isinstance(value1, tuple):
-            index = position % len(value1)
+            values = [*value1]
+            values[position] = result
             # The result for named tuples is a named tuple.
-            return _make_like(value1, [*value1[:index], result, *value1[index + 1 :]])
+            return _make_like(value1, values)
         value1 = copy.copy(value1)
         value1[position] = result
         return value1
 
-    def _choose(self, first: Any, second: Any, left: Any, right: Any) -> Any:
-        match self._aggregation:
-            case Aggregation.SUM:
-                return first + second
-            case Aggregation.MIN | Aggregation.MIN_BY:
-                return right if second < first else left
-            case _:
-                return right if second > first else left
+
+def _least(first: Any, second: Any) -> Any:
+    return second if second < first else first
+
+
+def _greatest(first: Any, second: Any) -> Any:
+    return second if second > first else first
+
+
+_CHOICES: dict[Aggregation, Callable[[Any, Any], Any]] = {
+    Aggregation.SUM: operator.add,
+    Aggregation.MIN: _least,
+    Aggregation.MAX: _greatest,
+    Aggregation.MIN_BY: _least,
+    Aggregation.MAX_BY: _greatest,
+}
 
 
 def _make_like(original: tuple[Any, ...], values: list[Any]) -> tuple[Any, ...]:

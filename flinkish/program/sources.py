@@ -255,6 +255,8 @@ class Source(ABC, Generic[T, SplitT, CheckpointT]):
 
     #: Whether its readers call `emit_watermark`, `mark_idle` or `mark_active`, because the source knows its own watermarks.
     emits_watermarks: bool = False
+    #: Whether readers emit new records that nothing else refers to, so that an edge or a sink need not copy them.
+    makes_new_records: bool = False
 
     @property
     @abstractmethod
@@ -343,6 +345,8 @@ class NativeSource(NeedsDataFrames, ABC, Generic[T]):
     """
 
     instead = "use a Source"
+    #: Whether the decoder returns new records that nothing else refers to, so that an edge or a sink need not copy them.
+    makes_new_records: bool = False
 
     @property
     def boundedness(self) -> Boundedness:

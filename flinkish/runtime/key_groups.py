@@ -36,7 +36,7 @@ from flinkish.runtime.isolation import isolate
 
 #: 2**64 divided by the golden ratio: the product distributes neighbouring keys evenly over all groups (Knuth, TAOCP 3, 6.4).
 MULTIPLIER = 0x9E3779B97F4A7C15
-_MASK = (1 << 64) - 1
+MASK = (1 << 64) - 1
 #: Makes the hash of bytes different from that of the text that encodes to them.
 _BYTES_SEED = 0x5A5A5A5A
 
@@ -49,7 +49,7 @@ def stable_hash(key: Any) -> int:
     kind = key.__class__
     if kind is int:
         number = hash(key)
-        return (((number ^ (number >> 32)) * MULTIPLIER) & _MASK) >> 33
+        return (((number ^ (number >> 32)) * MULTIPLIER) & MASK) >> 33
     if kind is str:
         try:
             return crc32(key.encode())
@@ -63,7 +63,7 @@ def key_group(key: Any, max_parallelism: int) -> int:
     kind = key.__class__
     if kind is int:
         number = hash(key)
-        return ((((number ^ (number >> 32)) * MULTIPLIER) & _MASK) >> 33) % max_parallelism
+        return ((((number ^ (number >> 32)) * MULTIPLIER) & MASK) >> 33) % max_parallelism
     return stable_hash(key) % max_parallelism
 
 
@@ -284,7 +284,7 @@ def is_stored_as_given(key_type: TypeInformation) -> bool:
 
 def mix(number: int) -> int:
     """Distribute a numeric hash evenly; `stable_hash` applies it to numbers."""
-    return (((number ^ (number >> 32)) * MULTIPLIER) & _MASK) >> 33
+    return (((number ^ (number >> 32)) * MULTIPLIER) & MASK) >> 33
 
 
 def _hash_other(key: Any) -> int:

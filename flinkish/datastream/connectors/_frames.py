@@ -7,7 +7,7 @@ from typing import Any
 
 from flinkish.common.errors import InvalidArgumentError
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
-from flinkish.common.types import make_row
+from flinkish.common.types import rows_of
 from flinkish.datastream.connectors._arrow import unwrap
 
 
@@ -36,10 +36,8 @@ def rows_of_frame(frame: Any, type_info: TypeInformation | None) -> list[Any]:
             f"from_collection: the rows of a DataFrame are of type ROW or TUPLE, not {type_info!r}.",
             hint='for the values of one column: from_collection(frame["name"], type_info).',
         )
-    rows = zip(*[_values(frame.iloc[:, position]) for position in positions], strict=True)
-    if isinstance(whole, TupleTypeInfo):
-        return list(rows)
-    return [make_row(names, list(values)) for values in rows]
+    columns = [_values(frame.iloc[:, position]) for position in positions]
+    return list(zip(*columns, strict=True)) if isinstance(whole, TupleTypeInfo) else rows_of(names, columns)
 
 
 def _positions(labels: list[Any], names: tuple[str, ...]) -> Sequence[int]:

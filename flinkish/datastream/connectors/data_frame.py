@@ -23,7 +23,7 @@ from flinkish.common.ids import random_id
 from flinkish.common.paths import hadoop_url
 from flinkish.common.session_settings import session_settings
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.common.types import make_row
+from flinkish.common.types import make_row, rows_of
 from flinkish.datastream.connectors._spark_types import row_type_of
 from flinkish.datastream.connectors.file_system.splits import FileEnumeratorState, FileSourceSplit
 from flinkish.datastream.connectors.record_errors import RecordErrorPolicy, RecordErrors, json_of_row
@@ -124,6 +124,7 @@ class _DataFrameSource(NeedsDataFrames):
     """Base of both kinds of sources: the DataFrame and the type of its rows."""
 
     instead = "use a source of that engine, such as FileSource or from_collection()"
+    makes_new_records = True
 
     def __init__(self, df: Any, *, as_tuples: bool) -> None:
         schema = df.schema.jsonValue()
@@ -238,8 +239,7 @@ def decoder(rows: RowTypeInfo, *, as_tuples: bool, errors: RecordErrors | None =
                 elif as_tuples:
                     yield from zip(*columns, strict=True)
                 else:
-                    for values in zip(*columns, strict=True):
-                        yield make_row(names, list(values))
+                    yield from rows_of(names, columns)
 
     return decode
 

@@ -72,6 +72,7 @@ class HybridSource(Source[Any, HybridSplit, HybridEnumeratorState]):
     def __init__(self, sources: Sequence[AnySource]) -> None:
         self._sources = tuple(sources)
         self.emits_watermarks = any(source.emits_watermarks for source in self._sources)
+        self.makes_new_records = all(source.makes_new_records for source in self._sources)
 
     @staticmethod
     def builder(first_source: AnySource) -> HybridSourceBuilder:

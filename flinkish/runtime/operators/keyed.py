@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from flinkish.common.conversion import shortest_floats
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.program.operators import KeyedProcessConfig, ReduceConfig
 from flinkish.runtime.elements import Records
+from flinkish.runtime.operators.base import discard
 from flinkish.runtime.operators.contexts import KeyedProcessContext
 from flinkish.runtime.operators.function import FunctionOperator, keyed
 from flinkish.runtime.operators.results import results_emitter
@@ -37,26 +37,30 @@ class ReduceOperator(FunctionOperator[ReduceConfig]):
     def open(self) -> None:
         super().open()
         assert self.backend is not None
-        self._state = self.backend.get_state(ValueStateDescriptor("_reduce_state", self.node.output_type))
+        output_type = self.node.output_type
+        self._table, self._convert = self.backend.table_of(ValueStateDescriptor("_reduce_state", output_type))
         self._reduce = self.function.reduce
-        if self.context.batch:
-            self.process = self._accumulate  # type: ignore[method-assign]
+        # A value converted for the state needs no second conversion for the output, unless it could be changed there, or has a
+        # FLOAT, which only the output rounds.
+        converted = self._table.codec.immutable and shortest_floats(output_type) is None
+        emit = self.output.main if converted else self.emit
+        self._emit_reduced = discard if self.context.batch else emit
 
-    def process(self, value: Any, timestamp: int | None) -> None:
-        state = self._state
-        reduced = state.value()
-        reduced = value if reduced is None else self._reduce(reduced, value)
-        if reduced is None:
-            refuse_nothing(repr(self.node.name), self.function, value)
-        state.update(reduced)
-        self.emit(reduced, timestamp)
-
-    def _accumulate(self, value: Any, timestamp: int | None) -> None:
-        reduced = self._state.value()
-        reduced = value if reduced is None else self._reduce(reduced, value)
-        if reduced is None:
-            refuse_nothing(repr(self.node.name), self.function, value)
-        self._state.update(reduced)
+    def process_records(self, input_index: int, records: Records) -> None:
+        table, reduce, convert, emit = self._table, self._reduce, self._convert, self._emit_reduced
+        backend = self.backend
+        assert backend is not None
+        for value, timestamp, key in keyed(records):
+            backend.current_key = key
+            reduced = table.get(key)
+            reduced = value if reduced is None else reduce(reduced, value)
+            if reduced is None:
+                refuse_nothing(repr(self.node.name), self.function, value)
+            if convert is not None:
+                reduced = convert(reduced)
+            table.put(key, reduced)
+            emit(reduced, timestamp)
 
     def end_key(self) -> None:
-        self.emit(self._state.value(), None)
+        assert self.backend is not None
+        self.emit(self._table.get(self.backend.current_key), None)

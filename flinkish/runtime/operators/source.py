@@ -212,6 +212,10 @@ class SourceOperator(Operator):
         # A source that knows its type emits values of it; from others the declared type is checked.
         self.passes_through = self._source.produced_type() == self.node.output_type
 
+    def makes_new(self) -> bool:
+        new = isinstance(self._source, Source | NativeSource) and self._source.makes_new_records
+        return new or super().makes_new()
+
     def connect(self, output: Output) -> None:
         super().connect(output)
         self._output = _ReaderOutput(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -441,3 +442,44 @@ def test_a_large_record_goes_in_several_frames_and_comes_as_one(monkeypatch: pyt
     assert [frame.seq for frame in frames] == list(range(len(frames)))
     received = [value for element in decode(frames[::-1]) if isinstance(element, Records) for value in element.values]
     assert received == values
+
+
+def test_numbers_that_are_equal_are_one_key_whichever_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "_LOCATED_KEYS", 2)  # so that each of them is new again and again
+    made = writer(Partitioning.HASH, key_selector=lambda value: value)
+    values = [1, 1.0, True, -1, -1.0, 2**61, float(2**61), 0.5, "a", b"a", None, -0.0, 0, False, float("nan"), [1], "\ud800"]
+    for value in [*values, *reversed(values)]:
+        made.emit(value, None)
+    made.emit_run(values)
+    found = sent(made)
+    assert sum(map(len, found.values())) == 3 * len(values)
+    for slot, received_there in found.items():
+        assert {subtask_of_group(key_group(as_key(value), 128), 128, 3) for value in received_there} == {slot}
+
+
+@pytest.mark.parametrize(
+    ("key_type", "right", "wrong"),
+    [
+        (Types.INT(), [1, -(2**31), 2**31 - 1, True], [2**31, -(2**31) - 1, 1.5, "1"]),
+        (Types.BOOLEAN(), [True, 1], [5]),
+        (Types.STRING(), ["a"], [1]),
+        (Types.BIG_INT(), [2**70, 1], ["a"]),
+    ],
+)
+def test_a_new_key_that_is_not_of_the_declared_type_is_refused_also_after_others(
+    monkeypatch: pytest.MonkeyPatch, key_type: Any, right: list[Any], wrong: list[Any]
+) -> None:
+    edge, execution_plan = plan(Partitioner(partitioning=Partitioning.HASH, key_selector=lambda value: value), 1, 3)
+    target = execution_plan.job_graph.vertices[VertexId(2)]
+    node = dataclasses.replace(target.operators[0], key_type=key_type)
+    vertices = {**execution_plan.job_graph.vertices, VertexId(2): dataclasses.replace(target, operators=(node,))}
+    graph = dataclasses.replace(execution_plan.job_graph, vertices=vertices)
+    made = edge_writer(edge, dataclasses.replace(execution_plan, job_graph=graph), 0)
+    made.begin_epoch(0)
+    for value in right:
+        made.emit(value, None)
+    for value in wrong:
+        with pytest.raises(TypeMismatchError, match="key_by"):
+            made.emit(value, None)
+        with pytest.raises(TypeMismatchError, match="key_by"):
+            made.emit_run([*right, value])

@@ -74,6 +74,8 @@ class DeltaSource(Source[Any, DeltaSplit, DeltaEnumeratorState]):
     `filter_partitions`, `skip_change_commits`, `ending_version` and `row_type`, and `version_as_of` of a continuous source.
     """
 
+    makes_new_records = True
+
     def __init__(self, settings: ScanSettings) -> None:
         self._settings = settings
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from flinkish.common.errors import SourceError
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.common.types import make_row
+from flinkish.common.types import make_row, rows_of
 from flinkish.datastream.connectors.file_system.csv_settings import CsvDialect, CsvSettings, HeaderUse
 from flinkish.datastream.connectors.file_system.csv_values import column_parser, null_parser, parser
 from flinkish.datastream.connectors.file_system.file_format import SplitReader
@@ -167,8 +167,7 @@ class CsvReader(SplitReader):
             return None
         if self._names is None:
             return list(zip(*columns, strict=True))
-        names = self._names
-        return [make_row(names, list(values)) for values in zip(*columns, strict=True)]
+        return rows_of(self._names, columns)
 
     def _parse(self, texts: list[str], records: list[Any], escaped: bool) -> None:
         """Parse the lines taken last; take more lines if the last one ends within quotes."""

@@ -43,6 +43,8 @@ class FileFormat(ABC):
 
     #: Unit of a position in error messages.
     unit = "line"
+    #: See Source.makes_new_records.
+    makes_new_records = False
 
     @property
     def splittable(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from flinkish.common.errors import InvalidArgumentError, InvalidProgramError, SourceError
 from flinkish.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
-from flinkish.common.types import make_row
+from flinkish.common.types import make_row, rows_of
 from flinkish.datastream.connectors._arrow import (
     arrow_type,
     fields_of,
@@ -79,6 +79,8 @@ class ParquetFormat(RowGroupFormat, BulkFormat):
     microseconds, and as INSTANT with nanoseconds. A file with two columns of the same name is refused
     if that column is read.
     """
+
+    makes_new_records = True
 
     def __init__(
         self,
@@ -355,5 +357,4 @@ class _RowReader(RowGroupReader):
         ]
         if self._is_tuple:
             return list(zip(*values, strict=True))
-        names = self._names
-        return [make_row(names, list(row)) for row in zip(*values, strict=True)]
+        return rows_of(self._names, values)

@@ -59,6 +59,7 @@ class FileSource(Source[Any, FileSourceSplit, FileEnumeratorState]):
 
     def __init__(self, settings: FileSourceSettings) -> None:
         self._settings = settings
+        self.makes_new_records = settings.format.makes_new_records
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
