@@ -98,8 +98,7 @@ class _Application:
                 answer = await self._in_thread(lambda: route.handler(self._state, call))  # noqa: B023
                 return Response(encode(answer), route.status, media_type=JSON)
         body = await _body(request, _LONGEST_BODY)
-        if not self._state.dispatcher.leads:
-            raise NotLeaderError(self._state.dispatcher.leader)
+        self._state.dispatcher.check_leads()
         for job_route, pattern in self._jobs:
             found = pattern.match(path)
             if found is not None and request.method == job_route.method:

@@ -128,10 +128,9 @@ class Dispatcher:
     def leads(self) -> bool:
         return self._leadership.lead is not None
 
-    @property
-    def leader(self) -> str | None:
-        """The address of the leader, if it is another Dispatcher."""
-        return self._leadership.leader
+    def check_leads(self) -> None:
+        """Raise NotLeaderError, which says who leads or what keeps this Dispatcher from it, if it does not lead."""
+        self._leading()
 
     def _leading(self) -> Lead:
         return self._leadership.leading()

@@ -30,6 +30,7 @@ from flinkish.server.session.drivers import Drivers
 from flinkish.server.session.entries import ProgramEntry
 from flinkish.server.session.forms import read_file
 from flinkish.server.session.launch import StartError
+from flinkish.server.session.leadership import NotLeaderError
 from flinkish.server.session.wire import Report
 
 #: Maximum size of an uploaded program in bytes.
@@ -153,9 +154,11 @@ def shut_down(state: SessionState, call: Call) -> Answer:
     if mode not in ("cancel", "keep"):
         raise RestError(400, f"Bad request, could not parse parameters: query parameter (jobs) is not known: {mode[:80]!r}.")
     dispatcher = state.dispatcher
-    if mode == "cancel" and not dispatcher.leads:
-        where = "nobody leads the session" if dispatcher.leader is None else f"the session's leader is {dispatcher.leader}"
-        raise RestError(503, f"This Dispatcher does not lead, so it cannot cancel the jobs: {where}. It ends with jobs=keep.")
+    if mode == "cancel":
+        try:
+            dispatcher.check_leads()
+        except NotLeaderError as error:
+            raise RestError(503, f"The jobs cannot be cancelled: {error} It ends with jobs=keep.") from error
     state.shut_down(mode == "cancel")
     return {}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flinkish.checkpoint.job_table import brief
 from flinkish.common.clock import Clock
 from flinkish.common.errors import FlinkishError, StaleGenerationError
 from flinkish.engine.processes import this_process
@@ -24,12 +25,14 @@ _log = logging.getLogger("flinkish.server.session")
 
 
 class NotLeaderError(FlinkishError, RuntimeError):
-    """Another Dispatcher leads the session, or none does yet."""
+    """Another Dispatcher leads the session, or none does: yet, or because the session's storage does not work."""
 
-    def __init__(self, leader: str | None) -> None:
-        self.leader = leader
-        where = "nobody leads the session yet; ask again in a moment" if leader is None else f"the session's leader is {leader}"
-        super().__init__(f"this Dispatcher does not lead: {where}.")
+    def __init__(self, leader: str | None, trouble: str | None = None) -> None:
+        if trouble is not None:
+            why = f"{trouble}. It tries again until that is remedied; jobs that run continue"
+        else:
+            why = "nobody leads the session yet; ask again in a moment" if leader is None else f"the session's leader is {leader}"
+        super().__init__(f"this Dispatcher does not lead: {why}.")
 
 
 @dataclass(slots=True)
@@ -86,6 +89,8 @@ class Leadership:
         self._created = this_process().created
         self._lead: Lead | None = None
         self._leader: LeaderRecord | None = None
+        #: Why this member, which would lead, cannot: its last attempt to write to the storage has failed.
+        self._trouble: str | None = None
 
     @property
     def lead(self) -> Lead | None:
@@ -96,16 +101,16 @@ class Leadership:
     def leader(self) -> str | None:
         """The address of the leader, if it is another Dispatcher."""
         record = self._leader
-        return None if record is None or record.ended else record.address
+        return None if record is None or record.ended or self._is_own(record) else record.address
 
     def leading(self) -> Lead:
         """Return the state of the leader; raises NotLeaderError if this member does not lead."""
         lead = self._lead
         if lead is None:
-            raise NotLeaderError(self.leader)
+            raise NotLeaderError(self.leader, self._trouble)
         if lead.lease.is_lost(self._clock.monotonic()):
             # Another Dispatcher may lead already: reports that were taken here would be missing there.
-            raise NotLeaderError(None)
+            raise NotLeaderError(None, self._trouble)
         return lead
 
     def look(self) -> Lead | None:
@@ -113,6 +118,16 @@ class Leadership:
 
         Raises OSError and RegistryError if the storage does not work.
         """
+        try:
+            lead = self._look()
+        except (OSError, FlinkishError) as error:
+            self._trouble = f"the session's storage {self._settings.root} cannot be read or written: {brief(error)}"
+            raise
+        if self._lead is not None or self.leader is not None:
+            self._trouble = None
+        return lead
+
+    def _look(self) -> Lead | None:
         now = self._clock.monotonic()
         lead = self._lead
         if lead is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +313,30 @@ def test_a_new_dispatcher_finds_all_jobs_and_their_drivers(member: Member) -> No
     assert [program.name for program in member.dispatcher.programs()] == ["job.py"] * 3
 
 
+def test_a_leader_whose_disk_is_full_says_so_and_does_not_name_itself_as_the_leader(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = member.submit()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flinkish.common.files.local.LocalFiles.replace", full)
+        for _ in range(3):
+            member.clock.advance(10_001)
+            # Its lease ends, and then it cannot lead again.
+            with suppress(OSError, RegistryError):
+                member.dispatcher.step()
+        with pytest.raises(NotLeaderError, match="No space left on device") as refused:
+            member.dispatcher.jobs()
+        assert str(member.settings.root) in str(refused.value)
+        assert "http://a:1" not in str(refused.value)
+    member.dispatcher.step()
+    assert member.dispatcher.report(driver.report(), driver.token)
+    assert member.state(driver.job_id) == "RUNNING"
+
+
 def test_of_two_dispatchers_one_leads_and_the_other_names_it(tmp_path: Path) -> None:
     clock, processes = ManualClock(1_000_000), FakeProcesses()
     first = Member(tmp_path, clock=clock, processes=processes)
@@ -339,7 +364,8 @@ def test_the_other_dispatcher_takes_over_when_the_lease_ends_and_the_first_one_c
     first.dispatcher.step()
     assert not first.dispatcher.leads
     first.dispatcher.step()
-    assert first.dispatcher.leader == "http://b:1"
+    with pytest.raises(NotLeaderError, match="the session's leader is http://b:1"):
+        first.dispatcher.check_leads()
     assert [program.name for program in second.programs()] == ["job.py"]
 
 
