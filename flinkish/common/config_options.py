@@ -35,27 +35,32 @@ class OptionType(Generic[T]):
 
 #: Printed instead of a value that may be a secret.
 HIDDEN = "******"
-#: Parts of keys whose values are not printed. Source: org.apache.flink.configuration.GlobalConfiguration; ours are the last five.
+#: Parts of keys whose values are not printed. Source: org.apache.flink.configuration.GlobalConfiguration; ours are those from
+#: access-key on. A dash stands for any separator of words, or none: access.key, ACCESS_KEY, AccessKey.
 _SENSITIVE = (
     "password",
     "secret",
-    "fs.azure.account.key",
-    "apikey",
     "api-key",
     "auth-params",
     "service-key",
     "token",
     "basic-auth",
-    "jaas.config",
+    "jaas-config",
     "http-headers",
     "access-key",
-    "access.key",
-    "passwd",
-    "credential",
+    "account-key",
     "private-key",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "credential",
+    "fs-azure-sas",
+    "shared-access",
+    "x-amz-signature",
 )
-#: Variables of the environment have underscores.
-_SENSITIVE_PART = re.compile("|".join(map(re.escape, _SENSITIVE)).replace(r"\-", "[-_]"), re.IGNORECASE)
+_SENSITIVE_PART = re.compile("|".join(map(re.escape, _SENSITIVE)).replace(r"\-", "[-_.]?"), re.IGNORECASE)
+#: Whole words that name a secret at the end of a key: db.pass, ?sig=, -Dsas=, -storepass; not compass.
+_SENSITIVE_LAST = re.compile(r"(?:^-D|^|[^a-z]|store|key)(?:pass|sig|sas)$", re.IGNORECASE)
 #: A key that ends with the word itself: encryption.key, account_key, apiKey; not hmac-key-file or key.fields.
 _SENSITIVE_END = re.compile(r"(?:^|[._-])keys?$|[a-z]Keys?$")
 
@@ -71,7 +76,7 @@ def is_sensitive(key: str) -> bool:
 
 def is_sensitive_word(word: str) -> bool:
     """Return whether a word of a text names a secret. A mere "key" does not: texts have many that are none."""
-    return _SENSITIVE_PART.search(word) is not None
+    return _SENSITIVE_PART.search(word) is not None or _SENSITIVE_LAST.search(word) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,13 @@ def test_known_secrets_are_hidden_wherever_they_stand() -> None:
     assert redact(text) == "****** and ******, then ******; short at /home/someone of http://store.example"
 
 
+def test_the_working_folder_of_the_environment_is_no_secret() -> None:
+    remember({"PWD": "/home/someone/at-work", "OLDPWD": "/home/someone/before", "DB_PWD": "Zq9-of-a-base"})
+    assert redact("in /home/someone/at-work and /home/someone/before: Zq9-of-a-base") == (
+        "in /home/someone/at-work and /home/someone/before: ******"
+    )
+
+
 def test_the_lines_of_a_program_in_a_traceback_stay_readable() -> None:
     remember({"a.password": "Zq9-literal"})
     traceback = (
