@@ -91,16 +91,17 @@ def _last_checkpoint(client: RestClient, job: Mapping[str, Any]) -> str:
 
 @click.command()
 @click.option("--stdout", "output", is_flag=True, help="Print the standard output of the job's driver instead.")
-@_job_argument
+@click.argument("job", metavar="JOB")
 @with_server
 def logs(connection: Connection, *, job: str, output: bool) -> None:
-    """Print the end of the log of a job's driver, also after the end of the job.
+    """Print the end of the log of a job's driver, also after the end of the job. JOB is the job's id or its name.
 
     \b
     flinkish logs JOB_ID
-    flinkish logs --stdout JOB_ID
+    flinkish logs --stdout "flight delays"
     """
-    client, job_id = connection.client, check_job_id(job)
+    client = connection.client
+    job_id = _id_of(client, job)
     known = {each["name"] for each in client.get("/jobmanager/logs")["logs"]}
     name = f"driver-{job_id}.{'out' if output else 'log'}"
     if name not in known and not any(each["id"] == job_id for each in client.get("/jobs")["jobs"]):
@@ -109,6 +110,14 @@ def logs(connection: Connection, *, job: str, output: bool) -> None:
     click.echo(
         client.text(f"/jobmanager/logs/{name}" if name in known else f"/jobmanager/{'stdout' if output else 'log'}"), nl=False
     )
+
+
+def _id_of(client: RestClient, job: str) -> str:
+    """Return the id of a job that is given by its name or its id; raises InvalidArgumentError if several jobs have the name."""
+    found = [each["jid"] for each in client.get("/jobs/overview")["jobs"] if each["name"] == job]
+    if len(found) > 1:
+        raise InvalidArgumentError(f"several jobs are called {job!r}: {', '.join(found)}", hint="give the id of one of them.")
+    return str(found[0]) if found else check_job_id(job)
 
 
 @click.command()

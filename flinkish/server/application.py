@@ -21,6 +21,7 @@ from flinkish.server.settings import ServerSettings, server_settings
 
 if TYPE_CHECKING:
     from flinkish.server.endpoint import Endpoint
+    from flinkish.server.jobs import ServedJobs
     from flinkish.server.operations import Operations
     from flinkish.server.state import ServerState
 
@@ -76,11 +77,24 @@ def ensure_server(configuration: Configuration, settings: ServerSettings | None 
         for job in RUNNING_JOBS.running():
             if jobs.get(str(job.get_job_id())) is None:
                 jobs.job_started(job)
+        threading.Thread(target=_sample, args=(jobs,), name="flinkish-metric-history", daemon=True).start()
         _served, _state = settings, state
         atexit.register(_close, endpoint, state.operations)
         _log.info("The server answers at %s://%s.", settings.scheme, address)
         notices.tell(f"REST: {settings.scheme}://{address}/ (a browser shows the page)")
         return state
+
+
+def _sample(jobs: ServedJobs) -> None:
+    """Keep the metrics of the last hour, until the process ends."""
+    from flinkish.server.metric_history import STEP_MS
+
+    while True:
+        time.sleep(STEP_MS / 1000)
+        try:
+            jobs.sample()
+        except Exception:
+            _log.warning("The metrics of the jobs could not be sampled.", exc_info=True)
 
 
 def _close(endpoint: Endpoint, operations: Operations) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from flinkish.common.clock import Clock
 from flinkish.engine.job_client import EmbeddedJobClient
+from flinkish.server.metric_history import MetricHistory
 from flinkish.server.views.job_view import JobView, look_at
 
 
@@ -18,6 +19,8 @@ class ServedJob:
         self._client: EmbeddedJobClient | None = client
         self._clock = clock
         self._last: JobView | None = None
+        #: Figures of the last hour.
+        self.history = MetricHistory()
         #: When the job ended, in monotonic milliseconds; None = it runs.
         self.ended: int | None = None
 
@@ -80,6 +83,12 @@ class ServedJobs:
         with self._lock:
             self._forget()
             return tuple(self._jobs.values())
+
+    def sample(self) -> None:
+        """Add the figures of all running jobs to their histories."""
+        for job in self.all():
+            if job.client is not None:
+                job.history.add(job.view())
 
     def _forget(self) -> None:
         now = self._clock.monotonic()

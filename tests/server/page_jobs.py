@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import Duration, TimestampAssigner, Types, WatermarkStrategy
+from flinkish.common import Duration, Time, TimestampAssigner, Types, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.discard import DiscardingSink
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.functions import MapFunction, RuntimeContext
+from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.unit.server.support import make_env
 
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
@@ -89,6 +90,33 @@ def restarting_job(folder: Path) -> Any:
     env = make_env(folder, **SETTINGS, **restarts, **{"restart-strategy.fixed-delay.delay": "500 ms"})
     numbers(env, "flights").map(fragile, Types.LONG()).name("price").uid("price").sink_to(DiscardingSink())
     return env.execute_async("prices")
+
+
+class Late(TimestampAssigner):
+    """Each hundredth record is an hour late."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return BEGIN + 1000 * int(value) - (3_600_000 if value % 100 == 99 else 0)
+
+
+class Behind(MapFunction):
+    """Has the gauge of a source that knows its backlog."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        runtime_context.get_metrics_group().gauge("pendingRecords", lambda: 4_321)
+
+    def map(self, value: int) -> tuple[int, int]:
+        return value % 10, value
+
+
+def late_job(folder: Path) -> Any:
+    """Start a job that drops late records, and whose first vertex is behind."""
+    env = make_env(folder, **SETTINGS)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).with_timestamp_assigner(Late())
+    orders = env.from_source(NumberSequenceSource(0, 10**12), strategy, "orders").uid("orders")
+    windows = orders.map(Behind(), PAIR).key_by(lambda p: p[0], Types.LONG()).window(TumblingEventTimeWindows.of(Time.minutes(1)))
+    windows.reduce(lambda a, b: b).name("per minute").uid("per minute").sink_to(DiscardingSink()).name("store").uid("store")
+    return env.execute_async("orders per minute")
 
 
 def slow_job(folder: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from flinkish.server.web import page_files
 from tests.kit.ports import free_port
 from tests.server.browser import CHECKS, Browser, need_browser
-from tests.server.page_jobs import failing_job, restarting_job, running_job, slow_job
+from tests.server.page_jobs import failing_job, late_job, restarting_job, running_job, slow_job
 from tests.server.session_cluster import Session
 from tests.unit.server.support import UNKNOWN, Server, served
 
@@ -127,6 +128,44 @@ def test_a_job_that_restarts_again_and_again_does_not_look_healthy(browser: Brow
         browser.wait_text("Traceback")
     finally:
         job.cancel().result(120)
+
+
+def test_late_records_and_the_backlog_stand_with_their_vertices_and_in_a_table_with_totals(
+    browser: Browser, shown: Shown, tmp_path: Path
+) -> None:
+    job = late_job(tmp_path)
+    try:
+        browser.open(shown.address(f"#/job/{job.get_job_id()}/graph"))
+
+        browser.wait_text("8642 to read", "late")
+        box = "[...document.querySelectorAll('a.vertex')].find(box => box.textContent.includes('per minute'))"
+        assert browser.run(f"return /[1-9][0-9.k ]* late/.test({box}.textContent)")
+        rows = browser.run(
+            "return [...document.querySelectorAll('table tr')].map(row => [...row.cells].map(cell => cell.innerText))"
+        )
+        assert rows[0][3:9] == ["Records in", "Records out", "Bytes in", "Bytes out", "Late", "To read"]
+        source, window = rows[1:]
+        assert (source[7], source[8]) == ("0", "8,642")
+        assert int(window[7].replace(",", "")) > 0
+        assert all(int(row[3].replace(",", "")) > 0 for row in (source, window))
+        browser.click("td a", "per minute")
+        browser.wait_text("late records dropped")
+        browser.open(shown.address(f"#/job/{job.get_job_id()}/configuration"))
+        assert "pendingRecords" not in browser.wait_text("Restart strategy")
+    finally:
+        job.cancel().result(120)
+
+
+def test_plots_begin_with_what_the_server_has_kept(browser: Browser, shown: Shown) -> None:
+    job = shown.server.jobs.get(shown.id("running"))
+    assert job is not None
+    begin = job.view().now - 1_800_000
+    for number in range(180):
+        job.history.add(replace(job.view(), now=begin + 10_000 * number))
+
+    browser.open(shown.job("running", "metrics"))
+
+    browser.wait("180 points", "return document.querySelector('.curve')?.getAttribute('d').split('L').length >= 180")
 
 
 def test_the_first_view_lists_jobs_that_run_and_jobs_that_have_ended(browser: Browser, shown: Shown) -> None:
@@ -536,6 +575,10 @@ def test_a_program_is_uploaded_run_and_cancelled_in_a_session(browser: Browser, 
         browser.wait("the end", "return document.querySelector('h1 .badge')?.innerText === 'canceled'")
         browser.click(".heading a", "log")
         browser.wait_text(f"driver-{session.get('/jobs')['jobs'][0]['id']}.log", "switched from state RUNNING to CANCELLING")
+        browser.click("p a", "All logs")
+        browser.wait_text("Log files of Server")
+        row = browser.run("return [...document.querySelectorAll('tr')].find(row => row.innerText.includes('driver-')).innerText")
+        assert row.startswith("tiny job")
     finally:
         browser.open("about:blank")
         session.close()

@@ -182,6 +182,24 @@ class JobInfo(
     restarts: RestartsInfo | msgspec.UnsetType = msgspec.UNSET
 
 
+class MetricSeries(Wire, frozen=True, kw_only=True):
+    """One figure over time; null where it had no value. Without a vertex it is a figure of the job."""
+
+    vertex: str | None
+    metric: str
+    #: How the subtasks are combined: min, max or sum.
+    aggregation: str
+    values: tuple[float | None, ...]
+
+
+class MetricHistoryInfo(Wire, frozen=True, kw_only=True):
+    """Figures of the last hour, every `interval` milliseconds; `times` are milliseconds since the epoch, oldest first."""
+
+    interval: int
+    times: tuple[int, ...]
+    series: tuple[MetricSeries, ...]
+
+
 class ExecutionConfigInfo(Kebab, frozen=True, kw_only=True):
     """The settings of the program."""
 

@@ -175,6 +175,10 @@ def job_metrics(call: JobCall) -> Answer:
     return chosen({**metrics.job_metrics(call.view), **metrics.latency_metrics(call.view)}, call.call)
 
 
+def metric_history(call: JobCall) -> Answer:
+    return call.job.history.answer(call.view)
+
+
 def vertex_metrics(call: JobCall) -> Answer:
     vertex = call.view.vertex(call.call.id("vertexid"))
     if vertex is None:

@@ -150,6 +150,7 @@ ROUTES: tuple[ServerRoute | JobRoute, ...] = (
     JobRoute("GET", f"{_JOB}/resource-requirements", of_job.requirements, unknown=500),
     ServerRoute("PUT", f"{_JOB}/resource-requirements", of_job.change_requirements, request=dict[str, Any]),
     JobRoute("GET", f"{_JOB}/metrics", of_job.job_metrics, unknown=_EMPTY, answer=_METRICS, query=("get",)),
+    JobRoute("GET", f"{_JOB}/metrics/history", of_job.metric_history, answer=job_answers.MetricHistoryInfo),
     JobRoute("GET", f"{_JOB}/checkpoints", _view(checkpoints.checkpoints), answer=checkpoint_answers.Checkpoints),
     JobRoute("GET", f"{_JOB}/checkpoints/config", _view(checkpoints.config), answer=checkpoint_answers.CheckpointConfig),
     JobRoute("GET", f"{_JOB}/checkpoints/details/:checkpointid", of_job.checkpoint_details, answer=checkpoint_answers.Checkpoint),

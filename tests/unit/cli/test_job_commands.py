@@ -57,6 +57,11 @@ def test_logs_prints_the_log_of_a_job_of_a_session_and_of_a_job_with_a_server_of
     assert server.invoke("logs", B).output == "the log: ü\n"
     assert server.invoke("logs --stdout", B).output == "printed\n"
     assert server.invoke("logs", A).output == "of the driver itself\n"
+    server.answer(
+        "GET /jobs/overview", {"jobs": [job(A), job(B, name="flight delays"), job(C, name="twice"), job(A, name="twice")]}
+    )
+    assert server.invoke("logs", "flight delays").output == "the log: ü\n"
+    assert f"several jobs are called 'twice': {C}, {A}" in server.invoke("logs", "twice").output
     result = server.invoke("logs", C)
     assert (result.exit_code, f"job {C}" in result.output) == (1, True), result.output
 

@@ -31,7 +31,10 @@ from tests.unit.server.schemas import misfits
 from tests.unit.server.support import UNKNOWN, Server, differences, endless_job, make_env, served, shape
 
 #: Routes without a recorded answer, with the reason.
-NOT_RECORDED = {"GET /openapi.json": "Flink has its document in its sources only"}
+NOT_RECORDED = {
+    "GET /jobs/:jobid/metrics/history": "Flink keeps no metrics of the past",
+    "GET /openapi.json": "Flink has its document in its sources only",
+}
 #: Recorded requests that change something: other tests send them, at the end of their jobs.
 CHANGES = {"POST /applications/:jobid/cancel", "PATCH /jobs/:jobid", "POST /jobs/:jobid/stop", "POST /jobs/:jobid/savepoints"}
 CHANGES |= {"POST /jobs/:jobid/checkpoints", "POST /savepoint-disposal", "DELETE /datasets/:datasetid"}

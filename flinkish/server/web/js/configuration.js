@@ -4,13 +4,15 @@ import { get, getIfThere } from "./api.js";
 import { h } from "./dom.js";
 import { facts, section, table } from "./widgets.js";
 
+/** Metrics of operators and connectors, which the graph shows with their vertices. */
+const OF_VERTICES = /\.(numLateRecordsDropped|pendingRecords|records-lag-max)$/;
 let sought = "";
 
 export function configurationTab(path) {
   return {
     load: async () => {
       const [config, settings, accumulators] = await Promise.all([get(`${path}/config`), getIfThere(`${path}/jobmanager/config`), getIfThere(`${path}/accumulators`)]);
-      return { own: config["execution-config"], settings: settings ?? [], accumulators: accumulators?.["user-task-accumulators"] ?? [] };
+      return { own: config["execution-config"], settings: settings ?? [], accumulators: (accumulators?.["user-task-accumulators"] ?? []).filter(({ name }) => !OF_VERTICES.test(name)) };
     },
     render: ({ own, settings, accumulators }, page) => [
       own &&

@@ -1,10 +1,10 @@
 // The graph of a job: vertices as boxes in levels, edges between them, and the vertex that was chosen below.
 
 import { h, svg } from "./dom.js";
-import { chain, count, percent, watermark } from "./format.js";
+import { bytes, chain, count, duration, percent, short, watermark, whole } from "./format.js";
 import { layout } from "./layout.js";
 import { loadVertex, vertexPanel } from "./vertex.js";
-import { badge, ENDED, meter, tone } from "./widgets.js";
+import { badge, ENDED, meter, section, table, tone } from "./widgets.js";
 
 const BOX = { boxWidth: 248, levelGap: 84, gap: 26 };
 /** Height of a box without names, of one whose job has ended, of one of a plan, and of one line of names. */
@@ -18,9 +18,39 @@ export function graphTab(path, [vertex, part], jobId) {
     render: (inside, page) => [
       drawing(page, vertex, jobId),
       inside && vertexPanel(inside, page, vertex, part, jobId),
+      !inside && verticesTable(page, jobId),
       !inside && h("p.hint", { "data-key": "hint" }, "Select a vertex to see its subtasks, watermarks, back pressure and metrics."),
     ],
   };
+}
+
+/** All vertices with their totals, sources first. */
+function verticesTable({ job, samples }, jobId) {
+  const vertices = new Map(job.vertices.map((vertex) => [vertex.id, vertex]));
+  const rows = job.plan.nodes.toReversed().flatMap((node) => {
+    const [vertex, metrics] = [vertices.get(node.id), samples.get(node.id)];
+    if (!vertex) return [];
+    const { metrics: totals } = vertex;
+    const name = chain(node.description).map(({ text }) => text).join(" → ");
+    return {
+      key: node.id,
+      cells: [
+        h("a.name", { href: `#/job/${jobId}/graph/${node.id}`, title: name }, short(name)),
+        badge(vertex.status),
+        vertex.parallelism,
+        whole(totals["read-records"]),
+        whole(totals["write-records"]),
+        bytes(totals["read-bytes"]),
+        bytes(totals["write-bytes"]),
+        whole(sum(metrics, "numLateRecordsDropped")),
+        whole(sum(metrics, "pendingRecords")),
+        duration(totals["accumulated-busy-time"]),
+        duration(totals["accumulated-backpressured-time"]),
+      ],
+    };
+  });
+  const columns = [["Vertex"], ["State"], ["Parallelism", "n"], ["Records in", "n"], ["Records out", "n"], ["Bytes in", "n"], ["Bytes out", "n"], ["Late", "n"], ["To read", "n"], ["Busy", "n"], ["Held back", "n"]];
+  return section("Vertices", table("Vertices with their totals", columns, rows, "No vertex has started yet."));
 }
 
 function drawing({ job, samples }, chosen, jobId) {
@@ -97,6 +127,7 @@ function label(points, down, strategy) {
   return svg("text", { x: (x + u) / 2, y: (y + v) / 2 - (down ? 0 : 6), class: "ship" }, svg("title", null, strategy), text);
 }
 
+const sum = (metrics, name) => metrics?.get(name)?.sum ?? NaN;
 const most = (metrics, name) => (metrics?.get(name)?.max ?? NaN) / 1000;
 
 /**
@@ -134,6 +165,7 @@ const parallelism = (node) => h("span.parallel", { title: "Parallelism" }, `× $
 function box(node, vertex, metrics, { style, room, href, chosen, ended, bottleneck, ends }) {
   const busy = most(metrics, "busyTimeMsPerSecond");
   const held = most(metrics, "backPressuredTimeMsPerSecond");
+  const [late, pending] = [sum(metrics, "numLateRecordsDropped"), sum(metrics, "pendingRecords")];
   const level = ended ? `ended ${tone(vertex?.status)}` : bottleneck ? "hot" : held >= 0.5 ? "held" : busy >= 0.8 ? "hot" : busy >= 0.4 ? "warm" : "";
   return h(
     "a.vertex",
@@ -145,6 +177,8 @@ function box(node, vertex, metrics, { style, room, href, chosen, ended, bottlene
       null,
       vertex && (vertex.status !== "RUNNING" || ended) && badge(vertex.status),
       bottleneck && !ended && h("span.badge.warn", null, "bottleneck"),
+      late > 0 && h("span.badge.bad", { title: "Records that were dropped as too late" }, `${count(late)} late`),
+      pending > 0 && !ended && h("span.badge.busy", { title: "Records that the source has not read yet" }, `${count(pending)} to read`),
     ),
     ended ? totals(vertex, ends) : rates(metrics, ends),
     !ended && [

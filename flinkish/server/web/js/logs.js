@@ -1,8 +1,8 @@
 // Log files: of the server, and of the processes of the jobs.
 
-import { getIfThere, text } from "./api.js";
+import { get, getIfThere, text } from "./api.js";
 import { h } from "./dom.js";
-import { bytes, time } from "./format.js";
+import { bytes, short, time } from "./format.js";
 import { section, table } from "./widgets.js";
 
 /** Most lines of a file that are shown: its end. */
@@ -21,25 +21,32 @@ function listView() {
     kind: "logs",
     title: () => "Logs",
     load: async () => {
+      const names = new Map((await get("/jobs/overview")).jobs.map(({ jid, name }) => [jid, name]));
       const managers = (await getIfThere("/taskmanagers"))?.taskmanagers ?? [];
       const places = [["server", "Server"], ...managers.map(({ id }) => [id, id])];
-      return Promise.all(places.map(async ([id, title]) => ({ id, title, logs: (await getIfThere(`${folder(id)}/logs`))?.logs ?? [] })));
+      return Promise.all(places.map(async ([id, title]) => ({ id, title, names, logs: (await getIfThere(`${folder(id)}/logs`))?.logs ?? [] })));
     },
     render: (places) => [
       h("h1", { "data-key": "title" }, "Logs"),
-      places.map(({ id, title, logs }) =>
+      places.map(({ id, title, names, logs }) =>
         section(
           title,
           table(
             `Log files of ${title}`,
-            [["Name"], ["Size", "n"], ["Last change"]],
-            logs.map(({ name, size, mtime }) => ({ key: name, cells: [h("a", { href: `#/logs/${encodeURIComponent(id)}/${encodeURIComponent(name)}` }, name), bytes(size), time(mtime)] })),
+            [["Job"], ["Name"], ["Size", "n"], ["Last change"]],
+            logs.map(({ name, size, mtime }) => ({ key: name, cells: [jobOf(name, names), h("a", { href: `#/logs/${encodeURIComponent(id)}/${encodeURIComponent(name)}` }, name), bytes(size), time(mtime)] })),
             "There are no log files.",
           ),
         ),
       ),
     ],
   };
+}
+
+/** The name of the job whose driver wrote a log of a session. */
+function jobOf(log, names) {
+  const name = names.get(/^driver-([0-9a-f]{32})\./.exec(log)?.[1]);
+  return name === undefined ? "–" : h("span.name", { title: name }, short(name));
 }
 
 function fileView(process, name) {

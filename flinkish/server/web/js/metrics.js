@@ -6,7 +6,7 @@ import { plot } from "./plot.js";
 import { choose, chosen, metricNames, points } from "./samples.js";
 import { ENDED, section } from "./widgets.js";
 
-const SHOWN = "The plots show the time since you opened this job in this browser tab, and are lost when you close the tab.";
+const SHOWN = "The plots begin with the last hour, which the server keeps; those of metrics that you add begin when you add them.";
 
 export function metricsTab(path) {
   return {
@@ -37,6 +37,7 @@ function vertexPlots(node, names, page) {
   const source = (node.inputs ?? []).length === 0;
   const sink = !job.plan.nodes.some(({ inputs }) => (inputs ?? []).some(({ id }) => id === node.id));
   const marks = own("least", "watermark", "min").points.filter(([, value]) => Math.abs(value) < 8e15);
+  const any = (metric) => own("", metric, "sum").points.some(([, value]) => value > 0);
   const added = chosen(job.jid, node.id);
   const title = chain(node.description).map(({ text }) => text).join(" → ");
   const key = (name) => `${node.id} ${name}`;
@@ -50,6 +51,8 @@ function vertexPlots(node, names, page) {
       plot("Records per second", [(!source || sink) && own("in", "numRecordsInPerSecond", "sum"), !sink && own("out", "numRecordsOutPerSecond", "sum")].filter(Boolean), (value) => count(Math.round(value)), redraw, undefined, key("rate")),
       plot("Time of the busiest subtask", [{ ...share(own("busy", "busyTimeMsPerSecond", "max")), kind: "busy" }, { ...share(own("held back", "backPressuredTimeMsPerSecond", "max")), kind: "held" }], percent, redraw, 1, key("time")),
       !sink && plot("Bytes out per second", [own("bytes", "numBytesOutPerSecond", "sum")], bytes, redraw, undefined, key("bytes")),
+      any("numLateRecordsDropped") && plot("Late records dropped", [own("dropped", "numLateRecordsDropped", "sum")], count, redraw, undefined, key("late")),
+      own("", "pendingRecords", "sum").points.length > 0 && plot("Records not yet read", [own("pending", "pendingRecords", "sum")], count, redraw, undefined, key("pending")),
       marks.length > 0 && plot("Watermark (UTC)", [{ name: "lowest", points: marks }], watermark, redraw, null, key("mark")),
       added.map((metric) => plot(metric, ["max", "avg", "min"].map((kind) => own(kind, metric, kind)), metric.endsWith("Watermark") ? watermark : count, redraw, undefined, key(metric))),
     ),

@@ -1,6 +1,6 @@
-// Metrics over time: each look at a job adds one point to its series, for as long as this tab is open.
+// Metrics over time: the server has those of the last hour, and each look at a job adds one point, for as long as this tab is open.
 
-import { get } from "./api.js";
+import { get, getIfThere } from "./api.js";
 import { ENDED } from "./widgets.js";
 
 const MOST_POINTS = 1200;
@@ -11,11 +11,12 @@ const TASK_METRICS = [
   "busyTimeMsPerSecond",
   "backPressuredTimeMsPerSecond",
   "numLateRecordsDropped",
-  "pendingRecords",
   "currentInputWatermark",
 ];
 /** What an operator's watermark is called, behind the operator's name. */
 const WATERMARK = ".currentOutputWatermark";
+/** What sources call the number of records that they have not read yet, behind the operator's name. */
+const PENDING = ".pendingRecords";
 const JOB_METRICS = ["lastCheckpointDuration", "lastCheckpointSize", "numRestarts"];
 
 const series = new Map();
@@ -32,6 +33,16 @@ function keep(at, value, ...key) {
   if (!Number.isFinite(value) || kept.at(-1)?.[0] >= at) return;
   kept.push([at, value]);
   if (kept.length > MOST_POINTS) kept.shift();
+}
+
+/** Begin the series of a job with what the server has kept. */
+async function loadHistory(path, job) {
+  if (series.has(job.jid)) return;
+  series.set(job.jid, []);
+  const history = await getIfThere(`${path}/metrics/history`);
+  for (const { vertex, metric, aggregation, values } of history?.series ?? []) {
+    values.forEach((value, index) => value !== null && keep(history.times[index], value, job.jid, vertex ?? "job", metric, aggregation));
+  }
 }
 
 const vertexPath = (path, vertex) => `${path}/vertices/${vertex}`;
@@ -55,11 +66,13 @@ export const choose = (job, vertex, list) => sessionStorage.setItem(chosenKey(jo
 
 /** Look at the metrics of all vertices; return Map(vertex id -> Map(metric -> {min, max, avg, sum})). */
 export async function sampleJob(path, job) {
+  await loadHistory(path, job);
   const found = await Promise.all(
     job.vertices.map(async ({ id }) => {
       const all = await metricNames(path, id);
       const marks = all.filter((name) => name.endsWith(WATERMARK));
-      const wanted = [...new Set([...TASK_METRICS, ...marks, ...chosen(job.jid, id)])];
+      const pending = all.filter((name) => name.endsWith(PENDING));
+      const wanted = [...new Set([...TASK_METRICS, ...marks, ...pending, ...chosen(job.jid, id)])];
       const list = await get(`${vertexPath(path, id)}/subtasks/metrics?get=${wanted.map(encodeURIComponent).join(",")}`);
       const metrics = new Map(list.map(({ id: name, ...values }) => [name, values]));
       // Each subtask has its own watermark; that of the vertex is the least one. A source has no input: what it sends counts, and
@@ -67,6 +80,7 @@ export async function sampleJob(path, job) {
       const least = (name) => metrics.get(name)?.min ?? -Infinity;
       const own = metrics.get("currentInputWatermark") ?? metrics.get(marks.reduce((a, b) => (least(b) > least(a) ? b : a), marks[0]));
       if (own) metrics.set("watermark", own);
+      if (metrics.has(pending[0])) metrics.set("pendingRecords", metrics.get(pending[0]));
       return [id, metrics];
     }),
   );

@@ -31,9 +31,17 @@ export function vertexPanel(inside, page, vertex, part, jobId) {
     "section.card.panel",
     { "data-key": `panel:${vertex}`, "aria-label": "The selected vertex" },
     h("div.heading", null, h("h2", null, chain(node.description).map(({ text }) => text).join(" → ")), h("a.close", { href: `#/job/${jobId}/graph` }, "Close")),
+    totals(page.samples.get(vertex)),
     tabs("Parts of the vertex", Object.entries(PARTS).map(([key, [text]]) => [key, text, `#/job/${jobId}/graph/${vertex}/${key}`]), kind),
     h("div", { "data-key": `part:${kind}` }, PARTS[kind][2](inside, page)),
   );
+}
+
+/** What the whole vertex has dropped as late, and has still to read. */
+function totals(metrics) {
+  const [late, pending] = ["numLateRecordsDropped", "pendingRecords"].map((name) => metrics?.get(name)?.sum);
+  const texts = [late !== undefined && `${whole(late)} late records dropped`, pending !== undefined && `${whole(pending)} records not yet read`].filter(Boolean);
+  return texts.length > 0 && h("p.muted", null, texts.join(" · "));
 }
 
 const number = (metrics, name) => (metrics[`${name}-complete`] === false ? "–" : count(metrics[name]));
